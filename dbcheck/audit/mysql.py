@@ -253,7 +253,7 @@ RULES = (
         source="MariaDB documentation, Galera Cluster System Variables, wsrep_on"
         " and wsrep_provider",
         severity=Severity.NOTE,
-        harm=Harm(hides=True),
+        harm=Harm(hides=True, peers=True),
         # Without a provider it replicates nothing.
         unless=(("wsrep_provider", frozenset({"none", ""})),),
         absent_is_safe=True,
@@ -268,7 +268,7 @@ RULES = (
         source="MySQL 8.4 manual, 20.9 Group Replication Variables,"
         " group_replication_group_name and group_replication_start_on_boot",
         severity=Severity.NOTE,
-        harm=Harm(hides=True),
+        harm=Harm(hides=True, peers=True),
         unless=(("group_replication_start_on_boot", _OFF),),  # it does not rejoin
         absent_is_safe=True,
     ),

@@ -77,23 +77,30 @@ def begin_following(rig: Rig, server: ServerFacts) -> Following | None:
 def member_of(
     site: Site, name: str, facts: ServerFacts, known: Mapping[str, NodeBefore]
 ) -> str:
-    """Return by which name the writer lists the node *name*, "" of the writer itself.
+    """Return by which name the writer lists the node *name*.
 
+    "" of a writer that others follow; of one in a group, its own name there.
     facts: of the node.  known: the nodes that were described before it, the writer
     first.  Raise EngineError unless a node that is to follow does, and is of the same
     cluster.
     """
-    engine = site.nodes[name].engine
-    if site.promise is None or name == site.writer_name or not replicates(engine):
+    engine, writes = site.nodes[name].engine, name == site.writer_name
+    if site.promise is None or not replicates(engine):
+        return ""
+    if writes and not site.kind.is_group:
         return ""
     membership, target = engine.membership(), site.nodes[name].engine.target
     if membership is None:
+        follows = "follows no other server"
+        if site.kind.is_group:
+            follows = "is not a member of the cluster's majority"
         raise EngineError(
-            f"node {name} ({target}) follows no other server",
+            f"node {name} ({target}) {follows}",
             hint="Look into its log why replication has stopped, or remove it from the"
             " inventory's group.",
         )
-    writer, cluster = known[site.writer_name].facts.identity, "system_identifier"
+    writer = facts.identity if writes else known[site.writer_name].facts.identity
+    cluster = "system_identifier"
     ours, theirs = writer.get(cluster), facts.identity.get(cluster)
     if membership.source:
         (cluster, ours), theirs = name_in_log(writer), membership.source

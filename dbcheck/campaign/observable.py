@@ -173,11 +173,14 @@ def data_mark(engine: Engine) -> Callable[[], str]:
     return engine.mark_data if abilities.marks_data(engine) else lambda: ""
 
 
-def check(engine: Engine, workload: Workload, *, weak: bool) -> None:
+def check(
+    engine: Engine, workload: Workload, *, weak: bool, grouped: bool = False
+) -> None:
     """Raise EngineError as Engine.check() does, for a cycle or for a control.
 
     weak: the cycle is a control.  Raise UsageError for a server that has none, and
     EngineError, with the GRANT as hint, if the account may not run one.
+    grouped: it is tested together with the others of its group.
     """
     if weak and not abilities.weakens_sessions(engine):
         raise UsageError(
@@ -185,9 +188,17 @@ def check(engine: Engine, workload: Workload, *, weak: bool) -> None:
             " server acknowledge commits too early",
             hint="Run without a control.",
         )
+    if not grouped:
+        require_alone(engine)
     engine.check(statements_of(workload), payload_bytes_max(workload))
     if weak and abilities.weakens_server(engine):
         engine.check_weakening()
+
+
+def require_alone(engine: Engine) -> None:
+    """Raise EngineError if other servers would give it back what it lost."""
+    if abilities.may_be_grouped(engine):
+        engine.require_alone()
 
 
 def weaken_durability(engine: Engine, *, process: bool) -> str:

@@ -205,7 +205,8 @@ def _require_fit(
 ) -> WitnessHostFacts:
     """Return the witness's facts; raise unless server and witness are fit for it."""
     engine = rig.site.writer.engine
-    observable.check(engine, workload, weak=control)
+    grouped = rig.site.kind.is_group
+    observable.check(engine, workload, weak=control, grouped=grouped)
     if known.identity:
         known.require_same(engine.target, engine.facts())
     for node in rig.site.nodes.values():

@@ -10,6 +10,7 @@ from contextlib import closing
 
 from dbcheck import interrupt
 from dbcheck.audit.stack import volatile
+from dbcheck.campaign import observable
 from dbcheck.campaign.host import data_directory, require_own_data
 from dbcheck.core.counters import Sample
 from dbcheck.core.history import PREFLIGHT_SESSION
@@ -43,6 +44,7 @@ def probe_flushes(
     """
     server = engine.facts()
     plan = InsertPlan(Schedule(seed, random.randrange(1, EPOCH_MAX), (PAYLOAD_BYTES,)))
+    observable.require_alone(engine)
     engine.check(plan.statements, PAYLOAD_BYTES)
     facts = server_facts(engine, host, server)
     logs = log_volumes(facts)

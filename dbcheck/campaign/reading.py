@@ -93,7 +93,7 @@ class Reading:
         broken: list[_Broken] = []
         now: ServerFacts | None = facts
         while now is not None:
-            self.unanswered = hiding(self._manifest.family, now.settings)
+            self.unanswered = hiding(self._manifest, now.settings)
             if self.unanswered:
                 return
             detail = "every row, in a read-only transaction"

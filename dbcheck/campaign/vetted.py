@@ -7,6 +7,7 @@ what the server names now that answers at the user's own URL.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,10 +44,23 @@ def ask_nodes(
         if name in rig.site.away:  # its host has no power
             found[name] = NodeAfter(None)
             continue
-        facts = server if name == rig.site.reader_name else None
+        facts = server if name == rig.site.reader_name else _facts(rig.site, name)
         host = _ask_of_run(rig, run, manifest, name, facts, remove=remove)
         found[name] = NodeAfter(facts, host)
     return found
+
+
+def _facts(site: Site, name: str) -> ServerFacts | None:
+    """Return what another node than that which is read reports, None if not needed.
+
+    The nodes of a group that were all cut give each other what they lost: each must
+    have started anew.
+    """
+    if not (site.kind.is_group and site.promise and site.promise.cuts_all):
+        return None
+    with contextlib.suppress(EngineError):
+        return site.nodes[name].engine.facts()
+    return None
 
 
 def _ask_of_run(

@@ -40,6 +40,7 @@ from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret, variable
 from dbcheck.site.cluster import Cluster
+from dbcheck.site.group import Group
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
@@ -212,13 +213,16 @@ def _site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
         if not cuts:
             node = replace(node, power=ReadOnlySwitch(node.power))
         nodes[one.name] = node
+    kind, promise = SiteKind(entry.topology), Promise(entry.survives)
+    if kind.is_group:
+        return Group(kind, nodes, entry.name, promise)
     by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
     program = PromotionProgram(entry.promote, entry.return_s)
     return Cluster(
-        SiteKind(entry.topology),
+        kind,
         nodes,
         entry.name,
-        Promise(entry.survives),
+        promise,
         by=by,
         promote=program.promote if by is PromotedBy.COMMAND else None,
     )

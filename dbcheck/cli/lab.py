@@ -38,7 +38,7 @@ from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
-from dbcheck.lab.clusterspec import require_possible
+from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.report.lab import cycles_report
@@ -72,10 +72,15 @@ def _require_one_goal(cycles: int | None, until: float | None) -> None:
 
 
 def _refuse_for_clusters(
-    lab: LabSpec, *, control: bool, of_drive: tuple[str, ...], second: TwiceOptions
+    lab: LabSpec,
+    spec: ClusterSpec,
+    *,
+    control: bool,
+    of_drive: tuple[str, ...],
+    second: TwiceOptions,
 ) -> None:
     """Raise UsageError for what a cluster of labs cannot be, or do."""
-    require_possible(lab)
+    require_possible(lab, spec)
     flags = [*(["--control"] if control else []), *of_drive, *second.flags_given()]
     if flags:
         raise UsageError(
@@ -132,7 +137,9 @@ def run(
     lab = lab_spec(server, storage, seed, *of_drive)
     cluster = several.spec()
     if cluster is not None:
-        _refuse_for_clusters(lab, control=control, of_drive=of_drive, second=second)
+        _refuse_for_clusters(
+            lab, cluster, control=control, of_drive=of_drive, second=second
+        )
     workload = workloads.load(load.workload).with_sessions(load.sessions)
     workload = load.paced(lab_workload(workload))
     outcomes: list[Outcome] = []

@@ -19,7 +19,6 @@ from dbcheck.cli.lab_cycles import LIMITS, described
 from dbcheck.cli.lab_rig import lab_node, lab_rig
 from dbcheck.core.promise import Promise
 from dbcheck.core.promised import kept_by
-from dbcheck.core.site import SiteKind
 from dbcheck.core.workload import Workload
 from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab
@@ -29,12 +28,8 @@ from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.cluster import Cluster
+from dbcheck.site.group import Group
 
-_KINDS = {
-    "postgresql": SiteKind.STREAMING,
-    "mariadb": SiteKind.SEMI_SYNC,
-    "mysql": SiteKind.SEMI_SYNC,
-}
 _STREAMING_S, _POLL_S = 30.0, 0.05
 
 
@@ -74,8 +69,10 @@ def cluster_rig(
     names = list(cluster.labs)
     nodes = {name: lab_node(lab) for name, lab in cluster.labs.items()}
     promise = Promise(cluster.spec.promise)
-    engine = cluster.labs[names[0]].spec.engine
-    site = Cluster(_KINDS[engine], nodes, names[0], promise, brings_back=True)
+    if cluster.kind.is_group:
+        site: Cluster = Group(cluster.kind, nodes, names[0], promise)
+    else:
+        site = Cluster(cluster.kind, nodes, names[0], promise, brings_back=True)
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**rig.lab, "cluster": cluster.spec.to_values()}
     return replace(rig, site=site, lab=values, used_epochs=set())

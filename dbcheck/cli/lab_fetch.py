@@ -11,22 +11,22 @@ from dbcheck.cli.groups import Verb
 from dbcheck.cli.say import say
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import fetch as fetch_into
-from dbcheck.lab.fetch_myrocks import fetch as fetch_myrocks
+from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part
+from dbcheck.lab.fetch_mariadb import fetch as fetch_part
 
 
 @click.command("fetch", cls=Verb)
-@click.argument("server", type=click.Choice(("mysql", "myrocks")))
+@click.argument("server", type=click.Choice(("mysql", "myrocks", "galera")))
 def fetch(server: str) -> None:
-    """Fetch MySQL or MyRocks for labs, unless this machine has it.
+    """Fetch MySQL, MyRocks or Galera for labs, unless this machine has it.
 
     No release of Debian has MySQL: "mysql" takes the server of Debian unstable (60 MB).
     "myrocks" takes the storage engine MyRocks of the MariaDB that is installed (3 MB),
-    without the service that its package brings. Both come from the mirror that this
-    machine uses, and apt checks them with Debian's keys. Nothing is installed; it needs
-    no root.
+    without the service that its package brings; "galera" takes what makes a cluster of
+    that MariaDB (3 MB). All come from the mirror that this machine uses, and apt checks
+    them with Debian's keys. Nothing is installed; it needs no root.
     """
-    found = _mysql() if server == "mysql" else _myrocks()
-    say(f"{server}: {found}")
+    say(f"{server}: {_FETCHED[server]()}")
 
 
 def _mysql() -> Path | None:
@@ -42,11 +42,22 @@ def _mysql() -> Path | None:
 
 
 def _myrocks() -> Path | None:
-    found = programs.find_rocksdb()
-    if found is None:
-        programs.require("mariadbd")
-        folder = programs.myrocks_folder()
-        say(f"fetching MariaDB's MyRocks (3 MB) into {folder}")
-        fetch_myrocks(folder)
-        found = programs.find_rocksdb()
-    return found
+    if programs.find_rocksdb() is None:
+        _fetch_part(MYROCKS, "MyRocks", programs.myrocks_folder())
+    return programs.find_rocksdb()
+
+
+def _galera() -> Path | None:
+    wanted = (programs.GALERA, *programs.TRANSFER, "rsync")
+    if not all(map(programs.find_galera, wanted)):
+        _fetch_part(GALERA, "Galera", programs.galera_folder())
+    return programs.find_galera(programs.GALERA)
+
+
+def _fetch_part(part: Part, name: str, folder: Path) -> None:
+    programs.require("mariadbd")
+    say(f"fetching MariaDB's {name} (3 MB) into {folder}")
+    fetch_part(part, folder)
+
+
+_FETCHED = {"mysql": _mysql, "myrocks": _myrocks, "galera": _galera}

@@ -12,7 +12,7 @@ from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SEED, Number
 from dbcheck.core.promise import Promise
 from dbcheck.errors import UsageError
-from dbcheck.lab.clusterspec import NODES_MAX, ClusterSpec
+from dbcheck.lab.clusterspec import NODES_MAX, TOPOLOGIES, ClusterSpec
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import (
     ENGINES,
@@ -312,6 +312,17 @@ class ClusterOptions(Group):
             "a cut of all nodes. all-writer-gone: its loss in a cut of all nodes.",
         ),
     ] = _CLUSTER.promise
+    topology: Annotated[
+        str | None,
+        Flag(
+            "--topology",
+            type=click.Choice(
+                sorted({kind.value for kinds in TOPOLOGIES.values() for kind in kinds})
+            ),
+            help="How the servers are one cluster. Default: streaming of PostgreSQL, "
+            "semi-sync of MySQL and MariaDB; galera is MariaDB Galera Cluster.",
+        ),
+    ] = None
     link_delay_ms: Annotated[
         float,
         Flag(
@@ -338,7 +349,11 @@ class ClusterOptions(Group):
         """Return the cluster, None of a single server; raise UsageError."""
         if self.nodes > 1:
             return ClusterSpec(
-                self.nodes, self.promise, self.link_delay_ms, self.link_down_after
+                self.nodes,
+                self.promise,
+                self.topology or _CLUSTER.topology,
+                self.link_delay_ms,
+                self.link_down_after,
             )
         given = [flag for flag in self.flags_given() if flag != "--nodes"]
         if given:

@@ -52,6 +52,7 @@ _DRIVE = {
 _CLUSTER = {
     "nodes": "nodes",
     "promise": "promise",
+    "topology": "topology",
     "link_delay_ms": "link_delay_ms",
     "link_down_after": "link_down_after_s",
 }
@@ -261,8 +262,10 @@ def _cluster(values: Values, lab: LabSpec, where: str) -> ClusterSpec | None:
     given = _of(values, _CLUSTER)
     if not given:
         return None
-    require_possible(lab)
-    return converted(given, ClusterSpec, where, keys=_renamed(_CLUSTER), strict=False)
+    keys = _renamed(_CLUSTER)
+    spec = converted(given, ClusterSpec, where, keys=keys, strict=False)
+    require_possible(lab, spec)
+    return spec
 
 
 def _workload(values: Values, where: str, sessions: int | None) -> Workload:

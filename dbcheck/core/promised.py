@@ -20,6 +20,10 @@ _WORDS = (("source", "replica"), ("master", "slave"))
 # A setting that MariaDB has and MySQL lacks.  That its replicas discard their relay log
 # was seen of 10.11 with GTIDs (tests/real/test_cluster_semi_sync.py).
 _MARIADB = "binlog_commit_wait_count"
+# Galera documentation, Galera Parameters.
+_IGNORING = ("pc.ignore_quorum", "pc.ignore_sb")
+_NO = ("", "false", "no", "0", "off")
+_FLUSH_LOG = "innodb_flush_log_at_trx_commit"
 PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 
 
@@ -45,6 +49,8 @@ def kept_by(
 
     writer: as its sessions have them.  standby: {} if they are not known.
     """
+    if kind is SiteKind.GALERA:
+        return _galera(promise, writer)
     if promise.writer_returns:
         return Kept()
     match kind:
@@ -58,6 +64,24 @@ def kept_by(
             return Kept()
         case _:
             assert_never(kind)
+
+
+def _galera(promise: Promise, settings: Mapping[str, str]) -> Kept:
+    """Judge a commit that is answered once all nodes have it in their memory.
+
+    Each node flushes it by itself (MariaDB documentation, About Galera Replication).
+    """
+    flushed = settings.get(_FLUSH_LOG, "")
+    if promise.cuts_all and flushed != "1":
+        return Kept(
+            f"{_FLUSH_LOG} = {flushed}: a commit is answered before any node has"
+            " flushed it"
+        )
+    ignored = [name for name in _IGNORING if settings.get(name, "") not in _NO]
+    if promise.cuts_all or not ignored:
+        return Kept()
+    doubt = f"{ignored[0]} = {settings[ignored[0]]}: nodes without a majority, too,"
+    return Kept(doubts=(f"{doubt} take writes",))
 
 
 def _streaming(promise: Promise, settings: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """How the nodes of a cluster follow the writer, as they show it themselves.
 
 Positions are bytes from the beginning of the writer's log (PostgreSQL), how many of its
-transactions there are (MySQL), or the sequence number of the newest (MariaDB).
+transactions there are (MySQL), or the sequence number of the newest (MariaDB, Galera).
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class Membership:
     """How a node that follows another is known.
 
     name:   by which the writer lists it.
-    source: the name in its log of the node that this one follows (see Descent), "" if
-            that is not shown.
+    source: the name in its log of the node that this one follows, or of its group (see
+            Descent), "" if that is not shown.
     """
 
     name: str
@@ -132,12 +132,16 @@ class Received:
 
     position: the end of what it has received, None if it does not show that.
     applied:  the end of what it has applied.
-    connected: it is connected to the node that it follows.
+    connected: it is connected to the node that it follows, or to the majority of its
+              group.
+    members:  of a group: the names of the nodes that its view of it has, its own among
+              them.
     """
 
     position: int | None
     applied: int | None
     connected: bool = False
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +149,9 @@ class Descent:
     """Whose log a node continues that took over, and how far it has applied it.
 
     parents: by the name of a writer in such logs (PostgreSQL: its timeline, in
-             hexadecimal; MySQL: its server_uuid; MariaDB: its server_id), the position
-             up to which the node has applied that log.
+             hexadecimal; MySQL: its server_uuid; MariaDB: its server_id; Galera: what
+             names the cluster's data), the position up to which the node has applied
+             that log.
     own:     the timeline that it began, "" where there are none.
     unread:  why these are not known, "" if they are.
     """
@@ -192,7 +197,8 @@ class Promotion:
     old: tuple[WriterOff, ...] = ()
 
 
-_NAMES_IN_LOG = ("timeline", "server_uuid", "server_id")
+GALERA_CLUSTER = "wsrep_cluster_state_uuid"
+_NAMES_IN_LOG = (GALERA_CLUSTER, "timeline", "server_uuid", "server_id")
 
 
 def name_in_log(identity: Mapping[str, str]) -> tuple[str, str]:

@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from dbcheck.core.promise import Promise
 from dbcheck.core.server import DATA_NAME, difference, unread_identity
+from dbcheck.errors import UsageError
 
 ONLY_NODE = "server"  # the name of the node of a single server
 NODES_MAX = 100
@@ -21,6 +23,38 @@ class SiteKind(enum.Enum):
     SINGLE = "single"
     STREAMING = "streaming"  # PostgreSQL's streaming replication
     SEMI_SYNC = "semi-sync"  # replication of MySQL or MariaDB by GTID
+    GALERA = "galera"  # MariaDB Galera Cluster
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it has several nodes."""
+        return self is not SiteKind.SINGLE
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the nodes decide by majority which of them are the cluster.
+
+        Every node of the majority takes writes, and none is promoted.
+        """
+        return self is SiteKind.GALERA
+
+    def require_promise(self, promise: Promise) -> None:
+        """Raise UsageError if such a site cannot be tested for that promise."""
+        if not self.is_group:
+            return
+        if promise is Promise.WRITER:
+            raise UsageError(
+                f"the promise {promise.value} cannot be tested with the topology"
+                f" {self.value}: a node that returns copies what it lost from others",
+                hint=f"Use {Promise.WRITER_GONE.value} or {Promise.ALL.value}.",
+            )
+        if promise is Promise.ALL_WRITER_GONE:
+            raise UsageError(
+                f"the promise {promise.value} cannot be tested with the topology"
+                f" {self.value}: after a power cut of all nodes the cluster forms again"
+                " by itself only once all of them are back",
+                hint=f"Use {Promise.ALL.value}.",
+            )
 
 
 def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> None:
@@ -31,9 +65,9 @@ def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> N
         raise ValueError("the name of a node is too long, or cannot be printed")
     if writer_name not in names:
         raise ValueError(f"the writer {writer_name[:100]!r} is not one of the nodes")
-    if kind is not SiteKind.SINGLE and len(names) < CLUSTER_NODES_MIN:
+    if kind.is_cluster and len(names) < CLUSTER_NODES_MIN:
         raise ValueError(f"a cluster has {CLUSTER_NODES_MIN} nodes or more")
-    if kind is SiteKind.SINGLE and set(names) != {ONLY_NODE}:
+    if not kind.is_cluster and set(names) != {ONLY_NODE}:
         raise ValueError(
             f"a single server has one node, {ONLY_NODE!r}, and not {sorted(names)}"
         )
@@ -68,9 +102,11 @@ def lineage(
     match kind:
         case SiteKind.STREAMING if promoted is not None:
             return _same_cluster(writer, reader)
-        case SiteKind.SEMI_SYNC if promoted is not None:
+        case SiteKind.SEMI_SYNC | SiteKind.GALERA if promoted is not None:
             return _same_replica(writer, promoted, reader)
-        case SiteKind.SINGLE | SiteKind.STREAMING | SiteKind.SEMI_SYNC:
+        case (
+            SiteKind.SINGLE | SiteKind.STREAMING | SiteKind.SEMI_SYNC | SiteKind.GALERA
+        ):
             return _same_server(writer, reader)
         case _:
             assert_never(kind)

@@ -29,7 +29,7 @@ from dbcheck.remote.way import LOCAL
 from dbcheck.secret import Secret
 from dbcheck.validated import Command, Text, one_of
 
-TOPOLOGIES = tuple(kind.value for kind in SiteKind if kind is not SiteKind.SINGLE)
+TOPOLOGIES = tuple(kind.value for kind in SiteKind if kind.is_cluster)
 _CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
 _ASK_HOST = f"{PREFIX}ask_host"
 EXPECT = f"{PREFIX}expect_"

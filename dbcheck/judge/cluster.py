@@ -17,6 +17,7 @@ from dbcheck.core.replication import (
     name_in_log,
     written,
 )
+from dbcheck.core.server import is_restarted
 from dbcheck.core.site import SiteKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us
@@ -59,7 +60,7 @@ def blamed(case: Case) -> str:
     It is what explains the losses best, and no part of the verdict.
     """
     if not case.promoted:
-        return ""
+        return _blamed_group(case)
     name, settings = case.after.reader_name, promised_settings(case)
     if settings is not None and settings.standing is Standing.ABSENT:
         return settings.reason
@@ -72,6 +73,19 @@ def blamed(case: Case) -> str:
             " replication or what promoted it lost them"
         )
     return ""
+
+
+def _blamed_group(case: Case) -> str:
+    """Return why a group whose nodes were all cut lacks commits, "" of another site."""
+    settings = promised_settings(case)
+    if settings is None or not case.manifest.site.is_group:
+        return ""
+    if settings.standing is Standing.ABSENT:
+        return settings.reason
+    return (
+        "the nodes flush every commit, and the group came back without these: a drive"
+        " lost them, or the group did not begin with the node that had most"
+    )
 
 
 def promised_settings(case: Case) -> Item | None:
@@ -141,6 +155,8 @@ def _taken_over(case: Case, found: Promotion) -> tuple[Standing, str]:
     name, descent = case.after.reader_name, found.descent
     if wrong := _behind_another(case, name, found):
         return _CONTRADICTED, wrong
+    if wrong := _counts_writer(case, name, found):
+        return _UNSEEN, wrong
     if descent is None or descent.unread:
         why = descent.unread if descent else "it could not be asked"
         return _UNSEEN, f"whose log {name} continues is not known: {why}"
@@ -153,6 +169,21 @@ def _taken_over(case: Case, found: Promotion) -> tuple[Standing, str]:
     at = _shown(case, descent.parents[writer])
     began = f" and began {what} {descent.own}" if descent.own else ""
     return _PRESENT, f"{name} continues {what} {writer} up to {at}{began}"
+
+
+def _counts_writer(case: Case, name: str, found: Promotion) -> str:
+    """Return why a node of a group may lack what the writer sent last, or "".
+
+    See site.group.
+    """
+    if not case.manifest.site.is_group:
+        return ""
+    received = found.received.get(name)
+    if received is None or not received.members:
+        return f"who the members of {name}'s view are is not known"
+    if case.writer.member in received.members:
+        return f"{name} still counted {case.manifest.writer_name} as a member"
+    return ""
 
 
 def _shown(case: Case, position: int) -> str:
@@ -206,39 +237,94 @@ def nodes_cut(case: Case) -> Item | None:
     """Judge whether every node lost its power at the same moment, where all were to.
 
     None where the writer alone was cut.  The sessions show how the writer ended and
-    nothing of a standby: the standby that was read must have been cut when they were.
+    nothing of the others.  A standby that is read must have been cut when they ended,
+    and so must each node of a group: one that kept its power gives the others what they
+    lost.
     """
     promise, load = case.manifest.promise, case.load
     if promise is None or not promise.cuts_all:
         return None
-    seen = load.nodes if load else {}
-    uncut = [n for n in case.manifest.nodes if n not in seen or seen[n].cut is None]
-    name = ItemId.NODES_CUT
+    nodes, seen = case.manifest.nodes, load.nodes if load else {}
+    uncut = [n for n in nodes if n not in seen or seen[n].cut is None]
     if uncut:
         reason = f"no cut of {', '.join(uncut)} is on record"
-        return Item(name, _UNSEEN, reason, required=True)
-    cuts = ", ".join(case.manifest.nodes)
-    if not case.promoted:
-        reason = f"the switches of {cuts} reported that they cut"
-        return Item(name, _PRESENT, reason, required=True)
+        return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
+    dated = [case.tested_name] if case.promoted else []
+    if case.manifest.site.is_group:
+        dated = list(nodes)
+        if kept := [name for name in dated if not _started_anew(case, name)]:
+            reason = f"that the server of {kept[0]} started anew was not seen"
+            return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
+    if not dated:
+        reason = f"the switches of {', '.join(nodes)} reported that they cut"
+        return Item(ItemId.NODES_CUT, _PRESENT, reason, required=True)
+    standing, reason = _together(case, dated)
+    return Item(ItemId.NODES_CUT, standing, reason, required=True)
+
+
+def _started_anew(case: Case, name: str) -> bool:
+    found = case.after.nodes.get(name)
+    before = case.manifest.nodes[name].facts
+    return bool(found and found.facts and is_restarted(before, found.facts))
+
+
+def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
+    """Judge whether these nodes, whose cuts are on record, were cut with the writer."""
+    load, cuts = case.load, ", ".join(case.manifest.nodes)
     last_us = load.last_ack_us if load else None
-    tested = case.at_the_cut
-    went_us = tested.cut.exact_us if tested.cut else None
-    dated = _PRESENT
-    if went_us is None:
-        went_us, dated = tested.heard_us, Standing.ASSUMED
-    if went_us is None or last_us is None:
-        reason = (
-            f"when {case.tested_name} lost its power is not known: nothing listens to a"
-            " standby, and its switch does not say (ask its host: ansible_host)"
-        )
-        return Item(name, _UNSEEN, reason, required=True)
-    late_s = (went_us - last_us) / 1e6
-    reason = f"{cuts} were cut, {case.tested_name} {late_s:.3f} s after the last ack"
+    standing, latest, late_s = _PRESENT, names[0], 0.0
+    for name in names:
+        went_us, exact = _went_us(case, name)
+        if went_us is None or last_us is None:
+            return _UNSEEN, (
+                f"when {name} lost its power is not known: nothing listens to a"
+                " standby, and its switch does not say (ask its host: ansible_host)"
+            )
+        if not exact:
+            standing = Standing.ASSUMED
+        if (after_s := (went_us - last_us) / 1e6) >= late_s:
+            latest, late_s = name, after_s
+    reason = f"{cuts} were cut, {latest} {late_s:.3f} s after the last ack"
     if late_s >= LAST_ACK_AGE_MAX_S:
-        reason += ": it had time to write what it had only received"
-        return Item(name, Standing.ABSENT, reason, required=True)
-    return Item(name, dated, reason, required=True)
+        return Standing.ABSENT, (
+            f"{reason}: it had time to write what it had only received"
+        )
+    return standing, reason
+
+
+def _went_us(case: Case, name: str) -> tuple[int | None, bool]:
+    """Return when a node lost its power, and whether that was seen and not inferred."""
+    load = case.load
+    seen = load.nodes[name] if load else None
+    if seen is None:
+        return None, False
+    if seen.cut is not None and seen.cut.exact_us is not None:
+        return seen.cut.exact_us, True
+    if name == case.manifest.writer_name and load is not None:
+        return load.gone_us, True  # its sessions broke
+    return seen.heard_us, False
+
+
+def all_members(case: Case) -> Item | None:
+    """Judge whether the node that was read is in a group with all the others again.
+
+    None unless all nodes of a group were to lose their power.  One that is missing may
+    have what the others lack, and a group that began without it has lost that.
+    """
+    promise, nodes = case.manifest.promise, case.manifest.nodes
+    if promise is None or not (case.manifest.site.is_group and promise.cuts_all):
+        return None
+    if case.after.facts is None:
+        return None
+    found, name = case.after.promotion, case.after.reader_name
+    received = found.received.get(name) if found else None
+    seen = received.members if received else ()
+    missing = [each for each, node in nodes.items() if node.member not in seen]
+    standing = _UNSEEN if missing else _PRESENT
+    reason = f"{name} is one of {len(seen)} members"
+    if missing:
+        reason += f", and {', '.join(missing)} was not seen among them"
+    return Item(ItemId.MEMBERS, standing, reason, required=True)
 
 
 def in_sync(case: Case) -> Item | None:

@@ -50,6 +50,7 @@ class ItemId(enum.Enum):
     ALL_APPLIED = "all received was applied"
     IN_SYNC = "in sync at the cut"
     NODES_CUT = "all nodes cut"
+    MEMBERS = "all nodes are members"
     WITNESS_LOG = "witness log"
     WITNESS_AT_CUT = "witness at the cut"
     SETTINGS = "durable settings"

@@ -134,7 +134,8 @@ def same_tables(case: Case) -> Item | None:
     """
     if case.after.facts is None:
         return None
-    if case.promoted and case.manifest.site is not SiteKind.STREAMING:
+    copied = case.promoted and case.manifest.site is not SiteKind.STREAMING
+    if copied or case.manifest.site.is_group:
         return None  # each node gives its tables numbers of its own
     before, after = _identities(case.manifest), _identities(case.after)
     known = [name for name in before if before[name] and after.get(name)]

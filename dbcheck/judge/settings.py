@@ -151,12 +151,12 @@ def settings_at(
     tested = manifest.nodes[tested_name or manifest.writer_name]
     kept = _storage(manifest, tested)
     settings = {**manifest.writer.facts.settings, **kept}
-    flagged = rules.flagged(manifest.family, settings)
+    flagged = _flagged(manifest, settings)
     if tested is not manifest.writer:
-        own = rules.flagged(manifest.family, {**tested.facts.settings, **kept})
+        own = _flagged(manifest, {**tested.facts.settings, **kept})
         flagged = _worse(flagged, own)
     if load is not None and load.settings and not manifest.control:
-        flagged = _worse(flagged, rules.flagged(manifest.family, load.settings))
+        flagged = _worse(flagged, _flagged(manifest, load.settings))
     return Settings(
         tuple(flagged),
         _deepest(manifest, tested, depths),
@@ -164,6 +164,13 @@ def settings_at(
         _tore(manifest),
         bool(rules.RULES[manifest.family]),
     )
+
+
+def _flagged(manifest: Manifest, settings: Mapping[str, str]) -> Sequence[Finding]:
+    """Return the findings on settings; of a group's, none on that it has peers."""
+    found = rules.flagged(manifest.family, settings)
+    grouped = manifest.site.is_group
+    return [each for each in found if not (grouped and each.harm.peers)]
 
 
 def _worse(before: Sequence[Finding], later: Sequence[Finding]) -> list[Finding]:
@@ -184,12 +191,12 @@ def _tore(manifest: Manifest) -> bool:
     return isinstance(drive, Mapping) and drive.get("survivors") in _TEARING
 
 
-def hiding(family: str, settings: Mapping[str, str]) -> str:
+def hiding(manifest: Manifest, settings: Mapping[str, str]) -> str:
     """Return why nothing may be read under *settings*, "" if they hide nothing.
 
-    family: see Engine; settings: those in effect as the rows are to be read.
+    settings: those in effect as the rows are to be read.
     """
-    names = ", ".join(str(f) for f in rules.flagged(family, settings) if f.hides)
+    names = ", ".join(str(f) for f in _flagged(manifest, settings) if f.hides)
     return names and (
         f"{names}: what is read under this proves nothing, so nothing was read; restart"
         " the server without it, then run dbcheck reconcile"

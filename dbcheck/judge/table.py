@@ -31,6 +31,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     load.load_at_the_cut,
     cluster.in_sync,
     cluster.nodes_cut,
+    cluster.all_members,
     cluster.writer_off,
     cluster.promoted_node,
     cluster.all_applied,

@@ -29,8 +29,14 @@ _OF_THE_DATA = (
     ItemId.ALL_APPLIED,
     ItemId.IN_SYNC,
 )
-# Of a node that took over: without them a row that it lacks is not lost for sure.
-_BEFORE_BLAME = (ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
+# Of a node that took over, or of a group: without them a row that the node which was
+# read lacks is not lost for sure.
+_BEFORE_BLAME = (
+    ItemId.WRITER_OFF,
+    ItemId.PROMOTED,
+    ItemId.ALL_APPLIED,
+    ItemId.MEMBERS,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,20 @@
-"""A cluster of labs: one server writes, others follow it over links that can fail."""
+"""A cluster of labs: one server writes, and others follow it, or are one group with it.
+
+Those that follow it do so over links that can fail.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
 from dbcheck.core.promise import Promise
-from dbcheck.lab.clusterspec import ClusterSpec, require_possible
+from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.group import Ports, galera_settings
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.link import Link
 from dbcheck.lab.replicas import follow, settings_of
@@ -21,29 +26,28 @@ class ClusterLab:
     """The labs of one cluster, and the links between the writer and the others.
 
     labs: by the name of the node, the writer's first.
+    kind: how they are one cluster.
     """
 
     def __init__(self, lab: LabSpec, spec: ClusterSpec, folder: Path) -> None:
-        """Build it; return once every standby follows.
+        """Build it; return once every standby follows, or has joined.
 
         folder: each lab's begins with it.  Raise LabError, with nothing left.
         """
-        require_possible(lab)
-        self.spec = spec
+        require_possible(lab, spec)
+        self.spec, self.kind = spec, kind_of(lab, spec)
         self.labs: dict[str, Lab] = {}
         self._links: dict[str, Link] = {}
         self._held = contextlib.ExitStack()
-        writer, *standbys = spec.names
+        drives = [
+            replace(lab.drive, seed=lab.drive.seed + n) for n in range(spec.nodes)
+        ]
+        nodes = [replace(lab, drive=drive) for drive in drives]
         try:
-            for number, name in enumerate((writer, *standbys), 1):
-                drive = replace(lab.drive, seed=lab.drive.seed + number - 1)
-                settings = settings_of(
-                    *(lab.engine, number, standbys, lab.settings),
-                    cuts_all=Promise(spec.promise).cuts_all,
-                )
-                node = replace(lab, drive=drive, settings=settings)
-                source = None if name == writer else self._source(writer, name)
-                self._start(name, node, folder, source)
+            if self.kind.is_group:
+                self._form_group(nodes, folder)
+            else:
+                self._begin_replication(nodes, folder)
         except BaseException:
             self._held.close()
             raise
@@ -63,14 +67,42 @@ class ClusterLab:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _begin_replication(self, nodes: Sequence[LabSpec], folder: Path) -> None:
+        writer, *standbys = self.spec.names
+        cuts_all = Promise(self.spec.promise).cuts_all
+        for number, node in enumerate(nodes, 1):
+            settings = settings_of(
+                *(node.engine, number, standbys, node.settings), cuts_all=cuts_all
+            )
+            name = self.spec.names[number - 1]
+            source = None if name == writer else self._source(writer, name)
+            lab = self._start(name, replace(node, settings=settings), folder, source)
+            if source is not None:
+                follow(lab, source)
+
+    def _form_group(self, nodes: Sequence[LabSpec], folder: Path) -> None:
+        """Start one after the other: each copies the data of one that is there."""
+        names = self.spec.names
+        # They keep their ports while they are off, as long as this lives.
+        self._ports = [Ports.held() for _ in nodes]
+        for number, node in enumerate(nodes, 1):
+            settings = galera_settings(names, number, self._ports, node.settings)
+            source = None
+            if number > 1:
+                first = self.labs[names[0]]
+                port = make_url(first.target_url).port
+                assert port is not None
+                source = Source(port, first.password, names[number - 1])
+            spec = replace(node, galera=True, settings=settings)
+            self._start(names[number - 1], spec, folder, source)
+
     def _start(
-        self, name: str, spec: LabSpec, folder: Path, source: Source | None = None
-    ) -> None:
+        self, name: str, spec: LabSpec, folder: Path, source: Source | None
+    ) -> Lab:
         place = folder.with_name(f"{folder.name}-{name}")
         lab = Lab.start(spec, place, source=source)
         self.labs[name] = self._held.enter_context(lab)
-        if source is not None:
-            follow(lab, source)
+        return lab
 
     def _source(self, writer: str, name: str) -> Source:
         """Return how the node *name* reaches the writer: over a link of its own."""

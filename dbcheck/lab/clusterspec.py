@@ -9,12 +9,19 @@ from msgspec import Meta
 
 from dbcheck.core.cut import PowerScope
 from dbcheck.core.promise import Promise
+from dbcheck.core.site import SiteKind
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.validated import one_of, require
 
 NODES_MAX = 5
-ENGINES = ("postgresql", "mysql", "mariadb")  # whose servers can follow one another
+GROUP_NODES_MIN = 3  # of fewer the rest has no majority once one is lost
+# The topologies that each server can have, the first one by default.
+TOPOLOGIES = {
+    "postgresql": (SiteKind.STREAMING,),
+    "mysql": (SiteKind.SEMI_SYNC,),
+    "mariadb": (SiteKind.SEMI_SYNC, SiteKind.GALERA),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,8 @@ class ClusterSpec:
 
     nodes:   how many; the first one writes.
     promise: see core.promise.Promise.
+    topology: how they are one cluster, a value of SiteKind; "": as the server has it by
+             default.
     link_delay_ms: how long each byte between the writer and a standby takes.
     link_down_after_s: seconds of load after which the links go down; 0: never.
     """
@@ -31,6 +40,9 @@ class ClusterSpec:
     promise: Annotated[str, one_of([each.value for each in Promise])] = (
         Promise.WRITER_GONE.value
     )
+    topology: Annotated[
+        str, one_of(["", *(each.value for each in SiteKind if each.is_cluster)])
+    ] = ""
     link_delay_ms: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
     link_down_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
 
@@ -48,15 +60,47 @@ class ClusterSpec:
         return [f"node{number}" for number in range(1, self.nodes + 1)]
 
 
-def require_possible(lab: LabSpec) -> None:
-    """Raise UsageError if labs of that spec cannot make a cluster."""
-    if lab.engine not in ENGINES:
+def kind_of(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
+    """Return how servers of *lab* are one cluster; raise UsageError if they cannot."""
+    possible = TOPOLOGIES.get(lab.engine, ())
+    if not possible:
         raise UsageError(
             f"a lab has no clusters of {lab.engine} servers",
-            hint=f"Use --engine {' or '.join(ENGINES)}.",
+            hint=f"Use --engine {' or '.join(TOPOLOGIES)}.",
         )
+    kind = SiteKind(spec.topology) if spec.topology else possible[0]
+    if kind not in possible:
+        able = [engine for engine, kinds in TOPOLOGIES.items() if kind in kinds]
+        raise UsageError(
+            f"{lab.engine} servers cannot be a cluster of the topology {kind.value}",
+            hint=f"Use --engine {' or '.join(able)}.",
+        )
+    return kind
+
+
+def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
+    """Raise UsageError if labs of that spec cannot make such a cluster."""
+    kind = kind_of(lab, spec)
     if lab.power_scope != PowerScope.HOST.value:
         raise UsageError(
             "the drives of a cluster cannot lose their power alone",
             hint="Leave out --power-scope.",
+        )
+    if kind.is_group:
+        _require_group(kind, spec)
+
+
+def _require_group(kind: SiteKind, spec: ClusterSpec) -> None:
+    kind.require_promise(Promise(spec.promise))
+    if spec.nodes < GROUP_NODES_MIN:
+        raise UsageError(
+            f"a cluster of the topology {kind.value} needs {GROUP_NODES_MIN} nodes or"
+            " more: of two, one alone has no majority and stops",
+            hint=f"Use --nodes {GROUP_NODES_MIN}.",
+        )
+    if spec.link_delay_ms or spec.link_down_after_s:
+        raise UsageError(
+            f"the nodes of the topology {kind.value} have no links that a lab can slow"
+            " or take down: each talks to all others",
+            hint="Leave out --link-delay-ms and --link-down-after.",
         )

@@ -19,7 +19,7 @@ from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
-from dbcheck.lab.machine import SERVERS
+from dbcheck.lab.machine import server_of
 from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
@@ -97,7 +97,7 @@ class Lab:
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if a setting is the lab's own to decide, or its value is of no use.
         """
-        SERVERS[spec.engine].check_settings(spec.settings)
+        server_of(spec).check_settings(spec.settings)
         if lacking := missing(spec):
             raise LabError(
                 f"cannot build this lab on this machine: {'; '.join(lacking)}",
@@ -111,7 +111,7 @@ class Lab:
             )
         if recordings and recordings.replayed:
             recorded = RecordedLab.read(recordings.folder)
-            recorded.require_server(SERVERS[spec.engine].version())
+            recorded.require_server(server_of(spec).version())
         state.remove_dead()
         entry, lock = state.create(name)
         daemon = None
@@ -270,7 +270,7 @@ def missing(spec: LabSpec) -> list[str]:
     reasons = [] if spec.rung == "process" else missing_for_drive_rung(spec.filesystem)
     if programs.find("setpriv") is None:
         reasons.append(programs.lacking("setpriv"))
-    return [*reasons, *SERVERS[spec.engine].missing(), *sshd.missing()]
+    return [*reasons, *server_of(spec).missing(), *sshd.missing()]
 
 
 def best_rung(engine: str) -> str:

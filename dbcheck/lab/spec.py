@@ -128,6 +128,8 @@ class LabSpec:
                    a cache of its own: a flush of one does not reach the other.
     power_scope:   what loses its power: the host, or drive, the virtual drive alone,
                    under a server that keeps running.
+    galera:        the server, MariaDB, is a node of a Galera cluster; its settings name
+                   the others.
     """
 
     engine: Annotated[str, one_of(ENGINES)]
@@ -139,6 +141,7 @@ class LabSpec:
     settings: Mapping[str, str] = field(default_factory=dict)
     log_drive: bool = False
     power_scope: Annotated[str, one_of(POWER_SCOPES)] = "host"
+    galera: bool = False
 
     def __post_init__(self) -> None:
         """Refuse names that mean nothing, and a drive that is too small."""

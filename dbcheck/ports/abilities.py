@@ -256,6 +256,13 @@ class Replicates(Protocol):
         """Return whose log this node continues, once it was promoted."""
 
 
+class Grouped(Protocol):
+    """The server may be one of a group whose nodes give each other what they lost."""
+
+    def require_alone(self) -> None:
+        """Raise EngineError if it is."""
+
+
 def makes_checkpoints(engine: Engine) -> TypeGuard[Checkpoints]:
     """Return whether *engine* has that ability."""
     return _has(engine, Checkpoints)
@@ -329,6 +336,11 @@ def marks_data(engine: Engine) -> TypeGuard[DataMark]:
 def replicates(engine: Engine) -> TypeGuard[Replicates]:
     """Return whether *engine* has that ability."""
     return _has(engine, Replicates)
+
+
+def may_be_grouped(engine: Engine) -> TypeGuard[Grouped]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, Grouped)
 
 
 def _has(engine: object, ability: type) -> bool:

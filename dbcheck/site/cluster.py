@@ -157,11 +157,11 @@ class Cluster:
             return None
         self._old.append(replace(self._look(), taken_over=self._promoted))
         found = Promotion(self._by, dict(self._received), None, tuple(self._old))
-        if not self._promoted:
-            return found
-        engine = _replicating(self.reader)
+        return self._with_descent(found) if self._promoted else found
+
+    def _with_descent(self, found: Promotion) -> Promotion:
         try:
-            return replace(found, descent=engine.descent())
+            return replace(found, descent=replicating(self.reader).descent())
         except EngineError:
             return found
 
@@ -200,7 +200,7 @@ class Cluster:
 
     def _look(self) -> WriterOff:
         """Look at the old writer now.  A switch that fails to read shows nothing."""
-        answers = _replicating(self.writer).accepts()
+        answers = replicating(self.writer).accepts()
         try:
             return WriterOff(self.writer.power.state(), answers)
         except PowerError:
@@ -212,7 +212,7 @@ class Cluster:
         Something else promoted it, or a client that was lost.
         """
         standbys = (name for name in self._nodes if name != self.writer_name)
-        taken = (n for n in standbys if _replicating(self._nodes[n]).takes_writes())
+        taken = (n for n in standbys if replicating(self._nodes[n]).takes_writes())
         return next(taken, "")
 
     def _connected(self, off: WriterOff) -> str:
@@ -258,7 +258,7 @@ class Cluster:
             if name == self.writer_name:
                 continue
             try:
-                received = _replicating(node).received()
+                received = replicating(node).received()
             except EngineError as error:
                 silent = silent or f"{name} does not answer: {error}"
                 continue
@@ -310,11 +310,12 @@ def _each(
     return done, failed
 
 
-def _replicating(node: Node) -> Replicates:
+def replicating(node: Node) -> Replicates:
+    """Return the engine of a node of a cluster."""
     engine = node.engine
     assert replicates(engine)  # as the constructor requires
     return engine
 
 
 def _by_sql(_name: str, node: Node) -> None:
-    _replicating(node).promote()
+    replicating(node).promote()

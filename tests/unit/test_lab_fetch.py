@@ -1,7 +1,8 @@
-"""`dbcheck lab fetch mysql`: what it does where there is a server, and where not."""
+"""`dbcheck lab fetch`: what it does where there is a server, and where not."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from dbcheck.cli.root import root
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import KEYRING
-from dbcheck.lab.fetch_myrocks import sources_of
+from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part, sources_of
 
 
 def fetch(server: str = "mysql") -> str:
@@ -52,21 +53,34 @@ def test_a_server_that_was_named_and_is_not_there_is_not_replaced(
     assert not fetched
 
 
-def test_myrocks_is_fetched_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "part", "title", "shown"),
+    [
+        ("myrocks", MYROCKS, "MyRocks", programs.ROCKSDB),
+        ("galera", GALERA, "Galera", programs.GALERA),
+    ],
+)
+def test_a_part_of_mariadb_is_fetched_once(
+    name: str,
+    part: Part,
+    title: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    plugin = tmp_path / "myrocks" / programs.ROCKSDB
-
-    def put(folder: Path) -> None:
+    def put(wanted: Part, folder: Path) -> None:
         folder.mkdir()
-        plugin.touch()
+        for file in wanted.files:
+            (folder / file).touch(mode=0o755)
 
-    monkeypatch.setattr(programs, "_PLUGINS", tmp_path / "none")
-    monkeypatch.setattr(programs, "myrocks_folder", lambda: plugin.parent)
+    for place in ("_PLUGINS", "_GALERA"):
+        monkeypatch.setattr(programs, place, tmp_path / "none")
+    monkeypatch.setattr(programs, f"{name}_folder", lambda: tmp_path / name)
     monkeypatch.setattr(programs, "require", Path)
-    monkeypatch.setattr(lab_fetch, "fetch_myrocks", put)
-    assert "fetching MariaDB's MyRocks (3 MB)" in fetch("myrocks")
-    assert fetch("myrocks") == f"myrocks: {plugin}\n"
+    monkeypatch.setattr(lab_fetch, "fetch_part", put)
+    assert f"fetching MariaDB's {title} (3 MB)" in fetch(name)
+    assert fetch(name) == f"{name}: {tmp_path / name / shown}\n"
+    assert sorted(part.files) == sorted(os.listdir(tmp_path / name))
 
 
 def test_the_archives_of_debian_are_taken_with_its_keys() -> None:

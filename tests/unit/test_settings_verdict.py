@@ -541,8 +541,9 @@ def test_nothing_is_read_under_a_setting_that_hides_rows(
     family: str, name: str, value: str, tmp_path: Path
 ) -> None:
     safe = {"postgresql": SAFE_PG, "mysql": SAFE_MY}[family]
-    assert hiding(family, safe) == hiding(family, {}) == ""
-    said = hiding(family, {**safe, name: value})
+    made = replace(manifest(), family=family)
+    assert hiding(made, safe) == hiding(made, {}) == ""
+    said = hiding(made, {**safe, name: value})
     assert said.startswith(f"{name} = {value}: ")
     assert "restart the server without it" in said
     # Nor does a run pass that began with it.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dbcheck.core.operation import Verb
 from dbcheck.core.table import TableSpec
+from dbcheck.engines.mysql import galera
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.storage import OPTION
@@ -115,7 +116,6 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
                 f"transactions are read-only: {setting} is {variables[setting]}",
                 hint=f"Run: set global {setting} = 0;",
             )
-    _require_no_group(variables)
     _require_no_replica(link, name, numbers, account)
 
 
@@ -151,7 +151,7 @@ def require_redo_log(link: MysqlLink) -> None:
         )
 
 
-def _require_no_group(variables: Mapping[str, str]) -> None:
+def require_alone(variables: Mapping[str, str]) -> None:
     """Raise EngineError for a server that fetches what it lost from its peers."""
     if variables.get("group_replication_group_name") and (
         variables.get("group_replication_start_on_boot") not in _OFF
@@ -161,12 +161,11 @@ def _require_no_group(variables: Mapping[str, str]) -> None:
             hint="Test it outside the group, or set group_replication_start_on_boot ="
             " OFF: the other members would hide its losses.",
         )
-    if variables.get("wsrep_on", "") not in _OFF and (
-        variables.get("wsrep_provider", "none") not in ("", "none")
-    ):
+    if galera.is_node(variables):
         raise EngineError(
             "the server is a node of a Galera cluster: wsrep_on is ON",
-            hint="Test it with wsrep_on = OFF: the other nodes would hide its losses.",
+            hint="Test the cluster (dbcheck_topology: galera), or this node alone, with"
+            " wsrep_on = OFF: the other nodes would hide its losses.",
         )
 
 

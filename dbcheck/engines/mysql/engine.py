@@ -19,13 +19,14 @@ from dbcheck.core.managed import SERVICE, of_host, of_mysql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
+from dbcheck.core.replication import GALERA_CLUSTER
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TABLES, TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
-from dbcheck.engines.mysql import housekeeping, tablecheck, twophase
+from dbcheck.engines.mysql import galera, housekeeping, tablecheck, twophase
 from dbcheck.engines.mysql import identity as mysql_identity
 from dbcheck.engines.mysql.audited import other_settings
 from dbcheck.engines.mysql.canary import HeldRow
@@ -107,6 +108,7 @@ SETTINGS = (
     *SEMI_SYNC,
     "relay_log_recovery",
     "sync_relay_log",
+    *galera.IGNORING,
 )
 
 # Arguments of the driver that are set here and never from the URL.
@@ -173,6 +175,10 @@ class MysqlEngine(Replicating):
             if self._storage.name != INNODB:
                 variables[TABLES_IN] = self._storage.name
             (variables["default_storage_engine"],) = link.row("default_engine")
+            grouped = {}
+            if galera.is_node(variables):
+                variables |= galera.options(variables)
+                grouped = {GALERA_CLUSTER: galera.cluster_of(link)}
             status, second, clock_us = _uptime(link)
         lower = {name.lower(): value for name, value in {**variables, **status}.items()}
         return ServerFacts(
@@ -180,6 +186,7 @@ class MysqlEngine(Replicating):
             version=version.split("-")[0],
             identity={
                 "database": self._database,
+                **grouped,
                 **mysql_identity.identity(
                     name,
                     variables,

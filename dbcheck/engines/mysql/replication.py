@@ -40,6 +40,11 @@ class Followers(Watch):
         return [Follower(str(row[at]), _STREAMING, sync) for row in found]
 
 
+def followers(link: MysqlLink) -> Followers:
+    """Take over *link*; return what lists the replicas."""
+    return Followers(link)
+
+
 def membership(link: MysqlLink) -> Membership | None:
     """Return by which name the source lists this server, and whom it follows."""
     if product_of(link) == "MySQL":
@@ -98,9 +103,9 @@ def promote(link: MysqlLink) -> None:
         ) from error
 
 
-def takes_writes(link: MysqlLink, variables: Mapping[str, str]) -> bool:
+def takes_writes(link: MysqlLink) -> bool:
     """Return whether this server follows no other and is not read-only."""
-    if variables.get("read_only", "OFF") not in ("OFF", "0"):
+    if dict(link.rows("variables")).get("read_only", "OFF") not in ("OFF", "0"):
         return False
     if product_of(link) == "MySQL":
         found = link.rows("received_mysql")

@@ -335,6 +335,10 @@ class DatabaseServer(abc.ABC):
     def _password_file(self) -> Path:
         return self.run / "password"
 
+    def _search_path(self) -> str:
+        """Return PATH as its processes have it."""
+        return children.search_path()
+
     @classmethod
     def _program(cls, name: str) -> Path:
         """Return one of the programs it needs; raise LabError if it is not there."""
@@ -370,7 +374,7 @@ class DatabaseServer(abc.ABC):
             return subprocess.Popen(
                 children.die_with_parent(command),
                 cwd=self.data,
-                env={"PATH": children.search_path(), "LC_ALL": "C"},
+                env={"PATH": self._search_path(), "LC_ALL": "C"},
                 stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,

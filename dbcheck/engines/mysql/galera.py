@@ -1,0 +1,165 @@
+"""A node of a MariaDB Galera cluster: who is in its view, and how far it has come.
+
+A commit is answered once all nodes of the view have received it, and each applies it by
+itself afterwards (MariaDB documentation, About Galera Replication).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dbcheck.core.replication import (
+    GALERA_CLUSTER,
+    Descent,
+    Follower,
+    Membership,
+    Received,
+)
+from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.watch import Watch
+from dbcheck.errors import EngineError
+
+# Options of Galera with which nodes that lost the majority go on taking writes.
+IGNORING = ("pc.ignore_quorum", "pc.ignore_sb")
+_OFF = ("off", "0", "")
+_NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
+_SYNCED, _DONOR = "4", "2"
+
+
+def is_node(variables: Mapping[str, str]) -> bool:
+    """Return whether a server with these variables is a node of a cluster."""
+    provider = variables.get("wsrep_provider", "none")
+    return variables.get("wsrep_on", "").lower() not in _OFF and provider not in (
+        "",
+        "none",
+    )
+
+
+def options(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return those of IGNORING, as the option with all of Galera's has them."""
+    found = {}
+    for part in variables.get("wsrep_provider_options", "").split(";"):
+        name, _, value = part.partition("=")
+        if name.strip() in IGNORING:
+            found[name.strip()] = value.strip()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where a node is in its cluster.
+
+    cluster:  what names its data, "" while that is not known.
+    primary:  it is among the majority.
+    members:  the names of the nodes in its view, its own among them; () while they
+              change.
+    takes_writes: it takes them, and has all that the others have.
+    answers:  the same, or it copies its data to another meanwhile.
+    committed, queued: the newest transaction that it has committed, and how many it has
+              received since.
+    """
+
+    cluster: str
+    primary: bool
+    members: tuple[str, ...]
+    takes_writes: bool
+    answers: bool
+    committed: int
+    queued: int
+
+
+def view_of(status: Sequence[tuple[str, str]], members: Sequence[tuple[str]]) -> View:
+    """Return the view from the rows of galera_status.sql and galera_members.sql."""
+    found = {name.lower(): str(value) for name, value in status}
+    cluster = found.get(GALERA_CLUSTER, "")
+    primary = found.get("wsrep_cluster_status", "").lower() == "primary"
+    names = tuple(sorted(name for (name,) in members))
+    whole = len(names) == int(found.get("wsrep_cluster_size", "0"))
+    ready = primary and found.get("wsrep_ready", "").lower() == "on"
+    state = found.get("wsrep_local_state")
+    return View(
+        cluster="" if cluster == _NO_CLUSTER else cluster,
+        primary=primary,
+        members=names if primary and whole else (),
+        takes_writes=ready and state == _SYNCED,
+        answers=ready and state in (_SYNCED, _DONOR),
+        committed=int(found.get("wsrep_last_committed", "0")),
+        queued=int(found.get("wsrep_local_recv_queue", "0")),
+    )
+
+
+class Members(Watch):
+    """A connection to a node that lists the others in its view; see ports.abilities.
+
+    Every one of them has received what a client was answered.
+    """
+
+    def __init__(self, link: MysqlLink) -> None:
+        """Take over *link*."""
+        super().__init__(link)
+        self._own = _name(link)
+
+    def read(self) -> Sequence[Follower]:
+        status = self._rows("galera_status")
+        view = view_of(status, self._rows("galera_members"))
+        if not view.answers:
+            return []
+        others = (name for name in view.members if name != self._own)
+        return [Follower(name, "streaming", "sync") for name in others]
+
+
+def followers(link: MysqlLink) -> Members:
+    """Take over *link*; return what lists the other nodes."""
+    return Members(link)
+
+
+def membership(link: MysqlLink) -> Membership | None:
+    """Return this node's name and what names the cluster's data."""
+    view = _view(link)
+    return Membership(_name(link), view.cluster) if view.answers else None
+
+
+def received(link: MysqlLink) -> Received:
+    """Return how far this node has come, and who is in its view."""
+    view = _view(link)
+    if not view.takes_writes or not view.cluster:
+        return Received(None, None)
+    return Received(
+        view.committed + view.queued, view.committed, view.primary, view.members
+    )
+
+
+def promote(link: MysqlLink) -> None:
+    """Raise EngineError: the nodes themselves decide who takes writes."""
+    raise EngineError(
+        "a node of a Galera cluster is not promoted",
+        hint="Set dbcheck_topology: galera.",
+    )
+
+
+def takes_writes(link: MysqlLink) -> bool:
+    """Return whether this node takes writes, and has all that the others have."""
+    return _view(link).takes_writes
+
+
+def descent(link: MysqlLink) -> Descent:
+    """Return up to where this node has the cluster's history."""
+    view = _view(link)
+    return Descent({view.cluster: view.committed} if view.cluster else {})
+
+
+def cluster_of(link: MysqlLink) -> str:
+    """Return what names the data of this node's cluster, "" while that is not known."""
+    return view_of(link.rows("galera_status"), ()).cluster
+
+
+def _view(link: MysqlLink) -> View:
+    status = link.rows("galera_status")
+    if not view_of(status, ()).primary:  # no table can be read then
+        return view_of(status, ())
+    return view_of(status, link.rows("galera_members"))
+
+
+def _name(link: MysqlLink) -> str:
+    return str(dict(link.rows("galera_node"))["wsrep_node_name"])

@@ -1,0 +1,100 @@
+"""MariaDB as a node of a Galera cluster, as a server of the lab."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import ClassVar
+
+from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.lab import programs
+from dbcheck.lab.servers.base import LOG_LINES
+from dbcheck.lab.servers.mariadb import MariadbServer
+
+_NEW = "--wsrep_new_cluster"
+_POSITION = re.compile(r"WSREP: Recovered position: (\S+)")
+
+
+class GaleraServer(MariadbServer):
+    """A MariaDB server with Galera's library; its settings name the other nodes.
+
+    The setting wsrep_new_cluster counts for its first start alone.
+
+    After a crash it starts as MariaDB's service does (galera_recovery of its Debian
+    package): a first run recovers InnoDB and prints up to where the node has the
+    cluster's history, which the second run is given.  A node that is not given it takes
+    its own position as unknown.
+    """
+
+    name = "galera"
+    needs = (
+        *MariadbServer.needs,
+        programs.GALERA,
+        *programs.TRANSFER,
+        "rsync",
+    )
+    own: ClassVar[frozenset[str]] = MariadbServer.own | {
+        *("wsrep_on", "wsrep_provider", "wsrep_start_position", "wsrep_recover"),
+        *("wsrep_sst_method", "binlog_format", "innodb_autoinc_lock_mode"),
+    }
+    durable = {
+        **MariadbServer.durable,
+        "wsrep_on": "ON",
+        "wsrep_sst_method": "rsync",
+        # Galera needs both (MariaDB documentation, Configuring MariaDB Galera Cluster).
+        "binlog_format": "ROW",
+        "innodb_autoinc_lock_mode": "2",
+    }
+    _begun = False
+    _position = ""
+
+    @classmethod
+    def find(cls, name: str) -> Path | None:
+        """Return one of the programs, or Galera's library."""
+        if name in MariadbServer.needs:
+            return super().find(name)
+        return programs.find_galera(name)
+
+    def _arguments(self) -> list[str]:
+        provider = self._program(programs.GALERA)
+        given = [
+            each for each in super()._arguments() if each != _NEW or not self._begun
+        ]
+        at = [f"--wsrep-start-position={self._position}"] if self._position else []
+        return [*given, f"--wsrep-provider={provider}", *at]
+
+    def _search_path(self) -> str:
+        folders = {str(self._program(name).parent) for name in programs.TRANSFER}
+        folders.add(str(self._program("rsync").parent))
+        return os.pathsep.join([*sorted(folders), super()._search_path()])
+
+    def _launch(self) -> None:
+        if self._begun:
+            self._position = self._recovered()
+        super()._launch()
+        self._begun = True
+
+    def _recovered(self) -> str:
+        """Return up to where the node has the cluster's history, as its data show it.
+
+        Raise Unrecoverable if the server cannot read them.
+        """
+        log = self.run / "recovery.log"
+        log.unlink(missing_ok=True)
+        self._position = ""
+        command = [str(self._program(self.needs[0])), *self._arguments()]
+        failed = ""
+        try:
+            self._run([*command, "--wsrep-recover", f"--log-error={log}"])
+        except LabError as error:
+            failed = str(error)
+        text = log.read_text("utf-8", "replace") if log.exists() else ""
+        found = _POSITION.findall(text)
+        if failed or not found:
+            said = "\n".join(text.splitlines()[-LOG_LINES:])
+            raise Unrecoverable(
+                f"the {self.name} server did not recover its data:"
+                f" {failed or 'it shows no position'}\n{said}"
+            )
+        return str(found[-1])
