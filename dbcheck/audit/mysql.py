@@ -249,7 +249,8 @@ RULES = (
         safe=_OFF,
         why="A Galera node may fetch lost rows from its peers when it rejoins, which"
         " hides what its own drive lost.",
-        fix="test the node alone, with wsrep_on = OFF",
+        fix="test the whole cluster (dbcheck_topology: galera), or the node alone,"
+        " with wsrep_on = OFF",
         source="MariaDB documentation, Galera Cluster System Variables, wsrep_on"
         " and wsrep_provider",
         severity=Severity.NOTE,

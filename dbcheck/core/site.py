@@ -38,6 +38,13 @@ class SiteKind(enum.Enum):
         """
         return self is SiteKind.GALERA
 
+    @property
+    def family(self) -> str:
+        """The family of the servers that such a cluster is of, "" if it is any."""
+        if self is SiteKind.STREAMING:
+            return "postgresql"
+        return "mysql" if self.is_cluster else ""
+
     def require_promise(self, promise: Promise) -> None:
         """Raise UsageError if such a site cannot be tested for that promise."""
         if not self.is_group:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dbcheck.core.replication import PromotedBy
-from dbcheck.core.site import CLUSTER_NODES_MIN
+from dbcheck.core.site import CLUSTER_NODES_MIN, SiteKind
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.fields import PREFIX
@@ -47,6 +47,13 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
             group,
             f"{PREFIX}promote goes with {PREFIX}promoted_by: command",
             "Give both, or neither.",
+        )
+    if SiteKind(first.topology).is_group and first.promote:
+        raise _wrong(
+            first,
+            group,
+            f"{PREFIX}promote is given, and no node of {first.topology} is promoted",
+            "Leave it out: the nodes decide by majority.",
         )
     writer = by_name.pop(first.writer)
     return replace(writer, standbys=tuple(by_name.values()))

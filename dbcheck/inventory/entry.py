@@ -186,8 +186,9 @@ class Entry:
         Meta(
             description="For each host of a group that is a cluster: how its servers "
             "follow one another. `streaming`: PostgreSQL's streaming replication; "
-            "`semi-sync`: replication of MySQL or MariaDB by GTID. `dbcheck run GROUP` "
-            "then tests the cluster, see [clusters.md](clusters.md)."
+            "`semi-sync`: replication of MySQL or MariaDB by GTID. `galera`: MariaDB "
+            "Galera Cluster. `dbcheck run GROUP` then tests the cluster, see "
+            "[clusters.md](clusters.md)."
         ),
     ] = ""
     writer: Annotated[
@@ -210,7 +211,8 @@ class Entry:
         Meta(
             description="Of a cluster: who promotes a host once the writer is gone. "
             "`sql`: dbcheck, by the server's own function. `command`: dbcheck, by "
-            "`dbcheck_promote`. `auto`: the cluster itself, as with Patroni."
+            "`dbcheck_promote`. `auto`: the cluster itself, as with Patroni. Of no "
+            "effect with `galera`."
         ),
     ] = PromotedBy.SQL.value
     promote: Annotated[

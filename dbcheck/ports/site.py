@@ -123,7 +123,7 @@ class Site(Protocol):
     def promotion(self) -> Promotion | None:
         """Return how another node took over, with a new look at the old writer.
 
-        None if the writer itself is read.
+        None if the writer itself is read, and is not of a group.
         """
 
     def bring_back(self) -> Mapping[str, float | None]:

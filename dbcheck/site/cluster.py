@@ -167,10 +167,13 @@ class Cluster:
 
     def _require_possible(self) -> None:
         for name, node in self._nodes.items():
-            if not replicates(node.engine):
+            family = node.engine.family
+            if family != self.kind.family or not replicates(node.engine):
                 raise UsageError(
-                    f"node {name} cannot be one of a cluster: dbcheck does not know how"
-                    f" {node.engine.family} servers follow one another"
+                    f"node {name} cannot be one of a cluster of the topology"
+                    f" {self.kind.value}: it is a {family} server",
+                    hint="PostgreSQL: dbcheck_topology: streaming. MySQL: semi-sync."
+                    " MariaDB: semi-sync or galera.",
                 )
             if isinstance(node.power, DriveScoped):
                 raise UsageError(

@@ -2,8 +2,8 @@
 -- wsrep_cluster_state_uuid: of the cluster's data
 -- wsrep_cluster_status:     Primary while it is among the majority
 -- wsrep_cluster_size:       how many nodes its view has
--- wsrep_local_state:        4 once it has all that the others have, 2 while it copies its
---                           data to another
+-- wsrep_local_state:        4 once it has all that the others have, 2 while it copies
+--                           its data to another
 -- wsrep_ready:              ON while it takes queries
 -- wsrep_last_committed:     the newest transaction that it has committed
 -- wsrep_local_recv_queue:   how many it has received and not applied

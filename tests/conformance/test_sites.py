@@ -12,9 +12,10 @@ from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import Received
 from dbcheck.core.site import SiteKind
-from dbcheck.errors import PowerError
+from dbcheck.errors import EngineError, PowerError
 from dbcheck.ports.site import Node, Site
 from dbcheck.site.cluster import Cluster
+from dbcheck.site.group import Group
 from dbcheck.site.single import SingleServer
 
 
@@ -50,14 +51,18 @@ class Server:
 class Follower(Server):
     """One that can be a node of a cluster."""
 
-    family = "postgresql"
+    def __init__(self, family: str, members: str = "") -> None:
+        super().__init__()
+        self.family, self.members = family, tuple(members)
 
     def open_followers(self, **_: Any) -> None: ...
 
     def membership(self) -> None: ...
 
     def received(self) -> Received:
-        return Received(1, 1)
+        if self.ready():
+            raise EngineError("no route to host")
+        return Received(1, 1, True, self.members)
 
     def accepts(self) -> bool:
         return self.state_now is PowerState.ON
@@ -75,15 +80,22 @@ def single() -> tuple[Site, list[Server]]:
 
 
 def pair(kind: SiteKind) -> tuple[Site, list[Server]]:
-    servers: list[Any] = [Follower(), Follower()]
+    servers: list[Any] = [Follower(kind.family), Follower(kind.family)]
     nodes = {name: Node(one, one) for name, one in zip("ab", servers, strict=True)}
     return Cluster(kind, nodes, "a", Promise.WRITER), servers
+
+
+def group(kind: SiteKind) -> tuple[Site, list[Server]]:
+    servers: list[Any] = [Follower(kind.family, "abc") for _ in "abc"]
+    nodes = {name: Node(one, one) for name, one in zip("abc", servers, strict=True)}
+    return Group(kind, nodes, "a", Promise.ALL), servers
 
 
 SITES: dict[SiteKind, Callable[[], tuple[Site, list[Server]]]] = {
     SiteKind.SINGLE: single,
     SiteKind.STREAMING: lambda: pair(SiteKind.STREAMING),
     SiteKind.SEMI_SYNC: lambda: pair(SiteKind.SEMI_SYNC),
+    SiteKind.GALERA: lambda: group(SiteKind.GALERA),
 }
 
 
@@ -100,7 +112,7 @@ def test_its_writer_and_its_reader_are_nodes_of_it(site: Site) -> None:
 
 
 def test_another_writer_keeps_the_names(site: Site) -> None:
-    server: Any = Follower()
+    server: Any = Follower(site.kind.family)
     other = site.with_writer(Node(server, server))
     assert other.writer.engine is server
     assert (other.kind, other.writer_name) == (site.kind, site.writer_name)
@@ -138,7 +150,8 @@ def test_a_single_server_promises_nothing_and_a_cluster_does(site: Site) -> None
     assert (site.promise is None) == (site.kind is SiteKind.SINGLE)
     site.cut()
     site.restore()
-    assert site.promotion() is None  # the writer is read
+    # The writer is read; of a group it is on record how far each node is.
+    assert (site.promotion() is None) == (not site.kind.is_group)
 
 
 def test_one_that_is_cut_is_not_ready_until_it_is_restored(site: Site) -> None:

@@ -40,6 +40,7 @@ CLUSTERS = {
     "postgresql": "Streaming replication of PostgreSQL",
     "mysql": "Replication of MySQL",
     "mariadb": "Replication of MariaDB",
+    "galera": "MariaDB Galera Cluster",
 }
 
 

@@ -37,18 +37,19 @@ def cluster_of(
     promise: Promise = Promise.WRITER_GONE,
     drive: DriveSpec | None = None,
     engine: str = "postgresql",
+    topology: str = "",
     **values: str,
 ) -> Iterator[tuple[ClusterLab, Rig]]:
     """Give a cluster of two servers or more, and its rig.
 
-    drive: None for the process rung.  values: settings.
+    drive: None for the process rung.  topology: see ClusterSpec.  values: settings.
     """
     folder.mkdir(exist_ok=True)
     rung = "drive" if drive else "process"
     lab = LabSpec(engine, rung=rung, drive=drive or DriveSpec(), settings=values)
-    if lacking := missing(lab):
+    if lacking := missing(replace(lab, galera=topology == "galera")):
         pytest.skip("; ".join(lacking))
-    spec = ClusterSpec(nodes, promise.value)
+    spec = ClusterSpec(nodes, promise.value, topology)
     with ClusterLab(lab, spec, folder / "lab") as cluster:
         progress = PlainProgress(Console(file=io.StringIO()))
         limits = Limits(return_s=60)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -14,6 +16,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
 from dbcheck.site.cluster import Cluster
+from dbcheck.site.group import Group
 from tests.kit.accounts import ACCOUNT, CLUSTERS, connect_to, of_a_cluster, statements
 from tests.kit.clusters import cluster_of, cycle
 from tests.kit.servers import skip_without_server
@@ -21,10 +24,9 @@ from tests.kit.servers import skip_without_server
 PASSWORD = "only-of-this-test"
 
 
-def run(lab: Lab, name: str) -> None:
+def run(lab: Lab, name: str, words: Sequence[str]) -> None:
     """Make the account on the writer, under a name of its own."""
     url = make_url(lab.target_url)
-    words = [*statements(name), *of_a_cluster(name)]
     for statement in words:
         text = statement.replace("CHANGE-ME", PASSWORD)
         text = re.sub(r"\bdbcheck@'%'", f"{ACCOUNT}@'%'", text)
@@ -42,9 +44,12 @@ def run(lab: Lab, name: str) -> None:
 def test_the_documented_account_is_enough_for_a_cluster(
     tmp_path: Path, engine: str
 ) -> None:
-    skip_without_server(engine)
-    with cluster_of(tmp_path, engine=engine) as (cluster, rig):
-        run(cluster.labs["node1"], engine)
+    galera = engine == "galera"
+    server = "mariadb" if galera else engine
+    skip_without_server(server)
+    nodes_and_kind: Any = {"nodes": 3, "topology": engine} if galera else {}
+    with cluster_of(tmp_path, engine=server, **nodes_and_kind) as (cluster, rig):
+        run(cluster.labs["node1"], server, [*statements(server), *of_a_cluster(engine)])
         site = rig.site
         nodes = {}
         for name, node in site.nodes.items():
@@ -52,8 +57,9 @@ def test_the_documented_account_is_enough_for_a_cluster(
             own = open_engine(url.render_as_string(), PASSWORD)
             nodes[name] = replace(node, engine=own, host=None)
         assert site.promise is not None
-        limited = Cluster(
-            site.kind, nodes, site.writer_name, site.promise, brings_back=True
-        )
+        kind, writer, promise = site.kind, site.writer_name, site.promise
+        limited: Cluster = Cluster(kind, nodes, writer, promise, brings_back=True)
+        if galera:
+            limited = Group(kind, nodes, writer, promise)
         outcome = cycle(replace(rig, site=limited))
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons

@@ -96,7 +96,17 @@ def test_what_is_for_one_host_refuses_a_cluster(tmp_path: Path) -> None:
         ({"dbcheck_writer": "node9"}, "'node9', which is not one of its hosts"),
         ({"dbcheck_promoted_by": "command"}, "dbcheck_promote goes with"),
         ({"dbcheck_promote": ["true"]}, "dbcheck_promote goes with"),
-        ({"dbcheck_topology": "galera"}, "dbcheck_topology"),
+        ({"dbcheck_topology": "other"}, "dbcheck_topology"),
+        ({"dbcheck_topology": "galera"}, "it is a postgresql server"),
+        ({"dbcheck_topology": "galera", "dbcheck_survives": "writer"}, "the promise"),
+        (
+            {
+                "dbcheck_topology": "galera",
+                "dbcheck_promoted_by": "command",
+                "dbcheck_promote": ["true"],
+            },
+            "no node of galera is promoted",
+        ),
         ({"dbcheck_survives": "everything"}, "dbcheck_survives"),
     ],
 )

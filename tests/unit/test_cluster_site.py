@@ -99,6 +99,8 @@ def site_of(
     kind: SiteKind = SiteKind.STREAMING,
     **options: Any,
 ) -> Cluster:
+    for one in servers.values():
+        one.family = kind.family
     found: Any = {name: Node(one, one) for name, one in servers.items()}  # type: ignore[arg-type]
     return Cluster(kind, found, "a", promise, **options)
 
@@ -286,8 +288,9 @@ def test_a_standby_that_does_not_answer_is_named(nodes: dict[str, Server]) -> No
 
 def test_a_server_that_cannot_follow_makes_no_cluster() -> None:
     class Other:
-        family = "mysql"
+        family = "other"
 
-    node: Any = Node(Other(), Server())  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="does not know how mysql servers follow"):
-        Cluster(SiteKind.STREAMING, {"a": node}, "a", Promise.WRITER)
+    for server in (Other(), Server()):
+        node: Any = Node(server, Server())  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=f"it is a {server.family} server"):
+            Cluster(SiteKind.SEMI_SYNC, {"a": node}, "a", Promise.WRITER)

@@ -6,7 +6,7 @@ itself afterwards (MariaDB documentation, About Galera Replication).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.core.replication import (
@@ -69,12 +69,14 @@ class View:
     queued: int
 
 
-def view_of(status: Sequence[tuple[str, str]], members: Sequence[tuple[str]]) -> View:
+def view_of(
+    status: Iterable[tuple[str, str]], members: Iterable[tuple[str]] = ()
+) -> View:
     """Return the view from the rows of galera_status.sql and galera_members.sql."""
     found = {name.lower(): str(value) for name, value in status}
+    names = tuple(sorted(name for (name,) in members))
     cluster = found.get(GALERA_CLUSTER, "")
     primary = found.get("wsrep_cluster_status", "").lower() == "primary"
-    names = tuple(sorted(name for (name,) in members))
     whole = len(names) == int(found.get("wsrep_cluster_size", "0"))
     ready = primary and found.get("wsrep_ready", "").lower() == "on"
     state = found.get("wsrep_local_state")
@@ -101,12 +103,8 @@ class Members(Watch):
         self._own = _name(link)
 
     def read(self) -> Sequence[Follower]:
-        status = self._rows("galera_status")
-        view = view_of(status, self._rows("galera_members"))
-        if not view.answers:
-            return []
-        others = (name for name in view.members if name != self._own)
-        return [Follower(name, "streaming", "sync") for name in others]
+        names = [name for (name,) in self._rows("galera_members")]
+        return [Follower(n, "streaming", "sync") for n in names if n != self._own]
 
 
 def followers(link: MysqlLink) -> Members:
@@ -151,13 +149,13 @@ def descent(link: MysqlLink) -> Descent:
 
 def cluster_of(link: MysqlLink) -> str:
     """Return what names the data of this node's cluster, "" while that is not known."""
-    return view_of(link.rows("galera_status"), ()).cluster
+    return view_of(link.rows("galera_status")).cluster
 
 
 def _view(link: MysqlLink) -> View:
     status = link.rows("galera_status")
-    if not view_of(status, ()).primary:  # no table can be read then
-        return view_of(status, ())
+    if not view_of(status).primary:  # no table can be read then
+        return view_of(status)
     return view_of(status, link.rows("galera_members"))
 
 

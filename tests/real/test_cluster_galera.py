@@ -1,0 +1,131 @@
+"""Clusters of MariaDB Galera: what a majority keeps, and what a cut of all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.depth import Depth
+from dbcheck.core.promise import Promise
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import EngineError
+from dbcheck.judge.diagnosis import Cause
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab.cluster import ClusterLab
+from dbcheck.lab.spec import DriveSpec
+from dbcheck.ports.site import Node
+from dbcheck.site.group import Group
+from dbcheck.witness.log import FrameLogReader
+from tests.kit.bundles import bundle_of
+from tests.kit.clusters import WORKLOAD, cluster_of, cycle, standing
+from tests.kit.waiting import wait_until
+
+FLUSH = "innodb_flush_log_at_trx_commit"
+AT_DRIVE = pytest.mark.root
+
+
+@contextmanager
+def galera(
+    folder: Path,
+    promise: Promise = Promise.WRITER_GONE,
+    drive: DriveSpec | None = None,
+    **values: str,
+) -> Iterator[tuple[ClusterLab, Rig]]:
+    with cluster_of(
+        folder, 3, promise, drive, "mariadb", topology="galera", **values
+    ) as made:
+        yield made
+
+
+def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
+    with galera(tmp_path) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    name = outcome.after.reader_name
+    assert name in ("node2", "node3")
+    items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
+    assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
+    promotion = outcome.after.promotion
+    assert promotion is not None
+    assert promotion.received[name].members == ("node2", "node3")
+    seen = outcome.load.replication if outcome.load else None
+    assert seen is not None
+    assert seen.awaited == ("node2", "node3")
+    # A stored run, and its bundle, are judged the same.
+    again = judge_run(outcome.run, FrameLogReader())
+    assert again.judgement == outcome.judgement
+    assert bundle_of(outcome.run.path, tmp_path / "b.tar.gz").verdict is Verdict.PASS
+
+
+class Hasty(Group):
+    """Reads a node that still counts the writer among its members."""
+
+    def _without_writer(self) -> str:
+        received, _ = self._asked_for("node2")
+        return "node2" if received else ""
+
+
+def test_a_node_that_still_counts_the_writer_proves_nothing(tmp_path: Path) -> None:
+    with galera(tmp_path) as (_, rig):
+        site = rig.site
+        hasty = Hasty(site.kind, site.nodes, "node1", Promise.WRITER_GONE)
+        outcome = cycle(replace(rig, site=hasty))
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert standing(outcome, ItemId.PROMOTED) is Standing.NOT_OBSERVABLE
+    assert "node2 still counted node1 as a member" in str(outcome.judgement)
+
+
+@AT_DRIVE
+def test_a_cluster_that_lost_its_power_has_every_commit(tmp_path: Path) -> None:
+    with galera(tmp_path, Promise.ALL, DriveSpec()) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert outcome.after.reader_name == "node1"
+    assert outcome.result.shown_depth is Depth.DRIVE
+    items = (ItemId.NODES_CUT, ItemId.MEMBERS)
+    assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
+    again = judge_run(outcome.run, FrameLogReader())
+    assert again.judgement == outcome.judgement
+
+
+@AT_DRIVE
+@pytest.mark.parametrize("value", ["0", "2"])
+def test_a_cluster_that_flushes_once_a_second_loses(tmp_path: Path, value: str) -> None:
+    """A cut may come just after a flush, so it is made several times."""
+    for number in range(4):
+        folder = tmp_path / str(number)
+        with galera(folder, Promise.ALL, DriveSpec(), **{FLUSH: value}) as (_, rig):
+            outcome = cycle(rig)
+        if outcome.verdict is Verdict.FAIL:
+            break
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
+    assert standing(outcome, ItemId.MEMBERS) is Standing.PRESENT
+    assert outcome.result.diagnosis[0].cause in (Cause.SETTING, Cause.REPLICATION)
+    assert f"{FLUSH} = {value}" in str(outcome.result.diagnosis[0])
+
+
+def test_a_node_that_is_no_member_is_refused(tmp_path: Path) -> None:
+    """So is a node that a cluster has and the inventory's group lacks."""
+    with galera(tmp_path) as (cluster, rig):
+        site: Any = rig.site
+        known = {name: site.nodes[name] for name in ("node1", "node2")}
+        part = Group(site.kind, known, "node1", Promise.WRITER_GONE)
+        with pytest.raises(EngineError, match="may wait for node3, which is not one"):
+            preflight(replace(rig, site=part), WORKLOAD, seed=1)
+        cluster.labs["node3"].switch().cut()
+        wait_until(lambda: _members(site.nodes["node1"]) == 2, "the view without it")
+        with pytest.raises(EngineError, match="node3|Can't connect"):
+            preflight(rig, WORKLOAD, seed=1)
+
+
+def _members(node: Node) -> int:
+    engine: Any = node.engine
+    return len(engine.received().members)

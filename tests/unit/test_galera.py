@@ -1,0 +1,145 @@
+"""What a node of a Galera cluster prints of itself, and what makes one in a lab."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.core.promise import Promise
+from dbcheck.core.promised import kept_by
+from dbcheck.core.site import SiteKind
+from dbcheck.engines.mysql.check import require_alone
+from dbcheck.engines.mysql.galera import is_node, options, view_of
+from dbcheck.errors import EngineError, UsageError
+from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.spec import LabSpec
+
+CLUSTER = "b42ade03-e99a-11f1-8f09-17a7438f329c"
+STATUS = {
+    "wsrep_cluster_state_uuid": CLUSTER,
+    "wsrep_cluster_status": "Primary",
+    "wsrep_cluster_size": "2",
+    "wsrep_local_state": "4",
+    "wsrep_ready": "ON",
+    "wsrep_last_committed": "15",
+    "wsrep_local_recv_queue": "3",
+}
+MEMBERS = [("node2",), ("node1",)]
+
+
+def test_a_node_in_sync_shows_its_view() -> None:
+    view = view_of(STATUS.items(), MEMBERS)
+    assert (view.cluster, view.primary) == (CLUSTER, True)
+    assert view.members == ("node1", "node2")
+    assert view.takes_writes
+    assert view.answers
+    assert (view.committed, view.queued) == (15, 3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "members", "takes_writes", "answers"),
+    [
+        ({"wsrep_local_state": "2"}, ("node1", "node2"), False, True),
+        ({"wsrep_local_state": "3"}, ("node1", "node2"), False, False),
+        ({"wsrep_ready": "OFF"}, ("node1", "node2"), False, False),
+        ({"wsrep_cluster_status": "non-Primary"}, (), False, False),
+        ({"wsrep_cluster_size": "3"}, (), True, True),  # the view changes
+    ],
+)
+def test_a_node_that_is_not_in_sync(
+    changed: dict[str, str],
+    members: tuple[str, ...],
+    takes_writes: bool,
+    answers: bool,
+) -> None:
+    view = view_of({**STATUS, **changed}.items(), MEMBERS)
+    assert view.members == members
+    assert (view.takes_writes, view.answers) == (takes_writes, answers)
+
+
+def test_a_node_without_a_cluster_names_none() -> None:
+    nil = {"wsrep_cluster_state_uuid": "00000000-0000-0000-0000-000000000000"}
+    assert view_of({**STATUS, **nil}.items(), MEMBERS).cluster == ""
+    assert not view_of([]).answers
+
+
+@pytest.mark.parametrize(
+    ("variables", "node"),
+    [
+        ({"wsrep_on": "ON", "wsrep_provider": "/lib/galera.so"}, True),
+        ({"wsrep_on": "1", "wsrep_provider": "/lib/galera.so"}, True),
+        ({"wsrep_on": "ON", "wsrep_provider": "none"}, False),
+        ({"wsrep_on": "ON"}, False),
+        ({"wsrep_on": "OFF", "wsrep_provider": "/lib/galera.so"}, False),
+        ({}, False),
+    ],
+)
+def test_which_server_is_a_node(variables: dict[str, str], node: bool) -> None:
+    assert is_node(variables) is node
+    if node:
+        with pytest.raises(EngineError, match="is a node of a Galera cluster"):
+            require_alone(variables)
+    else:
+        require_alone(variables)
+
+
+def test_the_options_that_ignore_the_majority_are_read() -> None:
+    text = "base_host = 10.0.0.1; pc.ignore_quorum = false; pc.ignore_sb = true; x"
+    assert options({"wsrep_provider_options": text}) == {
+        "pc.ignore_quorum": "false",
+        "pc.ignore_sb": "true",
+    }
+    assert options({}) == {}
+
+
+FLUSH = "innodb_flush_log_at_trx_commit"
+
+
+@pytest.mark.parametrize(
+    ("promise", "changed", "why", "doubts"),
+    [
+        (Promise.WRITER_GONE, {}, "", 0),
+        (Promise.ALL, {}, "", 0),
+        (Promise.WRITER_GONE, {FLUSH: "0"}, "", 0),
+        (Promise.ALL, {FLUSH: "0"}, f"{FLUSH} = 0: a commit is answered before any", 0),
+        (Promise.ALL, {FLUSH: "2"}, f"{FLUSH} = 2: a commit is answered before any", 0),
+        (Promise.WRITER_GONE, {"pc.ignore_sb": "true"}, "", 1),
+        (Promise.WRITER_GONE, {"pc.ignore_quorum": "yes"}, "", 1),
+        (Promise.WRITER_GONE, {"pc.ignore_quorum": "false"}, "", 0),
+    ],
+)
+def test_what_galera_promises(
+    promise: Promise, changed: dict[str, str], why: str, doubts: int
+) -> None:
+    found = kept_by(SiteKind.GALERA, promise, {FLUSH: "1", **changed}, {})
+    assert why in found.contradiction
+    assert bool(found.contradiction) == bool(why)
+    assert len(found.doubts) == doubts
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "why"),
+    [
+        ("postgresql", {}, "postgresql servers cannot be a cluster of the topology"),
+        ("myrocks", {}, "a lab has no clusters of myrocks servers"),
+        ("mariadb", {"nodes": 2}, "needs 3 nodes or more"),
+        ("mariadb", {"promise": "writer"}, "the promise writer cannot be tested"),
+        ("mariadb", {"link_delay_ms": 5.0}, "have no links that a lab can slow"),
+        ("mariadb", {"link_down_after_s": 1.0}, "have no links that a lab can slow"),
+    ],
+)
+def test_clusters_that_a_lab_cannot_build_are_refused(
+    engine: str, given: dict[str, object], why: str
+) -> None:
+    values: dict[str, object] = {"nodes": 3, "topology": "galera", **given}
+    spec = ClusterSpec(**values)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=why):
+        require_possible(LabSpec(engine), spec)
+
+
+def test_the_topology_is_the_server_s_own_by_default() -> None:
+    for engine, kind in (
+        ("postgresql", SiteKind.STREAMING),
+        ("mysql", SiteKind.SEMI_SYNC),
+        ("mariadb", SiteKind.SEMI_SYNC),
+    ):
+        assert kind_of(LabSpec(engine), ClusterSpec()) is kind

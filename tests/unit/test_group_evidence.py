@@ -1,0 +1,224 @@
+"""What shows that a group which was read had to have every commit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.gone import Gone
+from dbcheck.core.loss import Loss, Losses, LossKind
+from dbcheck.core.promise import Promise
+from dbcheck.core.records import NodeAfter, NodeAtTheCut
+from dbcheck.core.replication import (
+    GALERA_CLUSTER,
+    Change,
+    Descent,
+    PromotedBy,
+    Promotion,
+    Received,
+    ReplicationSeen,
+    WriterOff,
+)
+from dbcheck.core.server import DATA_NAME
+from dbcheck.core.site import SiteKind, lineage
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge import cluster
+from dbcheck.judge.case import Case
+from dbcheck.judge.item import Standing
+from dbcheck.judge.judge import judge
+from tests.kit.cases import loaded
+from tests.kit.nodes import after_of
+from tests.kit.samples import CLEAN, FACTS, MANIFEST
+from tests.unit.test_cluster_evidence import item
+
+UUID = "b42ade03-e99a-11f1-8f09-17a7438f329c"
+SETTINGS = {"innodb_flush_log_at_trx_commit": "1"}
+IDENTITY = {GALERA_CLUSTER: UUID, DATA_NAME: "d", "server_id": "1"}
+BEFORE = replace(FACTS, identity=IDENTITY, settings=SETTINGS)
+AFTER = replace(BEFORE, started_us=BEFORE.started_us + 10_000_000)
+NODE = replace(MANIFEST.writer, facts=BEFORE)
+OFF = WriterOff(PowerState.OFF, answers=False)
+SEEN = ReplicationSeen(
+    41, 8_000_000, 9_990_000, 60_000, (Change(8_000_000, ("n2", "n3")),)
+)
+GONE_ON = Promotion(
+    PromotedBy.AUTO,
+    {"b": Received(20, 20, True, ("n2", "n3"))},
+    Descent({UUID: 20}),
+    (OFF, OFF),
+)
+WHOLE = Promotion(
+    PromotedBy.AUTO,
+    {name: Received(20, 20, True, ("n1", "n2", "n3")) for name in "abc"},
+    Descent({UUID: 20}),
+)
+LOST = Loss(LossKind.MISSING_TAIL, 1, 1, 1, 1, "ledger")
+
+
+def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
+    """Return a cycle of the group of a, which took the load, b and c."""
+    nodes = {name: replace(NODE, member=f"n{n}") for n, name in enumerate("abc", 1)}
+    manifest = replace(
+        MANIFEST,
+        site=SiteKind.GALERA,
+        nodes=nodes,
+        writer_name="a",
+        promise=promise,
+        lab={"rung": "process"},
+    )
+    cut = NodeAtTheCut(Cut(9_000_000, 9_600_000), host_lived=False)
+    load = replace(
+        loaded(settings=SETTINGS, gone=Gone.BROKEN),
+        nodes=dict.fromkeys(nodes, cut),
+        replication=SEEN,
+    )
+    all_cut = promise.cuts_all
+    after = replace(
+        after_of(),
+        nodes={
+            name: NodeAfter(AFTER if all_cut or name == "b" else None) for name in nodes
+        },
+        reader_name="a" if all_cut else "b",
+        promotion=promotion,
+    )
+    made = Case(manifest, load, None, after, found=CLEAN)
+    return replace(made, **changed)
+
+
+def test_a_majority_that_went_on_has_all_the_evidence() -> None:
+    one = case(Promise.WRITER_GONE, GONE_ON)
+    for each in (
+        cluster.promised_settings,
+        cluster.writer_off,
+        cluster.promoted_node,
+        cluster.all_applied,
+        cluster.in_sync,
+    ):
+        assert item(each, one).standing is Standing.PRESENT, each
+    assert cluster.nodes_cut(one) is None
+    assert cluster.all_members(one) is None
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        (("n1", "n2", "n3"), "b still counted a as a member"),
+        (("n1", "n2"), "b still counted a as a member"),
+        ((), "is not known"),
+    ],
+)
+def test_a_node_that_counted_the_writer_is_not_blamed(
+    members: tuple[str, ...], why: str
+) -> None:
+    """Galera delivers what the writer sent last only once the view is without it."""
+    received = {"b": Received(20, 20, True, members)}
+    one = case(Promise.WRITER_GONE, replace(GONE_ON, received=received))
+    found = item(cluster.promoted_node, one)
+    assert found.standing is Standing.NOT_OBSERVABLE
+    assert why in found.reason
+    lost = replace(CLEAN, losses=Losses.of([LOST]), kept=CLEAN.kept - 1)
+    assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_group_that_is_whole_again_has_all_the_evidence() -> None:
+    one = case(Promise.ALL, WHOLE)
+    found = item(cluster.nodes_cut, one)
+    assert found.standing is Standing.PRESENT
+    assert "a, b, c were cut" in found.reason
+    assert item(cluster.all_members, one).standing is Standing.PRESENT
+    for each in (cluster.writer_off, cluster.promoted_node, cluster.in_sync):
+        assert each(one) is None
+
+
+@pytest.mark.parametrize(
+    "promotion",
+    [
+        None,
+        replace(WHOLE, received={}),
+        replace(WHOLE, received={"a": Received(20, 20, True, ("n1", "n2"))}),
+    ],
+)
+def test_a_group_without_one_of_its_nodes_is_not_blamed(
+    promotion: Promotion | None,
+) -> None:
+    """The missing node may have what the others lack."""
+    one = case(Promise.ALL, promotion)
+    found = item(cluster.all_members, one)
+    assert found.standing is Standing.NOT_OBSERVABLE
+    assert "c" in found.reason
+    lost = replace(CLEAN, losses=Losses.of([LOST]), kept=CLEAN.kept - 1)
+    assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_node_that_kept_its_power_gives_the_others_what_they_lost() -> None:
+    one = case(Promise.ALL, WHOLE)
+    nodes = {**one.after.nodes, "c": NodeAfter(BEFORE)}
+    found = item(cluster.nodes_cut, replace(one, after=replace(one.after, nodes=nodes)))
+    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.reason == "that the server of c started anew was not seen"
+    silent = {**nodes, "c": NodeAfter(None)}
+    unread = replace(one, after=replace(one.after, nodes=silent))
+    assert item(cluster.nodes_cut, unread).standing is Standing.NOT_OBSERVABLE
+
+
+@pytest.mark.parametrize(
+    ("exact_us", "heard_us", "standing"),
+    [
+        (9_700_000, None, Standing.PRESENT),
+        (10_600_000, None, Standing.ABSENT),
+        (None, 9_700_000, Standing.ASSUMED),
+        (None, 29_000_000, Standing.ABSENT),
+        (None, None, Standing.NOT_OBSERVABLE),
+    ],
+)
+def test_each_node_must_have_been_cut_when_the_writer_was(
+    exact_us: int | None, heard_us: int | None, standing: Standing
+) -> None:
+    """The last ack came at 9.5 s."""
+    one = case(Promise.ALL, WHOLE)
+    assert one.load is not None
+    late = NodeAtTheCut(Cut(9_000_000, exact_us), heard_us=heard_us, host_lived=False)
+    load = replace(one.load, nodes={**one.load.nodes, "b": late})
+    found = item(cluster.nodes_cut, replace(one, load=load))
+    assert found.standing is standing
+    assert ("b" in found.reason) or standing is Standing.PRESENT
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"innodb_flush_log_at_trx_commit": "2"}, "before any node has flushed it"),
+        ({}, "did not begin with the node that had most"),
+    ],
+)
+def test_what_explains_that_a_whole_group_lost(
+    changed: dict[str, str], why: str
+) -> None:
+    one = case(Promise.ALL, WHOLE)
+    facts = replace(BEFORE, settings={**SETTINGS, **changed})
+    nodes = {**one.manifest.nodes, "a": replace(one.writer, facts=facts)}
+    one = replace(one, manifest=replace(one.manifest, nodes=nodes))
+    assert why in cluster.blamed(one)
+
+
+@pytest.mark.parametrize(
+    ("changed", "other"),
+    [
+        ({}, ""),
+        ({GALERA_CLUSTER: "another"}, "wsrep_cluster_state_uuid was"),
+        ({DATA_NAME: "e"}, f"{DATA_NAME} was"),
+    ],
+)
+def test_another_node_is_read_only_of_this_cluster(
+    changed: dict[str, str], other: str
+) -> None:
+    now = {**IDENTITY, "server_id": "2", **changed}
+    before = {**IDENTITY, "server_id": "2"}
+    found = lineage(SiteKind.GALERA, IDENTITY, now, promoted=before)
+    assert other in found.other
+    assert bool(found.other) == bool(other)
+    itself = lineage(SiteKind.GALERA, IDENTITY, {**IDENTITY, **changed})
+    assert bool(itself.other) == bool(other)

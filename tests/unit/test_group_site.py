@@ -1,0 +1,157 @@
+"""A group as a site: which node is read, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.promise import Promise
+from dbcheck.core.replication import Descent, Received
+from dbcheck.core.site import SiteKind
+from dbcheck.errors import EngineError, UsageError
+from dbcheck.ports.site import Node
+from dbcheck.site.group import Group
+
+ALL = ("a", "b", "c")
+
+
+class Member:
+    """A node: its engine and its switch at once."""
+
+    attended = False
+    family = "mysql"
+
+    def __init__(self, members: tuple[str, ...] = ALL) -> None:
+        self.shown = Received(10, 10, True, members)
+        self.power = PowerState.ON
+
+    def cut(self) -> Cut:
+        self.power = PowerState.OFF
+        return Cut(1, 2)
+
+    def restore(self) -> float:
+        self.power = PowerState.ON
+        return 1.5
+
+    def state(self) -> PowerState:
+        return self.power
+
+    def accepts(self) -> bool:
+        return self.power is PowerState.ON
+
+    def open_followers(self, **_: Any) -> None: ...
+
+    def membership(self) -> None: ...
+
+    def received(self) -> Received:
+        if self.power is not PowerState.ON:
+            raise EngineError("connection refused")
+        return self.shown
+
+    def promote(self) -> None:
+        raise AssertionError("no node of a group is promoted")
+
+    def takes_writes(self) -> bool:
+        return True
+
+    def descent(self) -> Descent:
+        return Descent({"the cluster": 10})
+
+
+@pytest.fixture
+def nodes() -> dict[str, Member]:
+    return {name: Member() for name in ALL}
+
+
+def site_of(nodes: dict[str, Member], promise: Promise = Promise.WRITER_GONE) -> Group:
+    found: Any = {name: Node(one, one) for name, one in nodes.items()}  # type: ignore[arg-type]
+    return Group(SiteKind.GALERA, found, "a", promise)
+
+
+def test_a_node_that_still_counts_the_writer_is_not_read(
+    nodes: dict[str, Member],
+) -> None:
+    site = site_of(nodes)
+    site.cut()
+    assert "have not yet gone on without a" in (site.ready() or "")
+    nodes["c"].shown = replace(nodes["c"].shown, members=("b", "c"))
+    assert site.ready() is None
+    assert site.reader_name == "c"
+    promotion = site.promotion()
+    assert promotion is not None
+    assert promotion.received["c"].members == ("b", "c")
+    assert promotion.descent == Descent({"the cluster": 10})
+    assert [off.taken_over for off in promotion.old] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        Received(12, 10, True, ("b", "c")),  # it has not applied all
+        Received(10, 10, False, ("b", "c")),  # it is not among the majority
+        Received(10, 10, True, ()),  # its view changes
+        Received(None, None),
+    ],
+)
+def test_a_node_is_read_once_it_has_all_that_the_others_have(
+    nodes: dict[str, Member], shown: Received
+) -> None:
+    site = site_of(nodes)
+    site.cut()
+    for name in "bc":
+        nodes[name].shown = shown
+    assert site.ready()
+    assert site.reader_name == "a"
+
+
+def test_a_writer_that_answers_is_on_record(nodes: dict[str, Member]) -> None:
+    site = site_of(nodes)
+    site.cut()
+    nodes["a"].restore()
+    assert site.ready() == "the old writer a still answers or has power"
+    nodes["a"].cut()
+    nodes["b"].shown = replace(nodes["b"].shown, members=("b", "c"))
+    assert site.ready() is None
+    promotion = site.promotion()
+    assert promotion is not None
+    assert [off.is_back for off in promotion.old] == [True, False, False]
+
+
+def test_after_a_cut_of_all_nodes_all_must_be_members_again(
+    nodes: dict[str, Member],
+) -> None:
+    site = site_of(nodes, Promise.ALL)
+    site.cut()
+    assert site.ready() == ("a is not a member of the majority yet: connection refused")
+    for name in "ab":
+        nodes[name].restore()
+        nodes[name].shown = replace(nodes[name].shown, members=("a", "b"))
+    assert site.ready() == "a sees 2 of 3 nodes"
+    for one in nodes.values():
+        one.restore()
+        one.shown = Received(10, 10, True, ALL)
+    nodes["c"].shown = replace(nodes["c"].shown, position=11)
+    assert site.ready() == "c applies what it has received"
+    nodes["c"].shown = replace(nodes["c"].shown, connected=False)
+    assert site.ready() == "c is not a member of the majority yet"
+    nodes["c"].shown = replace(nodes["c"].shown, connected=True, position=10)
+    assert site.ready() is None
+    assert site.reader_name == "a"
+    promotion = site.promotion()
+    assert promotion is not None
+    assert set(promotion.received) == set(ALL)
+    assert promotion.old == ()
+
+
+@pytest.mark.parametrize("promise", [Promise.WRITER, Promise.ALL_WRITER_GONE])
+def test_what_a_group_cannot_promise_is_refused(
+    nodes: dict[str, Member], promise: Promise
+) -> None:
+    with pytest.raises(
+        UsageError, match=f"the promise {promise.value} cannot be"
+    ) as at:
+        site_of(nodes, promise)
+    assert "all" in at.value.hint
