@@ -8,7 +8,7 @@ PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 # The tests start Python a thousand times: let it keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup pages mysql demo test wide check types style unit fix reference docs docs-links constraints soak fuzz bench clean
+.PHONY: setup pages mysql servers demo test wide check types style unit fix reference docs docs-links constraints soak fuzz bench clean
 
 setup: .venv/.ready
 
@@ -24,28 +24,28 @@ pages: .venv/.pages
 demo: setup
 	$(BIN)/dbcheck demo
 
-# MySQL is in no release of Debian, and MyRocks comes with a service; the tests that need
-# one of them are skipped without it.
+# MySQL is in no release of Debian, and MyRocks and Galera come with services; the tests
+# that need one of them are skipped without it.
 mysql: setup
 	$(BIN)/dbcheck lab fetch mysql
 	$(BIN)/dbcheck lab fetch myrocks
+	$(BIN)/dbcheck lab fetch galera
 
-test: setup
+servers: setup
 	-$(BIN)/dbcheck lab fetch mysql
 	-$(BIN)/dbcheck lab fetch myrocks
+	-$(BIN)/dbcheck lab fetch galera
+
+test: servers
 	$(PYTEST) $(PARALLEL)
 
 # The same on more servers, filesystems and signals (tests/wide.txt).
-wide: pages
-	-$(BIN)/dbcheck lab fetch mysql
-	-$(BIN)/dbcheck lab fetch myrocks
+wide: pages servers
 	$(PYTEST) $(PARALLEL) -m "wide and not soak"
 
 # Cuts until Ctrl-C, or as SOAK says, e.g. SOAK="--minutes 60"; a summary goes into
 # docs/track-record.md, and the next call goes on. First the tests that take minutes.
-soak: setup
-	-$(BIN)/dbcheck lab fetch mysql
-	-$(BIN)/dbcheck lab fetch myrocks
+soak: servers
 	$(PYTEST) -m soak --timeout 3600
 	$(BIN)/python -m tests.soak $(SOAK)
 

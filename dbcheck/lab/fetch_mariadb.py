@@ -97,9 +97,9 @@ def fetch(part: Part, folder: Path) -> None:
 
 
 def _file_of(tree: Path, name: str) -> Path:
-    """Return the file of that name, past folders and links that are called so, too."""
-    found = (path.resolve() for path in sorted(tree.rglob(name)))
-    return next(path for path in found if path.is_file())
+    """Return the file of that name, past settings that are called so, too."""
+    found = (path for path in sorted(tree.rglob(name)) if path.is_file())
+    return next(path for path in found if "etc" not in path.parts).resolve()
 
 
 def sources_of(targets: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dbcheck.core.cut import Cut
@@ -12,7 +12,7 @@ from dbcheck.core.records import LoadRecord, RestoreRecord
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import Item, Standing
 from dbcheck.judge.server import same_server
 from tests.kit.nodes import after_of, having
 from tests.kit.samples import FACTS, LOAD, MANIFEST
@@ -77,3 +77,10 @@ def loaded(**changed: Any) -> LoadRecord:
             **changed,
         },
     )
+
+
+def item(item_of: Callable[[Case], Item | None], one: Case) -> Item:
+    """Return that item of evidence, which *one* must have."""
+    found = item_of(one)
+    assert found is not None
+    return found

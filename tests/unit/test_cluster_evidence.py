@@ -30,10 +30,10 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge import cluster
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import not_shut_down
-from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.table import evidence
-from tests.kit.cases import loaded
+from tests.kit.cases import item, loaded
 from tests.kit.cycles import record, records_of
 from tests.kit.nodes import after_of, at_the_cut
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
@@ -95,12 +95,6 @@ def case(
         after_of(), nodes=found, reader_name="standby", promotion=promotion, **after
     )
     return Case(manifest, load, None, record, found=CLEAN)
-
-
-def item(item_of: Any, one: Case) -> Item:
-    found = item_of(one)
-    assert isinstance(found, Item)
-    return found
 
 
 def test_a_sound_takeover_has_all_the_evidence() -> None:

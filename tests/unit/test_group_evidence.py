@@ -29,10 +29,9 @@ from dbcheck.judge import cluster
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
-from tests.kit.cases import loaded
+from tests.kit.cases import item, loaded
 from tests.kit.nodes import after_of
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
-from tests.unit.test_cluster_evidence import item
 
 UUID = "b42ade03-e99a-11f1-8f09-17a7438f329c"
 SETTINGS = {"innodb_flush_log_at_trx_commit": "1"}
