@@ -26,7 +26,7 @@ from dbcheck.runs import RunFolder
 
 POLL_S = 0.2
 _STAYS_OFF = (
-    "{} stays off: it must rejoin as a standby, and may hold commits that no other node"
+    "{} stays off: it must rejoin the cluster, and may hold commits that no other node"
     " has. Keep its clients away when you restore its power"
 )
 

@@ -106,9 +106,9 @@ def member_of(
         (cluster, ours), theirs = name_in_log(writer), membership.source
     if ours != theirs:
         raise EngineError(
-            f"node {name} is of another cluster: {cluster} of the server that it"
-            f" follows is {theirs}, and the writer's is {ours}",
-            hint="Name the standbys of this writer in the inventory's group.",
+            f"node {name} is of another cluster: {cluster} there is {theirs}, and the"
+            f" writer's is {ours}",
+            hint="Name the nodes of the writer's cluster in the inventory's group.",
         )
     return membership.name
 
@@ -181,9 +181,16 @@ def _require_known(site: Site, members: Sequence[str]) -> None:
             raise EngineError(
                 f"commits may wait for {name}, which is not one of the nodes",
                 hint="Add it to the inventory's group, or let no commit wait for it: it"
-                " may have what the others lack.",
+                " may have what the others lack. An arbitrator (garbd) cannot be one:"
+                " stop it.",
             )
     _require_apart(names)
+    if site.kind.is_group and len(names) < len(members) - 1:
+        raise EngineError(
+            f"{site.writer_name} sees {len(names)} other members, and the group has"
+            f" {len(members) - 1}",
+            hint="Try again once all nodes have joined.",
+        )
 
 
 def _require_apart(names: Sequence[str]) -> None:
@@ -191,5 +198,5 @@ def _require_apart(names: Sequence[str]) -> None:
         raise EngineError(
             f"several standbys go by one name: {', '.join(sorted(names))}",
             hint="Give each a name of its own: PostgreSQL, application_name in"
-            " primary_conninfo; MySQL and MariaDB, server_id.",
+            " primary_conninfo; MySQL and MariaDB, server_id; Galera, wsrep_node_name.",
         )

@@ -21,7 +21,12 @@ from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 
 STANDS = "the earlier FAIL stands"
-NOT_PROMOTED = "no standby took over, so no row was read and no loss is claimed"
+NOT_PROMOTED = "no other node took over, so no row was read and no loss is claimed"
+NOT_WHOLE = (
+    "the group is not whole again, so no row was read and no loss is claimed. Bring"
+    " back every node; if it does not form by itself, begin with the node that has"
+    " most, as the product's manual says. Then reconcile the run"
+)
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 
 
@@ -165,6 +170,8 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRec
     if rig.site.reader_name in rig.site.away:
         rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away))
         return _stored(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
+    if rig.site.kind.is_group:
+        return _stored(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))
     absence = judge_absence(Case(manifest, run.load(), run.restore(), unread))
     failure, unanswered = "", ""
     if absence.failure:

@@ -12,6 +12,7 @@ from dbcheck.core.identity import Expected
 from dbcheck.core.managed import SERVICE
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.site import SiteKind
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.abilities import replicates
@@ -55,8 +56,11 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
 
 
 def _without_standbys(entry: Entry, engine: Engine, found: OtherUsers) -> int:
-    """Return how many connections are not those of the cluster's own standbys."""
-    if not replicates(engine):
+    """Return how many connections are not those of the cluster's own standbys.
+
+    The nodes of a group are connected to each other otherwise than as clients.
+    """
+    if SiteKind(entry.topology).is_group or not replicates(engine):
         return found.connections
     try:
         with contextlib.closing(engine.open_followers()) as followers:

@@ -51,8 +51,7 @@ def cluster_cycles(
     progress.phase(Phase.LAB, f"{servers}: {described(lab)}")
     for number in range(cycles):
         folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
-        drive = replace(lab.drive, seed=lab.drive.seed + number * spec.nodes)
-        with ClusterLab(replace(lab, drive=drive), spec, folder) as cluster:
+        with ClusterLab(lab, spec, folder, number) as cluster:
             rig = cluster_rig(cluster, progress, runs, limits)
             await_standbys(rig)
             with contextlib.closing(rig.witness):
@@ -74,7 +73,7 @@ def cluster_rig(
     else:
         site = Cluster(cluster.kind, nodes, names[0], promise, brings_back=True)
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
-    values = {**rig.lab, "cluster": cluster.spec.to_values()}
+    values = {**cluster.lab.to_values(), "cluster": cluster.spec.to_values()}
     return replace(rig, site=site, lab=values, used_epochs=set())
 
 

@@ -429,6 +429,17 @@ def flags_of(spec: LabSpec) -> list[str]:
     return flags + (storage.changed() if spec.rung == "drive" else [])
 
 
+def flags_of_cluster(spec: ClusterSpec) -> list[str]:
+    """Return the flags that describe *spec* to `lab run`, without those of defaults."""
+    return ClusterOptions(
+        nodes=spec.nodes,
+        promise=spec.promise,
+        topology=spec.topology or None,
+        link_delay_ms=spec.link_delay_ms,
+        link_down_after=spec.link_down_after_s,
+    ).changed()
+
+
 def _refuse(flags: list[str]) -> None:
     """Raise UsageError if there are any: they are for a virtual drive only."""
     if flags:

@@ -68,11 +68,15 @@ def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
 
     A lab of an earlier version may lack some of it, and a forged one hold anything.
     """
-    from dbcheck.cli.lab_options import flags_of
+    from dbcheck.cli.lab_options import flags_of, flags_of_cluster
+    from dbcheck.lab.clusterspec import ClusterSpec
     from dbcheck.lab.spec import LabSpec
 
+    flags = []
     try:
         spec = msgspec.convert(lab, LabSpec)
+        if "cluster" in lab:
+            flags = flags_of_cluster(msgspec.convert(lab["cluster"], ClusterSpec))
     except (UsageError, msgspec.ValidationError):
         return None
-    return flags_of(spec), spec.drive.seed
+    return [*flags_of(spec), *flags], spec.drive.seed

@@ -14,6 +14,7 @@ from dbcheck.errors import UsageError
 ONLY_NODE = "server"  # the name of the node of a single server
 NODES_MAX = 100
 CLUSTER_NODES_MIN = 2
+GROUP_NODES_MIN = 3
 NAME_CHARACTERS = 100
 
 
@@ -45,10 +46,16 @@ class SiteKind(enum.Enum):
             return "postgresql"
         return "mysql" if self.is_cluster else ""
 
-    def require_promise(self, promise: Promise) -> None:
-        """Raise UsageError if such a site cannot be tested for that promise."""
+    def require_promise(self, promise: Promise, nodes: int) -> None:
+        """Raise UsageError if a site of so many nodes cannot be tested for it."""
         if not self.is_group:
             return
+        if nodes < GROUP_NODES_MIN:
+            raise UsageError(
+                f"a cluster of the topology {self.value} needs {GROUP_NODES_MIN} nodes"
+                " or more: of two, one alone has no majority and stops",
+                hint="Name all nodes; an arbitrator (garbd) is not one.",
+            )
         if promise is Promise.WRITER:
             raise UsageError(
                 f"the promise {promise.value} cannot be tested with the topology"

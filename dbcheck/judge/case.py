@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dbcheck.core.cut import Cut, PowerScope, Rung
@@ -96,11 +96,32 @@ class Case:
         return self.promoted and self.tested_name != self.after.reader_name
 
     @property
+    def whole_group(self) -> bool:
+        """Whether all nodes of a group were to lose their power.
+
+        Each gives the others what they lost, so what is read has survived a cut no
+        deeper than the least of them all.
+        """
+        promise = self.manifest.promise
+        cut_all = promise is not None and promise.cuts_all
+        return cut_all and self.manifest.site.is_group
+
+    def as_tested(self, name: str) -> Case:
+        """Return the case whose tested node is *name*, as if that one had been read."""
+        return replace(self, after=replace(self.after, reader_name=name))
+
+    @property
+    def _cut_names(self) -> tuple[str, ...]:
+        names = tuple(self.manifest.nodes)
+        return names if self.whole_group else (self.tested_name,)
+
+    @property
     def cut_class(self) -> CutClass:
         """What lost its power; of a managed service nothing is known to, ever."""
         if SERVICE in self.writer.facts.settings:
             return CutClass.FAILOVER
-        return self.tested.cut_class
+        classes = {self.manifest.nodes[name].cut_class for name in self._cut_names}
+        return classes.pop() if len(classes) == 1 else CutClass.UNKNOWN
 
     @cached_property
     def at_the_cut(self) -> NodeAtTheCut:
@@ -156,12 +177,20 @@ class Case:
             seen.canaries,
             seen.canaries_elsewhere,
             self.host,
-            self.cut_class,
+            self.tested.cut_class,
         )
 
     @cached_property
     def depth(self) -> DepthFinding | None:
         """How deep the cut went for all places, None if that was not measured."""
+        found = [self.as_tested(name)._own_depth for name in self._cut_names]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        return min(known, key=lambda one: one.depth.rank if one.depth else -1)
+
+    @property
+    def _own_depth(self) -> DepthFinding | None:
         return least_depth(self.depths, self.before.facts if self.before else None)
 
     @property

@@ -17,11 +17,13 @@ from dbcheck.core.replication import (
     name_in_log,
     written,
 )
-from dbcheck.core.server import is_restarted
 from dbcheck.core.site import SiteKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us
+from dbcheck.judge.ended import ended
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.server import restarted
+from dbcheck.judge.serverlog import server_log
 from dbcheck.judge.verdict import Survived
 
 SAMPLES_PER_S_MIN = 10.0
@@ -83,8 +85,9 @@ def _blamed_group(case: Case) -> str:
     if settings.standing is Standing.ABSENT:
         return settings.reason
     return (
-        "the nodes flush every commit, and the group came back without these: a drive"
-        " lost them, or the group did not begin with the node that had most"
+        f"{case.manifest.writer_name} is set to flush every commit, and the group came"
+        " back without these: a drive lost them, or the group did not begin with the"
+        " node that had most"
     )
 
 
@@ -219,6 +222,8 @@ def all_applied(case: Case) -> Item | None:
         name_in_log(case.writer.facts.identity),
     )
     applied = found.descent.parents.get(writer) if found.descent else None
+    if case.manifest.site.is_group and received is not None:
+        applied = received.applied  # as it was when it was chosen, and before any read
     if received is None or received.position is None or applied is None:
         reason = f"how far {name} had received and applied is not known"
         return Item(ItemId.ALL_APPLIED, _UNSEEN, reason, required=True)
@@ -250,11 +255,12 @@ def nodes_cut(case: Case) -> Item | None:
         reason = f"no cut of {', '.join(uncut)} is on record"
         return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
     dated = [case.tested_name] if case.promoted else []
-    if case.manifest.site.is_group:
+    if case.whole_group:
         dated = list(nodes)
-        if kept := [name for name in dated if not _started_anew(case, name)]:
-            reason = f"that the server of {kept[0]} started anew was not seen"
-            return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
+        for name in nodes:
+            standing, reason = _lost_power(case.as_tested(name))
+            if standing is not _PRESENT:
+                return Item(ItemId.NODES_CUT, standing, reason, required=True)
     if not dated:
         reason = f"the switches of {', '.join(nodes)} reported that they cut"
         return Item(ItemId.NODES_CUT, _PRESENT, reason, required=True)
@@ -262,10 +268,29 @@ def nodes_cut(case: Case) -> Item | None:
     return Item(ItemId.NODES_CUT, standing, reason, required=True)
 
 
-def _started_anew(case: Case, name: str) -> bool:
-    found = case.after.nodes.get(name)
-    before = case.manifest.nodes[name].facts
-    return bool(found and found.facts and is_restarted(before, found.facts))
+def _lost_power(one: Case) -> tuple[Standing, str]:
+    """Judge whether the tested node of *one*, a member of a group, was cut.
+
+    Its server must have started anew, and must not have been shut down before.
+    """
+    name = one.tested_name
+    again = restarted(one)
+    if again is None or again.standing is not _PRESENT:
+        return _UNSEEN, f"that the server of {name} started anew was not seen"
+    found = ended(one)
+    if found.recorded:
+        reason = f"the host of {name} shut down in an orderly way: {found.recorded}"
+        return _CONTRADICTED, reason
+    log = server_log(one)
+    if log is not None and log.standing is _CONTRADICTED:
+        return _CONTRADICTED, f"{name}: {log.reason}"
+    if found.exact or found.logged or found.cache_lost or found.seen_off:
+        return _PRESENT, ""
+    return _UNSEEN, (
+        f"that {name} lost its power, and was not shut down, was not seen: its switch"
+        " does not read it, and its host does not show it (ansible_host,"
+        " dbcheck_ask_host)"
+    )
 
 
 def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
@@ -309,22 +334,36 @@ def all_members(case: Case) -> Item | None:
     """Judge whether the node that was read is in a group with all the others again.
 
     None unless all nodes of a group were to lose their power.  One that is missing may
-    have what the others lack, and a group that began without it has lost that.
+    have what the others lack, and a group that began without it has lost that; one that
+    was not cut may have given them what they lost.
     """
-    promise, nodes = case.manifest.promise, case.manifest.nodes
-    if promise is None or not (case.manifest.site.is_group and promise.cuts_all):
+    if not case.whole_group:
         return None
-    if case.after.facts is None:
-        return None
-    found, name = case.after.promotion, case.after.reader_name
-    received = found.received.get(name) if found else None
-    seen = received.members if received else ()
-    missing = [each for each, node in nodes.items() if node.member not in seen]
-    standing = _UNSEEN if missing else _PRESENT
-    reason = f"{name} is one of {len(seen)} members"
-    if missing:
-        reason += f", and {', '.join(missing)} was not seen among them"
+    standing, reason = _whole(case)
     return Item(ItemId.MEMBERS, standing, reason, required=True)
+
+
+def _whole(case: Case) -> tuple[Standing, str]:
+    nodes, name, found = case.manifest.nodes, case.after.reader_name, None
+    if case.after.facts is None:
+        return _UNSEEN, f"{name} takes no queries, whatever the other nodes have"
+    if case.after.promotion is not None:
+        found = case.after.promotion.received.get(name)
+    seen = found.members if found else ()
+    if missing := [each for each, node in nodes.items() if node.member not in seen]:
+        return _UNSEEN, (
+            f"{name} is one of {len(seen)} members, and {', '.join(missing)} was not"
+            " seen among them"
+        )
+    members = [node.member for node in nodes.values()]
+    load = case.load.replication if case.load else None
+    before = [each for change in load.changes for each in change.names] if load else []
+    if strange := [each for each in (*seen, *before) if each not in members]:
+        return _CONTRADICTED, (
+            f"{strange[0]} is or was a member as well, and is not one of the nodes that"
+            " were cut: it may have given them what they lost"
+        )
+    return _PRESENT, f"{name} is one of {len(seen)} members"
 
 
 def in_sync(case: Case) -> Item | None:

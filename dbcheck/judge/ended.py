@@ -21,6 +21,9 @@ _DARK = (
 _OF_THE_WRITER = "the crash canary is the writer's, and another node was read"
 
 
+_COPIED = "a node of a group that returns may copy another's data, without the canary"
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """What is known of the end of the server.
@@ -63,7 +66,7 @@ class Ended:
 
 def ended(case: Case) -> Ended:
     """Return what the records of a cycle show of the end of the server."""
-    manifest, after, load = case.manifest, case.after, case.load
+    manifest, load = case.manifest, case.load
     held = load.canary_held if load else True
     again = restarted(case)
     logs = filter(None, (server_log(case), server_log_sql(case)))
@@ -71,13 +74,11 @@ def ended(case: Case) -> Ended:
     least = case.shallowest.depth if case.shallowest else None
     return Ended(
         restarted=again.standing is Standing.PRESENT if again else None,
-        # A promotion empties the canary's table as well.
-        canary=after.canary
-        if not case.promoted and (held or after.canary is False)
-        else None,
+        canary=_canary(case, held=held),
         by_session=manifest.family == "mysql",  # see engines.mysql.canary
         unflushed=case.writer.facts.product == "MySQL",
         no_canary=(_OF_THE_WRITER if case.promoted else "")
+        or (_COPIED if case.whole_group else "")
         or manifest.no_canary
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in logs),
@@ -88,6 +89,18 @@ def ended(case: Case) -> Ended:
         drive_only=case.drive_only,
         unheard=case.tested_name != manifest.writer_name,
     )
+
+
+def _canary(case: Case, *, held: bool) -> bool | None:
+    """Return whether the canary's row is there, None if that shows nothing.
+
+    A promotion empties its table as well, and so does the copy of another node's data
+    that a node of a group takes.
+    """
+    found = case.after.canary
+    if case.promoted or (case.whole_group and found is False):
+        return None
+    return found if held or found is False else None
 
 
 def _stayed_off(case: Case) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbcheck.audit import mysql, rules, storage
 from dbcheck.audit.rules import Finding
@@ -25,13 +25,14 @@ class Settings:
     """Settings that are not safe, the unsafe before the unreadable.
 
     depth: the deepest that the cut may have gone: what is unknown counts as deepest.
+           None if the node that was read was not cut.
     whole_pages: all places lie on storage that is known to tear no page.
     torn: a lab's drive tore the writes that were not flushed.
     known: there are rules for servers of this family.
     """
 
     flagged: tuple[Finding, ...]
-    depth: Depth
+    depth: Depth | None
     whole_pages: bool = False
     torn: bool = False
     known: bool = True
@@ -90,7 +91,9 @@ class Settings:
 
     def _harmless(self, finding: Finding) -> str:
         """Return why an unsafe setting loses no commit in such a cut."""
-        if finding.loses_at(self.depth):
+        if self.depth is None:
+            why = "on a node that kept its power"
+        elif finding.loses_at(self.depth):
             why = f"on {_COPIES_ON_WRITE}, which tears no page"
         elif finding.harm.depth:
             why = f"before {finding.harm.depth.value} depth"
@@ -101,16 +104,21 @@ class Settings:
     @property
     def _losing(self) -> tuple[Finding, ...]:
         """Those under which such a cut loses commits on any storage."""
-        found = (f for f in self._unsafe if f.loses_at(self.depth))
-        return tuple(f for f in found if not f.harm.tears)
+        return tuple(f for f in self._reached if not f.harm.tears)
 
     @property
     def _tearing(self) -> tuple[Finding, ...]:
         """Those under which such a cut loses commits if it tears a page."""
         if self.whole_pages:
             return ()
-        found = (f for f in self._unsafe if f.loses_at(self.depth))
-        return tuple(f for f in found if f.harm.tears)
+        return tuple(f for f in self._reached if f.harm.tears)
+
+    @property
+    def _reached(self) -> Sequence[Finding]:
+        """Those that lose commits by a cut as deep as this one."""
+        if self.depth is None:
+            return ()
+        return [f for f in self._unsafe if f.loses_at(self.depth)]
 
     @property
     def _unsafe(self) -> Sequence[Finding]:
@@ -132,7 +140,8 @@ def durable_settings(case: Case) -> Item | None:
 def settings_of(case: Case) -> Settings:
     """Return the settings of a run that are not safe, those of its storage too."""
     depths = [each.depth for each in case.depths]
-    return settings_at(case.manifest, case.load, depths, case.tested_name)
+    found = settings_at(case.manifest, case.load, depths, case.tested_name)
+    return replace(found, depth=None) if case.spared else found
 
 
 def settings_at(

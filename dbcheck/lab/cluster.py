@@ -25,23 +25,27 @@ from dbcheck.lab.spec import LabSpec
 class ClusterLab:
     """The labs of one cluster, and the links between the writer and the others.
 
+    lab, spec: see __init__().
     labs: by the name of the node, the writer's first.
     kind: how they are one cluster.
     """
 
-    def __init__(self, lab: LabSpec, spec: ClusterSpec, folder: Path) -> None:
+    def __init__(
+        self, lab: LabSpec, spec: ClusterSpec, folder: Path, number: int = 0
+    ) -> None:
         """Build it; return once every standby follows, or has joined.
 
-        folder: each lab's begins with it.  Raise LabError, with nothing left.
+        lab: of each node, but for the settings that make it one.  folder: each lab's
+        begins with it.  number: of the cycle; in each the drives have other seeds.
+        Raise LabError, with nothing left.
         """
         require_possible(lab, spec)
-        self.spec, self.kind = spec, kind_of(lab, spec)
+        self.lab, self.spec, self.kind = lab, spec, kind_of(lab, spec)
         self.labs: dict[str, Lab] = {}
         self._links: dict[str, Link] = {}
         self._held = contextlib.ExitStack()
-        drives = [
-            replace(lab.drive, seed=lab.drive.seed + n) for n in range(spec.nodes)
-        ]
+        seed = lab.drive.seed + number * spec.nodes
+        drives = [replace(lab.drive, seed=seed + n) for n in range(spec.nodes)]
         nodes = [replace(lab, drive=drive) for drive in drives]
         try:
             if self.kind.is_group:

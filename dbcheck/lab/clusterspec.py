@@ -15,7 +15,6 @@ from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.validated import one_of, require
 
 NODES_MAX = 5
-GROUP_NODES_MIN = 3  # of fewer the rest has no majority once one is lost
 # The topologies that each server can have, the first one by default.
 TOPOLOGIES = {
     "postgresql": (SiteKind.STREAMING,),
@@ -91,13 +90,7 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
 
 
 def _require_group(kind: SiteKind, spec: ClusterSpec) -> None:
-    kind.require_promise(Promise(spec.promise))
-    if spec.nodes < GROUP_NODES_MIN:
-        raise UsageError(
-            f"a cluster of the topology {kind.value} needs {GROUP_NODES_MIN} nodes or"
-            " more: of two, one alone has no majority and stops",
-            hint=f"Use --nodes {GROUP_NODES_MIN}.",
-        )
+    kind.require_promise(Promise(spec.promise), spec.nodes)
     if spec.link_delay_ms or spec.link_down_after_s:
         raise UsageError(
             f"the nodes of the topology {kind.value} have no links that a lab can slow"

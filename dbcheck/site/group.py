@@ -35,7 +35,7 @@ class Group(Cluster):
         promise: Promise,
     ) -> None:
         """Raise UsageError unless these nodes can be a group, and be cut as one."""
-        kind.require_promise(promise)
+        kind.require_promise(promise, len(nodes))
         super().__init__(kind, nodes, writer_name, promise, by=PromotedBy.AUTO)
 
     def with_writer(self, node: Node) -> Group:
@@ -59,6 +59,12 @@ class Group(Cluster):
             " majority that takes writes"
         )
 
+    def failure(self) -> str | None:
+        if not self.promise.cuts_all:
+            return super().failure()
+        found = ((name, node.power.failure()) for name, node in self._nodes.items())
+        return next((f"{name}: {why}" for name, why in found if why), None)
+
     def promotion(self) -> Promotion | None:
         if not self.promise.cuts_all:
             return super().promotion()
@@ -70,9 +76,9 @@ class Group(Cluster):
             received, why = self._asked_for(name)
             if received is None:
                 return f"{name} is not a member of the majority yet{why}"
-            if len(received.members) < len(self._nodes):
+            if len(received.members) != len(self._nodes):
                 seen = len(received.members)
-                return f"{name} sees {seen} of {len(self._nodes)} nodes"
+                return f"{name} sees {seen} members, not {len(self._nodes)}"
             if received.position != received.applied:
                 return f"{name} applies what it has received"
         return None

@@ -164,7 +164,7 @@ def test_a_standby_that_does_not_take_over_is_no_loss(tmp_path: Path) -> None:
         limits = replace(rig.limits, return_s=4)
         outcome = cycle(replace(never, limits=limits))
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert outcome.judgement.reasons[0].startswith("no standby took over")
+    assert outcome.judgement.reasons[0].startswith("no other node took over")
     assert outcome.found is None
 
 

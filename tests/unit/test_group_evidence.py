@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from dbcheck.core.cut import Cut, PowerState
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.promise import Promise
-from dbcheck.core.records import NodeAfter, NodeAtTheCut
+from dbcheck.core.records import NodeAfter, NodeAtTheCut, RestoreRecord
 from dbcheck.core.replication import (
     GALERA_CLUSTER,
     Change,
@@ -27,9 +28,12 @@ from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge import cluster
 from dbcheck.judge.case import Case
+from dbcheck.judge.ended import ended
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
+from dbcheck.judge.settings import settings_of
 from tests.kit.cases import item, loaded
+from tests.kit.host_samples import after as host_after
 from tests.kit.nodes import after_of
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
 
@@ -38,7 +42,7 @@ SETTINGS = {"innodb_flush_log_at_trx_commit": "1"}
 IDENTITY = {GALERA_CLUSTER: UUID, DATA_NAME: "d", "server_id": "1"}
 BEFORE = replace(FACTS, identity=IDENTITY, settings=SETTINGS)
 AFTER = replace(BEFORE, started_us=BEFORE.started_us + 10_000_000)
-NODE = replace(MANIFEST.writer, facts=BEFORE)
+NODE = replace(MANIFEST.writer, facts=BEFORE, cut_class=CutClass.AC)
 OFF = WriterOff(PowerState.OFF, answers=False)
 SEEN = ReplicationSeen(
     41, 8_000_000, 9_990_000, 60_000, (Change(8_000_000, ("n2", "n3")),)
@@ -62,6 +66,7 @@ def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
     nodes = {name: replace(NODE, member=f"n{n}") for n, name in enumerate("abc", 1)}
     manifest = replace(
         MANIFEST,
+        family="mysql",
         site=SiteKind.GALERA,
         nodes=nodes,
         writer_name="a",
@@ -152,6 +157,34 @@ def test_a_group_without_one_of_its_nodes_is_not_blamed(
     assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
 
 
+def test_a_node_that_was_not_cut_gave_the_others_what_they_lost() -> None:
+    """It may be one that joined after the preflight."""
+    strange = Received(20, 20, True, ("n1", "n2", "n3", "n4"))
+    found = item(
+        cluster.all_members,
+        case(Promise.ALL, replace(WHOLE, received={"a": strange})),
+    )
+    assert found.standing is Standing.CONTRADICTED
+    assert found.reason.startswith("n4 is or was a member as well")
+    one = case(Promise.ALL, WHOLE)
+    assert one.load is not None
+    seen = replace(SEEN, changes=(*SEEN.changes, Change(9_000_000, ("n2", "n3", "x"))))
+    before = replace(one, load=replace(one.load, replication=seen))
+    assert item(cluster.all_members, before).standing is Standing.CONTRADICTED
+    assert judge(before).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_writer_that_does_not_start_is_no_loss_of_the_group() -> None:
+    one = case(Promise.ALL, WHOLE)
+    nodes = {**one.after.nodes, "a": NodeAfter(None)}
+    after = replace(one.after, nodes=nodes, failure="exit status 134")
+    gone = replace(one, after=after, found=None)
+    assert item(cluster.all_members, gone).standing is Standing.NOT_OBSERVABLE
+    judged = judge(gone)
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert "whatever the other nodes have" in judged.reasons[0]
+
+
 def test_a_node_that_kept_its_power_gives_the_others_what_they_lost() -> None:
     one = case(Promise.ALL, WHOLE)
     nodes = {**one.after.nodes, "c": NodeAfter(BEFORE)}
@@ -161,6 +194,44 @@ def test_a_node_that_kept_its_power_gives_the_others_what_they_lost() -> None:
     silent = {**nodes, "c": NodeAfter(None)}
     unread = replace(one, after=replace(one.after, nodes=silent))
     assert item(cluster.nodes_cut, unread).standing is Standing.NOT_OBSERVABLE
+
+
+def test_a_node_that_was_shut_down_had_time_to_flush() -> None:
+    one = case(Promise.ALL, WHOLE)
+    host = replace(host_after(), shut_down="systemd reached the target shutdown")
+    nodes = {**one.after.nodes, "c": NodeAfter(AFTER, host)}
+    found = item(cluster.nodes_cut, replace(one, after=replace(one.after, nodes=nodes)))
+    assert found.standing is Standing.CONTRADICTED
+    assert found.reason.startswith("the host of c shut down in an orderly way")
+
+
+def test_nodes_that_were_cut_in_several_ways_have_no_class() -> None:
+    one = case(Promise.ALL, WHOLE)
+    of_b = replace(one.manifest.nodes["b"], cut_class=CutClass.RESET)
+    nodes = {**one.manifest.nodes, "b": of_b}
+    several = replace(one, manifest=replace(one.manifest, nodes=nodes))
+    assert one.cut_class is CutClass.AC
+    assert several.cut_class is CutClass.UNKNOWN
+
+
+def test_the_canary_shows_nothing_once_data_may_have_been_copied() -> None:
+    one = case(Promise.ALL, WHOLE)
+    assert ended(replace(one, after=replace(one.after, canary=False))).canary is None
+    # One that is there was not removed by a crash.
+    assert ended(replace(one, after=replace(one.after, canary=True))).canary is True
+
+
+def test_settings_of_a_writer_that_is_gone_lose_nothing_of_another_node() -> None:
+    one = case(Promise.WRITER_GONE, GONE_ON)
+    facts = replace(BEFORE, settings={"innodb_flush_log_at_trx_commit": "0"})
+    nodes = {**one.manifest.nodes, "a": replace(one.writer, facts=facts)}
+    made = replace(one.manifest, nodes=nodes, lab={"rung": "drive"})
+    relaxed = replace(one, manifest=made)
+    found = settings_of(relaxed)
+    assert found.at_fault(lost=True) == ()
+    assert found.item(kept=True).standing is not Standing.ABSENT
+    cut_too = replace(relaxed, manifest=replace(made, promise=Promise.ALL))
+    assert settings_of(cut_too).item(kept=True).standing is Standing.ABSENT
 
 
 @pytest.mark.parametrize(
@@ -179,9 +250,11 @@ def test_each_node_must_have_been_cut_when_the_writer_was(
     """The last ack came at 9.5 s."""
     one = case(Promise.ALL, WHOLE)
     assert one.load is not None
-    late = NodeAtTheCut(Cut(9_000_000, exact_us), heard_us=heard_us, host_lived=False)
+    seen_off = Cut(9_000_000, exact_us, {"off_seen": True})
+    late = NodeAtTheCut(seen_off, heard_us=heard_us, host_lived=False)
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
-    found = item(cluster.nodes_cut, replace(one, load=load))
+    restore = RestoreRecord({"b": 10.0})
+    found = item(cluster.nodes_cut, replace(one, load=load, restore=restore))
     assert found.standing is standing
     assert ("b" in found.reason) or standing is Standing.PRESENT
 

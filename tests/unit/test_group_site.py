@@ -27,6 +27,10 @@ class Member:
     def __init__(self, members: tuple[str, ...] = ALL) -> None:
         self.shown = Received(10, 10, True, members)
         self.power = PowerState.ON
+        self.failed = ""
+
+    def failure(self) -> str | None:
+        return self.failed or None
 
     def cut(self) -> Cut:
         self.power = PowerState.OFF
@@ -129,9 +133,12 @@ def test_after_a_cut_of_all_nodes_all_must_be_members_again(
     for name in "ab":
         nodes[name].restore()
         nodes[name].shown = replace(nodes[name].shown, members=("a", "b"))
-    assert site.ready() == "a sees 2 of 3 nodes"
+    assert site.ready() == "a sees 2 members, not 3"
     for one in nodes.values():
         one.restore()
+        one.shown = Received(10, 10, True, (*ALL, "one that was not cut"))
+    assert site.ready() == "a sees 4 members, not 3"
+    for one in nodes.values():
         one.shown = Received(10, 10, True, ALL)
     nodes["c"].shown = replace(nodes["c"].shown, position=11)
     assert site.ready() == "c applies what it has received"
@@ -144,6 +151,20 @@ def test_after_a_cut_of_all_nodes_all_must_be_members_again(
     assert promotion is not None
     assert set(promotion.received) == set(ALL)
     assert promotion.old == ()
+
+
+def test_a_node_that_will_not_come_back_is_named(nodes: dict[str, Member]) -> None:
+    site = site_of(nodes, Promise.ALL)
+    assert site.failure() is None
+    nodes["b"].failed = "no filesystem"
+    assert site.failure() == "b: no filesystem"
+    assert site_of(nodes).failure() is None  # which node will be read is not known yet
+
+
+def test_two_nodes_have_no_majority_without_one(nodes: dict[str, Member]) -> None:
+    del nodes["c"]
+    with pytest.raises(UsageError, match="needs 3 nodes or more"):
+        site_of(nodes)
 
 
 @pytest.mark.parametrize("promise", [Promise.WRITER, Promise.ALL_WRITER_GONE])

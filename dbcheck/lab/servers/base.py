@@ -42,7 +42,7 @@ DAMAGED = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)
 
 # How a process exits that was asked to end, or made to.
 _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_ASKED = {0} | {-number for number in _SIGNALS}
+ASKED = {0} | {-number for number in _SIGNALS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ class DatabaseServer(abc.ABC):
         """
         if self._process is None or self._process.poll() is None:
             return False
-        asked = self._process.returncode in _ASKED
+        asked = self._process.returncode in ASKED
         return asked or shortage.is_resource_shortage(self._log_end())
 
     def pids(self) -> list[int]:
@@ -397,8 +397,9 @@ class DatabaseServer(abc.ABC):
             ) from error
 
     def _run(self, command: list[str], input_file: Path = Path(os.devnull)) -> None:
-        """Run *command* as the account to its end; raise LabError if it fails.
+        """Run *command* as the account to its end; raise Failed if it fails.
 
+        Raise another LabError if it does not end in its time.
         input_file: what it finds at its standard input.
         """
         output_file = self.run / "initialise.log"
@@ -406,14 +407,18 @@ class DatabaseServer(abc.ABC):
             process = self._spawn(command, output.fileno(), stdin.fileno())
             try:
                 status = process.wait(INITIALISE_S)
-            except BaseException:
+            except BaseException as error:
                 kill_group(process.pid)
                 process.wait()
+                if isinstance(error, subprocess.TimeoutExpired):
+                    late = f"{command[0]} did not end within {INITIALISE_S:g} s"
+                    raise LabError(late) from None
                 raise
         if status != 0:
-            raise LabError(
+            raise programs.Failed(
                 f"{command[0]} failed with status {status}"
-                f"\n{_last_lines(output_file, 0)}"
+                f"\n{_last_lines(output_file, 0)}",
+                status,
             )
 
     def _write_secret(self, file: Path, text: str) -> None:

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-from dbcheck.errors import LabError, Unrecoverable
-from dbcheck.lab import programs
-from dbcheck.lab.servers.base import LOG_LINES
+from dbcheck.errors import Unrecoverable
+from dbcheck.lab import programs, shortage
+from dbcheck.lab.servers.base import ASKED, LOG_LINES
 from dbcheck.lab.servers.mariadb import MariadbServer
 
 _NEW = "--wsrep_new_cluster"
@@ -78,7 +78,8 @@ class GaleraServer(MariadbServer):
     def _recovered(self) -> str:
         """Return up to where the node has the cluster's history, as its data show it.
 
-        Raise Unrecoverable if the server cannot read them.
+        Raise Unrecoverable if the server cannot read them, and LabError if this machine
+        kept it from that.
         """
         log = self.run / "recovery.log"
         log.unlink(missing_ok=True)
@@ -87,9 +88,11 @@ class GaleraServer(MariadbServer):
         failed = ""
         try:
             self._run([*command, "--wsrep-recover", f"--log-error={log}"])
-        except LabError as error:
+        except programs.Failed as error:
             failed = str(error)
-        text = log.read_text("utf-8", "replace") if log.exists() else ""
+            if error.status in ASKED or shortage.is_resource_shortage(_text_of(log)):
+                raise
+        text = _text_of(log)
         found = _POSITION.findall(text)
         if failed or not found:
             said = "\n".join(text.splitlines()[-LOG_LINES:])
@@ -98,3 +101,7 @@ class GaleraServer(MariadbServer):
                 f" {failed or 'it shows no position'}\n{said}"
             )
         return str(found[-1])
+
+
+def _text_of(log: Path) -> str:
+    return log.read_text("utf-8", "replace") if log.exists() else ""

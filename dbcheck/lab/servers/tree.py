@@ -91,11 +91,15 @@ class ServerTree:
         self._process.wait()
 
     def _is_ours(self, pid: int) -> bool:
-        """Return whether *pid*, no zombie, executes the program in the folder."""
+        """Return whether *pid*, no zombie, is the server's.
+
+        It works in the folder, and executes the program or is of its session, as the
+        scripts are by which a node of Galera copies its data.
+        """
         try:
-            return (
-                os.readlink(f"/proc/{pid}/cwd") == self._folder
-                and os.readlink(f"/proc/{pid}/exe") == self._program
+            return os.readlink(f"/proc/{pid}/cwd") == self._folder and (
+                os.readlink(f"/proc/{pid}/exe") == self._program
+                or os.getsid(pid) == self._process.pid
             )
         except OSError:  # gone, or another account's
             return False

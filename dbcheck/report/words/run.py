@@ -71,7 +71,7 @@ _DEPTHS = {
 _PROMOTED_BY = {
     PromotedBy.SQL: "promoted by dbcheck's own statement",
     PromotedBy.COMMAND: "promoted by a command",
-    PromotedBy.AUTO: "promoted by the cluster itself, or by hand",
+    PromotedBy.AUTO: "which took over by the cluster itself, or by hand",
 }
 
 # What a lab's cut leaves of the drive's cache, by the name of the kind.
@@ -239,7 +239,7 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
 def _cluster(cluster: ClusterResult) -> Iterator[tuple[str, str]]:
     """Yield who wrote, who followed, and who was read."""
     others = ", ".join(cluster.standbys)
-    yield "cluster", f"{cluster.writer} took the load, {others} followed"
+    yield "cluster", f"{cluster.writer} took the load; the others: {others}"
     yield "promise", f"{cluster.promise.value}: {cluster.promise.description}"
     if cluster.promoted_by:
         yield "read", f"{cluster.read}, {_PROMOTED_BY[cluster.promoted_by]}"
