@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab import lab as labs
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.ports.site import Node
@@ -32,7 +37,7 @@ FLUSH = "innodb_flush_log_at_trx_commit"
 AT_DRIVE = pytest.mark.root
 
 
-@contextmanager
+@contextlib.contextmanager
 def galera(
     folder: Path,
     promise: Promise = Promise.WRITER_GONE,
@@ -132,3 +137,46 @@ def test_a_node_that_is_no_member_is_refused(tmp_path: Path) -> None:
 def _members(node: Node) -> int:
     engine: Any = node.engine
     return len(engine.received().members)
+
+
+_CLIENT = """
+import sys
+from pathlib import Path
+from tests.real.test_cluster_galera import galera
+
+with galera(Path(sys.argv[1])) as (cluster, rig):
+    print(*(lab.name for lab in cluster.labs.values()), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_of_a_cluster_whose_client_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    client = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", _CLIENT, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with client:
+        assert client.stdout is not None
+        names = client.stdout.readline().decode().split()
+        assert len(names) == 3
+        assert _commands_with(str(tmp_path))
+        os.kill(client.pid, number)
+        wait_until(lambda: not set(names) & set(labs.attached_labs()), "the labs' end")
+        client.wait()
+    for name in set(names) & set(labs.persistent_labs()):
+        labs.down(name)
+    wait_until(lambda: not _commands_with(str(tmp_path)), "the end of all processes")
+
+
+def _commands_with(text: str) -> list[str]:
+    """Return the command lines of the processes that name *text*."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(file.read_text("utf-8", "replace"))
+    return [each for each in found if text in each]

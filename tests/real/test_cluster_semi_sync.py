@@ -11,6 +11,8 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dbcheck.campaign import following
+from dbcheck.campaign.cycle import finish_cycle
+from dbcheck.campaign.preflight import preflight
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
@@ -18,7 +20,7 @@ from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec
-from tests.kit.clusters import cluster_of, cycle, promoting, standing
+from tests.kit.clusters import WORKLOAD, cluster_of, cycle, promoting, standing
 from tests.kit.servers import skip_without_server
 
 ENGINES = pytest.mark.parametrize("engine", ["mysql", "mariadb"])
@@ -160,3 +162,24 @@ def test_a_replica_of_another_server_is_refused(
         why = {"mysql": "is of another cluster", "mariadb": "does not have row 4"}
         with pytest.raises(EngineError, match=f"node2.* {why[engine]}"):
             cycle(mixed)
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("point", "lost"), [("AFTER_SYNC", False), ("AFTER_COMMIT", True)]
+)
+def test_rows_that_clients_see_before_a_replica_has_them_may_be_gone(
+    tmp_path: Path, engine: str, point: str, lost: bool
+) -> None:
+    """No commit is acknowledged once the link is down; no promise is broken."""
+    given: Any = {f"rpl_semi_sync_{WORDS[engine]}_wait_point": point}
+    with cluster_of(tmp_path, engine=engine, **given) as (cluster, rig):
+        started = preflight(rig, replace(WORKLOAD, readers=2), seed=1)
+        cluster.take_links_down()
+        outcome = finish_cycle(rig, started)
+    assert outcome.after.reader_name == "node2"
+    seen = outcome.result.seen
+    assert seen is not None
+    assert bool(seen.lost) == lost
+    assert outcome.found is not None
+    assert not outcome.found.counts
