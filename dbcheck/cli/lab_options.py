@@ -359,7 +359,7 @@ class ClusterOptions(Group):
         if given:
             raise UsageError(
                 f"a single server cannot be run with {', '.join(given)}",
-                hint="Add --nodes 2.",
+                hint="Add --nodes 2, or 3 for --topology galera.",
             )
         return None
 

@@ -54,7 +54,8 @@ class SiteKind(enum.Enum):
             raise UsageError(
                 f"a cluster of the topology {self.value} needs {GROUP_NODES_MIN} nodes"
                 " or more: of two, one alone has no majority and stops",
-                hint="Name all nodes; an arbitrator (garbd) is not one.",
+                hint="Use three (--nodes 3; in an inventory, name all of them). An"
+                " arbitrator (garbd) is not one.",
             )
         if promise is Promise.WRITER:
             raise UsageError(

@@ -9,6 +9,7 @@ from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import standard_name
 
 _HOST = "127.0.0.1"
+_OPTIONS = "wsrep_provider_options"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ def galera_settings(
         "gcache.size": "32M",  # a node is gone for a short time, and drives are small
     }
     begins = {"wsrep_new_cluster": ""} if number == 1 else {}
+    asked = {standard_name(name): value for name, value in given.items()}
+    more = asked.pop(_OPTIONS, "")
     return {
         "wsrep_cluster_name": "dbcheck",
         "wsrep_cluster_address": "gcomm://"
@@ -52,8 +55,8 @@ def galera_settings(
         "wsrep_node_name": names[number - 1],
         "wsrep_node_address": address,
         "wsrep_sst_receive_address": f"{_HOST}:{own.copy.number}",
-        "wsrep_provider_options": ";".join(f"{k}={v}" for k, v in options.items()),
+        _OPTIONS: ";".join([*(f"{k}={v}" for k, v in options.items()), more]),
         "server_id": str(number),
         **begins,
-        **{standard_name(name): value for name, value in given.items()},
+        **asked,
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from dbcheck.core.promise import Promise
@@ -11,6 +14,7 @@ from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.galera import is_node, options, view_of
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.group import Ports, galera_settings
 from dbcheck.lab.spec import LabSpec
 
 CLUSTER = "b42ade03-e99a-11f1-8f09-17a7438f329c"
@@ -143,3 +147,24 @@ def test_the_topology_is_the_server_s_own_by_default() -> None:
         ("mariadb", SiteKind.SEMI_SYNC),
     ):
         assert kind_of(LabSpec(engine), ClusterSpec()) is kind
+
+
+def test_only_the_first_node_of_a_lab_begins_the_cluster() -> None:
+    ports: Any = [
+        Ports(*(SimpleNamespace(number=10 * node + n) for n in range(3)))
+        for node in (1, 2, 3)
+    ]
+    given = {"wsrep-provider-options": "pc.ignore_sb=true", FLUSH: "2"}
+    first, second, _ = (
+        galera_settings(["a", "b", "c"], number, ports, given) for number in (1, 2, 3)
+    )
+    assert first["wsrep_new_cluster"] == ""
+    assert "wsrep_new_cluster" not in second
+    address = "gcomm://127.0.0.1:10,127.0.0.1:20,127.0.0.1:30"
+    assert first["wsrep_cluster_address"] == second["wsrep_cluster_address"] == address
+    assert second["wsrep_node_name"] == "b"
+    assert second["wsrep_node_address"] == "127.0.0.1:20"
+    assert second["wsrep_sst_receive_address"] == "127.0.0.1:22"
+    assert "ist.recv_addr=127.0.0.1:21;" in second["wsrep_provider_options"]
+    assert second["wsrep_provider_options"].endswith(";pc.ignore_sb=true")
+    assert second[FLUSH] == "2"

@@ -22,6 +22,7 @@ from dbcheck.cli.options import drawn
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.core.records import Manifest
 from dbcheck.core.workload import Workload
+from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -144,3 +145,22 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
     run = stored_run(RunFolder.create(tmp_path, replace(manifest(), lab=lab)))
     outcome = judge_run(run, FrameLogReader())
     assert [step.command.split()[1] for step in steps_of(outcome)] == ["reconcile"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "flags"),
+    [
+        (ClusterSpec(), "--nodes 2"),
+        (ClusterSpec(3, "all", "galera"), "--nodes 3 --promise all --topology galera"),
+        (
+            ClusterSpec(link_delay_ms=2.5, link_down_after_s=1),
+            "--nodes 2 --link-delay-ms 2.5 --link-down-after 1",
+        ),
+    ],
+)
+def test_a_lab_s_cluster_is_repeated_as_one(
+    cluster: ClusterSpec, flags: str, tmp_path: Path
+) -> None:
+    lab = {**SPECS[0].to_values(), "cluster": cluster.to_values()}
+    command = shlex.join(command_of(tmp_path, replace(manifest(), lab=lab, seed=40)))
+    assert f" {flags} --seed 40" in command
