@@ -150,21 +150,19 @@ def test_the_topology_is_the_server_s_own_by_default() -> None:
 
 
 def test_only_the_first_node_of_a_lab_begins_the_cluster() -> None:
-    ports: Any = [
-        Ports(*(SimpleNamespace(number=10 * node + n) for n in range(3)))
-        for node in (1, 2, 3)
-    ]
+    held: list[Any] = [SimpleNamespace(number=10 + n) for n in range(9)]
+    ports = [Ports(*held[n : n + 3]) for n in (0, 3, 6)]
     given = {"wsrep-provider-options": "pc.ignore_sb=true", FLUSH: "2"}
     first, second, _ = (
         galera_settings(["a", "b", "c"], number, ports, given) for number in (1, 2, 3)
     )
     assert first["wsrep_new_cluster"] == ""
     assert "wsrep_new_cluster" not in second
-    address = "gcomm://127.0.0.1:10,127.0.0.1:20,127.0.0.1:30"
+    address = "gcomm://127.0.0.1:10,127.0.0.1:13,127.0.0.1:16"
     assert first["wsrep_cluster_address"] == second["wsrep_cluster_address"] == address
     assert second["wsrep_node_name"] == "b"
-    assert second["wsrep_node_address"] == "127.0.0.1:20"
-    assert second["wsrep_sst_receive_address"] == "127.0.0.1:22"
-    assert "ist.recv_addr=127.0.0.1:21;" in second["wsrep_provider_options"]
+    assert second["wsrep_node_address"] == "127.0.0.1:13"
+    assert second["wsrep_sst_receive_address"] == "127.0.0.1:15"
+    assert "ist.recv_addr=127.0.0.1:14;" in second["wsrep_provider_options"]
     assert second["wsrep_provider_options"].endswith(";pc.ignore_sb=true")
     assert second[FLUSH] == "2"

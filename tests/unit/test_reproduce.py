@@ -154,7 +154,7 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
         (ClusterSpec(3, "all", "galera"), "--nodes 3 --promise all --topology galera"),
         (
             ClusterSpec(link_delay_ms=2.5, link_down_after_s=1),
-            "--nodes 2 --link-delay-ms 2.5 --link-down-after 1",
+            "--nodes 2 --link-delay-ms 2.5 --link-down-after 1.0",
         ),
     ],
 )
