@@ -32,8 +32,8 @@ class Harm:
     everything: it can lose all rows, also those that were committed long before.
     hides:      what is read while it is in effect proves nothing: rows that are lost
                 may come back from other servers, or rows that are present be left out.
-    peers:      what is lost may come back from the server's peers: so it hides that
-                where the server is tested without them.
+    peers:      the server's peers may give it back what it lost; this hides a loss only
+                where the server is tested alone.
     end:        it loses only what was committed last: what survives is a clean
                 beginning of what was committed.
     tears:      it loses commits only where the storage lets a cut tear a page in two;

@@ -26,6 +26,11 @@ log = logging.getLogger(__name__)
 SAMPLE_S = 0.04
 REPLICATED_S, POLL_S = 30.0, 0.05
 _END_S = 3.0
+_STOPPED = (
+    "Look into its log why replication has stopped, or remove it from the inventory's"
+    " group."
+)
+_NO_MEMBER = "Check wsrep_on, wsrep_cluster_status and wsrep_local_state there."
 
 
 class Following:
@@ -77,9 +82,9 @@ def begin_following(rig: Rig, server: ServerFacts) -> Following | None:
 def member_of(
     site: Site, name: str, facts: ServerFacts, known: Mapping[str, NodeBefore]
 ) -> str:
-    """Return by which name the writer lists the node *name*.
+    """Return the name by which the cluster lists the node *name*.
 
-    "" of a writer that others follow; of one in a group, its own name there.
+    "" of a writer that others follow, and of a single server.
     facts: of the node.  known: the nodes that were described before it, the writer
     first.  Raise EngineError unless a node that is to follow does, and is of the same
     cluster.
@@ -91,14 +96,10 @@ def member_of(
         return ""
     membership, target = engine.membership(), site.nodes[name].engine.target
     if membership is None:
-        follows = "follows no other server"
+        why, hint = "follows no other server", _STOPPED
         if site.kind.is_group:
-            follows = "is not a member of the cluster's majority"
-        raise EngineError(
-            f"node {name} ({target}) {follows}",
-            hint="Look into its log why replication has stopped, or remove it from the"
-            " inventory's group.",
-        )
+            why, hint = "is not a member of the cluster's majority", _NO_MEMBER
+        raise EngineError(f"node {name} ({target}) {why}", hint=hint)
     writer = facts.identity if writes else known[site.writer_name].facts.identity
     cluster = "system_identifier"
     ours, theirs = writer.get(cluster), facts.identity.get(cluster)
@@ -181,8 +182,8 @@ def _require_known(site: Site, members: Sequence[str]) -> None:
             raise EngineError(
                 f"commits may wait for {name}, which is not one of the nodes",
                 hint="Add it to the inventory's group, or let no commit wait for it: it"
-                " may have what the others lack. An arbitrator (garbd) cannot be one:"
-                " stop it.",
+                " may have what the others lack."
+                + (" Stop an arbitrator (garbd)." if site.kind.is_group else ""),
             )
     _require_apart(names)
     if site.kind.is_group and len(names) < len(members) - 1:
@@ -196,7 +197,7 @@ def _require_known(site: Site, members: Sequence[str]) -> None:
 def _require_apart(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         raise EngineError(
-            f"several standbys go by one name: {', '.join(sorted(names))}",
+            f"several nodes go by one name: {', '.join(sorted(names))}",
             hint="Give each a name of its own: PostgreSQL, application_name in"
             " primary_conninfo; MySQL and MariaDB, server_id; Galera, wsrep_node_name.",
         )

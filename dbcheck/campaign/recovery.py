@@ -23,9 +23,9 @@ from dbcheck.runs import RunFolder
 STANDS = "the earlier FAIL stands"
 NOT_PROMOTED = "no other node took over, so no row was read and no loss is claimed"
 NOT_WHOLE = (
-    "the group is not whole again, so no row was read and no loss is claimed. Bring"
-    " back every node; if it does not form by itself, begin with the node that has"
-    " most, as the product's manual says. Then reconcile the run"
+    "the cluster does not have all its nodes again, so no row was read and no loss is"
+    " claimed. Start every node. If the cluster does not form by itself, start it from"
+    " the most advanced node, as the product's manual says; then run dbcheck reconcile"
 )
 CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 

@@ -96,7 +96,8 @@ def await_standbys(rig: Rig) -> None:
     with contextlib.closing(engine.open_followers()) as followers:
         while not all_there():
             if time.monotonic() >= ends_s:
-                raise LabError(f"a standby does not stream after {_STREAMING_S:g} s")
+                late = f"not all nodes follow the writer after {_STREAMING_S:g} s"
+                raise LabError(late)
             time.sleep(_POLL_S)
 
 

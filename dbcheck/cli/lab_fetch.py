@@ -23,7 +23,7 @@ def fetch(server: str) -> None:
     No release of Debian has MySQL: "mysql" takes the server of Debian unstable (60 MB).
     "myrocks" takes the storage engine MyRocks of the MariaDB that is installed (3 MB),
     without the service that its package brings; "galera" takes what makes a cluster of
-    that MariaDB (3 MB). All come from the mirror that this machine uses, and apt checks
+    that MariaDB (5 MB). All come from the mirror that this machine uses, and apt checks
     them with Debian's keys. Nothing is installed; it needs no root.
     """
     say(f"{server}: {_FETCHED[server]()}")
@@ -43,20 +43,20 @@ def _mysql() -> Path | None:
 
 def _myrocks() -> Path | None:
     if programs.find_rocksdb() is None:
-        _fetch_part(MYROCKS, "MyRocks", programs.myrocks_folder())
+        _fetch_part(MYROCKS, "MyRocks (3 MB)", programs.myrocks_folder())
     return programs.find_rocksdb()
 
 
 def _galera() -> Path | None:
     wanted = (programs.GALERA, *programs.TRANSFER, "rsync")
     if not all(map(programs.find_galera, wanted)):
-        _fetch_part(GALERA, "Galera", programs.galera_folder())
+        _fetch_part(GALERA, "Galera (5 MB)", programs.galera_folder())
     return programs.find_galera(programs.GALERA)
 
 
 def _fetch_part(part: Part, name: str, folder: Path) -> None:
     programs.require("mariadbd")
-    say(f"fetching MariaDB's {name} (3 MB) into {folder}")
+    say(f"fetching MariaDB's {name} into {folder}")
     fetch_part(part, folder)
 
 

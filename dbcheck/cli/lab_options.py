@@ -298,7 +298,7 @@ class ClusterOptions(Group):
             metavar="N",
             show_default=True,
             help="Number of servers, each on a virtual drive of its own: the first "
-            "takes the load, the others follow it.",
+            "takes the load, the others follow it or are one cluster with it.",
         ),
     ] = 1
     promise: Annotated[
@@ -309,7 +309,8 @@ class ClusterOptions(Group):
             show_default=True,
             help="What the commits must survive. writer: a cut of the writer, which "
             "comes back. writer-gone: its loss, after which a standby takes over. all: "
-            "a cut of all nodes. all-writer-gone: its loss in a cut of all nodes.",
+            "a cut of all nodes. all-writer-gone: its loss in a cut of all nodes. "
+            "Galera has writer-gone and all.",
         ),
     ] = _CLUSTER.promise
     topology: Annotated[

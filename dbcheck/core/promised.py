@@ -20,10 +20,12 @@ _WORDS = (("source", "replica"), ("master", "slave"))
 # A setting that MariaDB has and MySQL lacks.  That its replicas discard their relay log
 # was seen of 10.11 with GTIDs (tests/real/test_cluster_semi_sync.py).
 _MARIADB = "binlog_commit_wait_count"
-# Galera documentation, Galera Parameters.
-_IGNORING = ("pc.ignore_quorum", "pc.ignore_sb")
-_NO = ("", "false", "no", "0", "off")
+# With these, nodes that lost the majority go on (Galera documentation, Galera
+# Parameters).
+IGNORE_MAJORITY = ("pc.ignore_quorum", "pc.ignore_sb")
+_NO = ("false", "no", "0", "off")
 _FLUSH_LOG = "innodb_flush_log_at_trx_commit"
+_FLUSHED = ("1", "3")  # MariaDB documentation, InnoDB System Variables
 PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 
 
@@ -71,17 +73,24 @@ def _galera(promise: Promise, settings: Mapping[str, str]) -> Kept:
 
     Each node flushes it by itself (MariaDB documentation, About Galera Replication).
     """
-    flushed = settings.get(_FLUSH_LOG, "")
-    if promise.cuts_all and flushed != "1":
+    if promise.cuts_all:
+        if _FLUSH_LOG not in settings:
+            return Kept(doubts=(f"{_FLUSH_LOG} could not be read",))
+        if (value := settings[_FLUSH_LOG]) in _FLUSHED:
+            return Kept()
         return Kept(
-            f"{_FLUSH_LOG} = {flushed}: a commit is answered before any node has"
-            " flushed it"
+            f"{_FLUSH_LOG} = {value}: a commit is answered before any node has flushed"
+            " it"
         )
-    ignored = [name for name in _IGNORING if settings.get(name, "") not in _NO]
-    if promise.cuts_all or not ignored:
-        return Kept()
-    doubt = f"{ignored[0]} = {settings[ignored[0]]}: nodes without a majority, too,"
-    return Kept(doubts=(f"{doubt} take writes",))
+    doubts = []
+    for name in IGNORE_MAJORITY:
+        if name not in settings:
+            doubts.append(f"{name} could not be read")
+        elif settings[name] not in _NO:
+            doubts.append(
+                f"{name} = {settings[name]}: nodes without a majority take writes, too"
+            )
+    return Kept(doubts=tuple(doubts))
 
 
 def _streaming(promise: Promise, settings: Mapping[str, str]) -> str:

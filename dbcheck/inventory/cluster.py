@@ -41,19 +41,21 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
             f"{PREFIX}writer is {first.writer!r}, which is not one of its hosts",
             f"Name the host that takes the writes: {', '.join(by_name)}.",
         )
+    by_command = first.promote or first.promoted_by == PromotedBy.COMMAND.value
+    if by_command and SiteKind(first.topology).is_group:
+        raise _wrong(
+            first,
+            group,
+            f"no node of {first.topology} is promoted",
+            f"Leave out {PREFIX}promote and {PREFIX}promoted_by: the nodes decide by"
+            " majority.",
+        )
     if bool(first.promote) != (first.promoted_by == PromotedBy.COMMAND.value):
         raise _wrong(
             first,
             group,
             f"{PREFIX}promote goes with {PREFIX}promoted_by: command",
             "Give both, or neither.",
-        )
-    if SiteKind(first.topology).is_group and first.promote:
-        raise _wrong(
-            first,
-            group,
-            f"{PREFIX}promote is given, and no node of {first.topology} is promoted",
-            "Leave it out: the nodes decide by majority.",
         )
     writer = by_name.pop(first.writer)
     return replace(writer, standbys=tuple(by_name.values()))

@@ -111,7 +111,8 @@ class Case:
         return replace(self, after=replace(self.after, reader_name=name))
 
     @property
-    def _cut_names(self) -> tuple[str, ...]:
+    def cut_names(self) -> tuple[str, ...]:
+        """The nodes whose cuts are judged: all of a whole group, or the tested one."""
         names = tuple(self.manifest.nodes)
         return names if self.whole_group else (self.tested_name,)
 
@@ -120,7 +121,7 @@ class Case:
         """What lost its power; of a managed service nothing is known to, ever."""
         if SERVICE in self.writer.facts.settings:
             return CutClass.FAILOVER
-        classes = {self.manifest.nodes[name].cut_class for name in self._cut_names}
+        classes = {self.manifest.nodes[name].cut_class for name in self.cut_names}
         return classes.pop() if len(classes) == 1 else CutClass.UNKNOWN
 
     @cached_property
@@ -183,14 +184,15 @@ class Case:
     @cached_property
     def depth(self) -> DepthFinding | None:
         """How deep the cut went for all places, None if that was not measured."""
-        found = [self.as_tested(name)._own_depth for name in self._cut_names]
+        found = [self.as_tested(name).own_depth for name in self.cut_names]
         known = [each for each in found if each is not None]
         if len(known) < len(found):
             return None
         return min(known, key=lambda one: one.depth.rank if one.depth else -1)
 
     @property
-    def _own_depth(self) -> DepthFinding | None:
+    def own_depth(self) -> DepthFinding | None:
+        """The same of the tested node alone."""
         return least_depth(self.depths, self.before.facts if self.before else None)
 
     @property

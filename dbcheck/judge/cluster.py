@@ -275,8 +275,10 @@ def _lost_power(one: Case) -> tuple[Standing, str]:
     """
     name = one.tested_name
     again = restarted(one)
-    if again is None or again.standing is not _PRESENT:
-        return _UNSEEN, f"that the server of {name} started anew was not seen"
+    if again is None:
+        return _UNSEEN, f"the server of {name} was not asked whether it started anew"
+    if again.standing is not _PRESENT:
+        return _CONTRADICTED, f"the server of {name} did not restart: it was not cut"
     found = ended(one)
     if found.recorded:
         reason = f"the host of {name} shut down in an orderly way: {found.recorded}"
@@ -287,9 +289,8 @@ def _lost_power(one: Case) -> tuple[Standing, str]:
     if found.exact or found.logged or found.cache_lost or found.seen_off:
         return _PRESENT, ""
     return _UNSEEN, (
-        f"that {name} lost its power, and was not shut down, was not seen: its switch"
-        " does not read it, and its host does not show it (ansible_host,"
-        " dbcheck_ask_host)"
+        f"nothing shows that {name} lost its power and was not shut down: its switch"
+        " cannot read it, and its host was not asked (ansible_host, dbcheck_ask_host)"
     )
 
 
@@ -302,8 +303,8 @@ def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
         went_us, exact = _went_us(case, name)
         if went_us is None or last_us is None:
             return _UNSEEN, (
-                f"when {name} lost its power is not known: nothing listens to a"
-                " standby, and its switch does not say (ask its host: ansible_host)"
+                f"when {name} lost its power is not known: no session is connected to"
+                " it, and its switch does not say (ask its host: ansible_host)"
             )
         if not exact:
             standing = Standing.ASSUMED
@@ -319,14 +320,11 @@ def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
 
 def _went_us(case: Case, name: str) -> tuple[int | None, bool]:
     """Return when a node lost its power, and whether that was seen and not inferred."""
-    load = case.load
-    seen = load.nodes[name] if load else None
-    if seen is None:
-        return None, False
+    seen = case.as_tested(name).at_the_cut
     if seen.cut is not None and seen.cut.exact_us is not None:
         return seen.cut.exact_us, True
-    if name == case.manifest.writer_name and load is not None:
-        return load.gone_us, True  # its sessions broke
+    if name == case.manifest.writer_name:
+        return cut_us(case.as_tested(name)), False
     return seen.heard_us, False
 
 
@@ -352,8 +350,7 @@ def _whole(case: Case) -> tuple[Standing, str]:
     seen = found.members if found else ()
     if missing := [each for each, node in nodes.items() if node.member not in seen]:
         return _UNSEEN, (
-            f"{name} is one of {len(seen)} members, and {', '.join(missing)} was not"
-            " seen among them"
+            f"{name} sees {len(seen)} members; missing: {', '.join(missing)}"
         )
     members = [node.member for node in nodes.values()]
     load = case.load.replication if case.load else None
@@ -389,7 +386,7 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
             " it may have what the others lack"
         )
     if any(len(set(each.names)) < len(each.names) for each in seen.changes):
-        return _CONTRADICTED, "several standbys go by one name"
+        return _CONTRADICTED, "several nodes go by one name"
     span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
     rate = (seen.samples - 1) / span_s
     shown = ", ".join(seen.awaited) or "no standby"

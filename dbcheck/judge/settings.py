@@ -176,7 +176,7 @@ def settings_at(
 
 
 def _flagged(manifest: Manifest, settings: Mapping[str, str]) -> Sequence[Finding]:
-    """Return the findings on settings; of a group's, none on that it has peers."""
+    """Return the findings on settings; of a group without those about its peers."""
     found = rules.flagged(manifest.family, settings)
     grouped = manifest.site.is_group
     return [each for each in found if not (grouped and each.harm.peers)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
@@ -45,12 +45,33 @@ class TimeOff:
 def time_without_power(case: Case) -> Item | None:
     """Judge whether the drives were without power for long enough.
 
-    None if no cut is on record, and for a lab, whose cut is exact.
+    None if no cut is on record, and for a lab, whose cut is exact.  Of a whole group
+    the node counts that shows least.
     """
-    load = case.load
-    if load is None or case.cut is None:
+    found = [(name, _of_node(case.as_tested(name))) for name in case.cut_names]
+    if len(found) == 1:
+        return found[0][1]
+    worst: Item | None = None
+    for name, item in found:
+        if item is not None and (worst is None or _rank(item) < _rank(worst)):
+            worst = replace(item, reason=f"{name}: {item.reason}")
+    return worst
+
+
+def _rank(item: Item) -> int:
+    """Order items by what they allow: a PASS, one that assumes something, or none."""
+    order = (Standing.ASSUMED, Standing.PRESENT)
+    return order.index(item.standing) if item.standing in order else -1
+
+
+def _of_node(one: Case) -> Item | None:
+    if one.load is None or one.cut is None:
         return None
-    return judge_time(case.cut_class, _time_off(case, load), case.shown_depth)
+    cut_class, depth = one.cut_class, one.shown_depth
+    if one.whole_group:
+        cut_class = one.tested.cut_class
+        depth = one.own_depth.depth if one.own_depth else None
+    return judge_time(cut_class, _time_off(one, one.load), depth)
 
 
 def _time_off(case: Case, load: LoadRecord) -> TimeOff:

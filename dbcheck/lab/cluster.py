@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.core.promise import Promise
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
-from dbcheck.lab.group import Ports, galera_settings
+from dbcheck.lab.galera import Ports, galera_settings
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.link import Link
 from dbcheck.lab.replicas import follow, settings_of
@@ -43,6 +43,7 @@ class ClusterLab:
         self.lab, self.spec, self.kind = lab, spec, kind_of(lab, spec)
         self.labs: dict[str, Lab] = {}
         self._links: dict[str, Link] = {}
+        self._ports: list[Ports] = []  # which the nodes keep while they are off
         self._held = contextlib.ExitStack()
         seed = lab.drive.seed + number * spec.nodes
         drives = [replace(lab.drive, seed=seed + n) for n in range(spec.nodes)]
@@ -87,7 +88,6 @@ class ClusterLab:
     def _form_group(self, nodes: Sequence[LabSpec], folder: Path) -> None:
         """Start one after the other: each copies the data of one that is there."""
         names = self.spec.names
-        # They keep their ports while they are off, as long as this lives.
         self._ports = [Ports.held() for _ in nodes]
         for number, node in enumerate(nodes, 1):
             settings = galera_settings(names, number, self._ports, node.settings)

@@ -121,7 +121,7 @@ def require_debian() -> None:
         raise LabError(
             f"only Debian's own tools can fetch a server; no {missing[0]} here",
             hint="Install MySQL's server, and name its mysqld in DBCHECK_MYSQLD; or"
-            " MariaDB's with its plugin MyRocks.",
+            " MariaDB's with its plugin MyRocks, or with Galera.",
         )
 
 
@@ -202,7 +202,10 @@ def run(
     in, None for this process's.
     """
     own = {"APT_CONFIG": str(settings)} if settings else {}
-    hint = "Check the network and try again. A mysqld of your own: DBCHECK_MYSQLD."
+    hint = (
+        "Check the network and try again, or install the Debian packages. A mysqld of"
+        " your own: DBCHECK_MYSQLD."
+    )
     try:
         done = subprocess.run(
             command,

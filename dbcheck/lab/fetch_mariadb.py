@@ -98,8 +98,13 @@ def fetch(part: Part, folder: Path) -> None:
 
 def _file_of(tree: Path, name: str) -> Path:
     """Return the file of that name, past settings that are called so, too."""
-    found = (path for path in sorted(tree.rglob(name)) if path.is_file())
-    return next(path for path in found if "etc" not in path.parts).resolve()
+    for path in sorted(tree.rglob(name)):
+        if path.is_file() and "etc" not in path.relative_to(tree).parts:
+            return path.resolve()
+    raise LabError(
+        f"none of the packages has {name}",
+        hint="Install the Debian package that has it.",
+    )
 
 
 def sources_of(targets: str) -> str:
@@ -117,7 +122,7 @@ def sources_of(targets: str) -> str:
     if not found:
         raise LabError(
             "apt has no mirror of Debian among its sources",
-            hint=f"Install the Debian package {MYROCKS.of_server[0]} or"
-            f" {GALERA.packages[0]}.",
+            hint=f"Install the Debian package {MYROCKS.of_server[0]}; of Galera"
+            f" {GALERA.packages[0]} and {GALERA.of_server[0]}.",
         )
     return "\n".join(found) + "\n"

@@ -20,9 +20,9 @@ class HeldPort:
 
     A socket is bound to it and never listens, so a connection is refused until the
     server listens.  It allows its address to be used again (SO_REUSEADDR, socket(7)),
-    which lets in a server that allows the same, as PostgreSQL, mysqld, mariadbd, sshd
-    and asyncio do; whoever looks for a port that is free, as another lab does, finds
-    this one taken, and the kernel gives it to no connection.
+    which lets in a server that allows the same, as PostgreSQL, mysqld, mariadbd,
+    Galera, rsync, sshd and asyncio do; whoever looks for a port that is free, as
+    another lab does, finds this one taken, and the kernel gives it to no connection.
 
     number: of the port.
     """

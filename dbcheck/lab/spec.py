@@ -146,6 +146,11 @@ class LabSpec:
     def __post_init__(self) -> None:
         """Refuse names that mean nothing, and a drive that is too small."""
         require(self, "a lab")
+        if self.galera and self.engine != "mariadb":
+            raise UsageError(
+                f"{self.engine} servers are not nodes of a Galera cluster",
+                hint="Use the engine mariadb.",
+            )
         if self.log_drive and self.rung != "drive":
             raise UsageError(
                 "the process rung has no virtual drive, and so no log drive",

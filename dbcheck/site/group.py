@@ -6,7 +6,8 @@ is a node of the majority that has all that the others have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dbcheck.core.promise import Promise
@@ -19,6 +20,10 @@ from dbcheck.site.cluster import Cluster, replicating
 
 class Group(Cluster):
     """See ports.site.Site.
+
+    A node shows a new view once it has applied all that came before it (Galera 26.4,
+    galera/src/replicator_smm.cpp: a configuration change waits for its monitors).  Its
+    queue alone would not show that: it lacks what is being applied.
 
     As long as a node still counts the writer among its members it may lack what the
     writer sent last: Galera delivers a transaction once it knows that all members have
@@ -37,10 +42,17 @@ class Group(Cluster):
         """Raise UsageError unless these nodes can be a group, and be cut as one."""
         kind.require_promise(promise, len(nodes))
         super().__init__(kind, nodes, writer_name, promise, by=PromotedBy.AUTO)
+        self._writer_member = ""
 
     def with_writer(self, node: Node) -> Group:
         nodes = {**self._nodes, self.writer_name: node}
         return Group(self.kind, nodes, self.writer_name, self.promise)
+
+    def prepare(self) -> None:
+        with contextlib.suppress(EngineError):
+            member = replicating(self.writer).membership()
+            self._writer_member = member.name if member else ""
+        super().prepare()
 
     def ready(self) -> str | None:
         if self.promise.cuts_all:
@@ -55,7 +67,7 @@ class Group(Cluster):
         if off.is_back:
             return f"the old writer {self.writer_name} still answers or has power"
         return (
-            f"the other nodes have not yet gone on without {self.writer_name} as a"
+            f"the other nodes still count {self.writer_name} as a member, or are no"
             " majority that takes writes"
         )
 
@@ -75,12 +87,12 @@ class Group(Cluster):
         for name in self._nodes:
             received, why = self._asked_for(name)
             if received is None:
-                return f"{name} is not a member of the majority yet{why}"
+                return f"{name} has not joined the majority yet{why}"
             if len(received.members) != len(self._nodes):
                 seen = len(received.members)
                 return f"{name} sees {seen} members, not {len(self._nodes)}"
             if received.position != received.applied:
-                return f"{name} applies what it has received"
+                return f"{name} still applies what it has received"
         return None
 
     def _without_writer(self) -> str:
@@ -91,9 +103,19 @@ class Group(Cluster):
             received, _ = self._asked_for(name)
             if received is None or received.position != received.applied:
                 continue
-            if 0 < len(received.members) < len(self._nodes):
+            if received.members and not self._counts_writer(received.members):
                 return name
         return ""
+
+    def _counts_writer(self, members: Sequence[str]) -> bool:
+        """Whether the writer is one of them.
+
+        Where its name was not read before the cut, as in a later reconciliation, it
+        counts as one of them as long as all nodes are.
+        """
+        if self._writer_member:
+            return self._writer_member in members
+        return len(members) >= len(self._nodes)
 
     def _asked_for(self, name: str) -> tuple[Received | None, str]:
         """Note how far a node is; return that, or None and why it does not say."""

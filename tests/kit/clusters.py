@@ -59,6 +59,21 @@ def cluster_of(
             yield cluster, rig
 
 
+@contextlib.contextmanager
+def galera(
+    folder: Path,
+    promise: Promise = Promise.WRITER_GONE,
+    drive: DriveSpec | None = None,
+    nodes: int = 3,
+    **values: str,
+) -> Iterator[tuple[ClusterLab, Rig]]:
+    """Give a Galera cluster, as cluster_of() does."""
+    with cluster_of(
+        folder, nodes, promise, drive, "mariadb", topology="galera", **values
+    ) as made:
+        yield made
+
+
 def promoting(rig: Rig, promote: Promote) -> Rig:
     """Return *rig*, on which a command promotes as *promote* does."""
     site = rig.site

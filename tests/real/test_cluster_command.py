@@ -103,7 +103,6 @@ def test_what_is_for_one_host_refuses_a_cluster(tmp_path: Path) -> None:
             {
                 "dbcheck_topology": "galera",
                 "dbcheck_promoted_by": "command",
-                "dbcheck_promote": ["true"],
             },
             "no node of galera is promoted",
         ),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Rig
+from dbcheck.cli.lab import as_host
 from dbcheck.core.depth import Depth
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
@@ -24,31 +24,16 @@ from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import lab as labs
-from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of
-from tests.kit.clusters import WORKLOAD, cluster_of, cycle, standing
+from tests.kit.clusters import WORKLOAD, cycle, galera, standing
 from tests.kit.waiting import wait_until
 
 FLUSH = "innodb_flush_log_at_trx_commit"
 AT_DRIVE = pytest.mark.root
-
-
-@contextlib.contextmanager
-def galera(
-    folder: Path,
-    promise: Promise = Promise.WRITER_GONE,
-    drive: DriveSpec | None = None,
-    nodes: int = 3,
-    **values: str,
-) -> Iterator[tuple[ClusterLab, Rig]]:
-    with cluster_of(
-        folder, nodes, promise, drive, "mariadb", topology="galera", **values
-    ) as made:
-        yield made
 
 
 def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
@@ -80,7 +65,10 @@ class Hasty(Group):
 
 
 def test_a_node_that_still_counts_the_writer_proves_nothing(tmp_path: Path) -> None:
-    with galera(tmp_path) as (_, rig):
+    patient: Any = {
+        "wsrep_provider_options": "evs.suspect_timeout=PT30S;evs.inactive_timeout=PT1M"
+    }
+    with galera(tmp_path, **patient) as (_, rig):
         site = rig.site
         hasty = Hasty(site.kind, site.nodes, "node1", Promise.WRITER_GONE)
         outcome = cycle(replace(rig, site=hasty))
@@ -120,8 +108,8 @@ def test_a_cluster_that_flushes_once_a_second_loses(tmp_path: Path, value: str) 
     assert f"{FLUSH} = {value}" in str(outcome.result.diagnosis[0])
 
 
-def test_a_node_that_is_no_member_is_refused(tmp_path: Path) -> None:
-    """So is a node that a cluster has and the inventory's group lacks."""
+def test_a_group_that_is_not_the_whole_cluster_is_refused(tmp_path: Path) -> None:
+    """So is one with a node that is down."""
     with galera(tmp_path, nodes=4) as (cluster, rig):
         site: Any = rig.site
         known = {name: site.nodes[name] for name in ("node1", "node2", "node3")}
@@ -139,10 +127,48 @@ def _members(node: Node) -> int:
     return len(engine.received().members)
 
 
+def test_a_group_of_an_inventory_is_cut_as_one_cluster(tmp_path: Path) -> None:
+    with galera(tmp_path, Promise.ALL) as (cluster, _):
+        hosts = {name: as_host(lab) for name, lab in cluster.labs.items()}
+        given = {
+            "dbcheck_topology": "galera",
+            "dbcheck_writer": "node1",
+            "dbcheck_survives": "all",
+        }
+        group = {"hosts": hosts, "vars": given}
+        file = tmp_path / "inventory.yml"
+        file.write_text(json.dumps({"all": {"children": {"galera": group}}}))
+        file.chmod(0o600)
+        words = ["run", "galera", "--inventory", str(file), "--json"]
+        done = dbcheck(*words, "--runs", str(tmp_path / "runs"), "--seed", "3")
+    result = json.loads(done.stdout)
+    assert done.returncode == 0, result["reasons"]
+    assert result["cluster"]["promise"] == "all"
+    assert result["cluster"]["read"] == "node1"
+
+
+def test_a_lab_runs_it_from_the_command_line(tmp_path: Path) -> None:
+    words = "lab run --engine mariadb --topology galera --nodes 3 --rung process"
+    done = dbcheck(*words.split(), "--runs", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    (cycle_of_it,) = json.loads(done.stdout)["cycles"]
+    assert cycle_of_it["cluster"]["standbys"] == ["node2", "node3"]
+
+
+def dbcheck(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dbcheck", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
 _CLIENT = """
 import sys
 from pathlib import Path
-from tests.real.test_cluster_galera import galera
+from tests.kit.clusters import galera
 
 with galera(Path(sys.argv[1])) as (cluster, rig):
     print(*(lab.name for lab in cluster.labs.values()), flush=True)
@@ -164,7 +190,7 @@ def test_nothing_is_left_of_a_cluster_whose_client_ends(
         assert client.stdout is not None
         names = client.stdout.readline().decode().split()
         assert len(names) == 3
-        assert _commands_with(str(tmp_path))
+        assert len(_commands_with(str(tmp_path))) > 3  # the client, and the servers
         os.kill(client.pid, number)
         wait_until(lambda: not set(names) & set(labs.attached_labs()), "the labs' end")
         client.wait()

@@ -14,7 +14,7 @@ from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.galera import is_node, options, view_of
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
-from dbcheck.lab.group import Ports, galera_settings
+from dbcheck.lab.galera import Ports, galera_settings
 from dbcheck.lab.spec import LabSpec
 
 CLUSTER = "b42ade03-e99a-11f1-8f09-17a7438f329c"
@@ -104,6 +104,7 @@ FLUSH = "innodb_flush_log_at_trx_commit"
         (Promise.WRITER_GONE, {}, "", 0),
         (Promise.ALL, {}, "", 0),
         (Promise.WRITER_GONE, {FLUSH: "0"}, "", 0),
+        (Promise.ALL, {FLUSH: "3"}, "", 0),
         (Promise.ALL, {FLUSH: "0"}, f"{FLUSH} = 0: a commit is answered before any", 0),
         (Promise.ALL, {FLUSH: "2"}, f"{FLUSH} = 2: a commit is answered before any", 0),
         (Promise.WRITER_GONE, {"pc.ignore_sb": "true"}, "", 1),
@@ -114,10 +115,17 @@ FLUSH = "innodb_flush_log_at_trx_commit"
 def test_what_galera_promises(
     promise: Promise, changed: dict[str, str], why: str, doubts: int
 ) -> None:
-    found = kept_by(SiteKind.GALERA, promise, {FLUSH: "1", **changed}, {})
+    usual = {FLUSH: "1", "pc.ignore_quorum": "false", "pc.ignore_sb": "false"}
+    found = kept_by(SiteKind.GALERA, promise, {**usual, **changed}, {})
     assert why in found.contradiction
     assert bool(found.contradiction) == bool(why)
     assert len(found.doubts) == doubts
+
+
+def test_settings_that_were_not_read_are_assumed() -> None:
+    (flush,) = kept_by(SiteKind.GALERA, Promise.ALL, {}, {}).doubts
+    assert flush == f"{FLUSH} could not be read"
+    assert len(kept_by(SiteKind.GALERA, Promise.WRITER_GONE, {}, {}).doubts) == 2
 
 
 @pytest.mark.parametrize(
@@ -166,3 +174,8 @@ def test_only_the_first_node_of_a_lab_begins_the_cluster() -> None:
     assert "ist.recv_addr=127.0.0.1:14;" in second["wsrep_provider_options"]
     assert second["wsrep_provider_options"].endswith(";pc.ignore_sb=true")
     assert second[FLUSH] == "2"
+    for name in ("wsrep_node_name", "wsrep_new_cluster", "server_id"):
+        with pytest.raises(UsageError, match=f"the lab decides {name}"):
+            galera_settings(["a", "b", "c"], 2, ports, {name: "x"})
+    plain = galera_settings(["a", "b", "c"], 2, ports, {})
+    assert plain["wsrep_provider_options"].endswith("=32M")

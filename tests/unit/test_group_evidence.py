@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.promise import Promise
@@ -32,13 +34,26 @@ from dbcheck.judge.ended import ended
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.settings import settings_of
+from dbcheck.judge.timeoff import time_without_power
 from tests.kit.cases import item, loaded
+from tests.kit.host_samples import BEFORE as HOST
 from tests.kit.host_samples import after as host_after
 from tests.kit.nodes import after_of
+from tests.kit.place_samples import DONE, LEFT
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
 
 UUID = "b42ade03-e99a-11f1-8f09-17a7438f329c"
-SETTINGS = {"innodb_flush_log_at_trx_commit": "1"}
+SETTINGS = {
+    "autocommit": "ON",
+    "innodb_flush_log_at_trx_commit": "1",
+    "innodb_doublewrite": "ON",
+    "innodb_force_recovery": "0",
+    "log_bin": "OFF",
+    "wsrep_on": "ON",
+    "wsrep_provider": "/lib/galera.so",
+    "pc.ignore_quorum": "false",
+    "pc.ignore_sb": "false",
+}
 IDENTITY = {GALERA_CLUSTER: UUID, DATA_NAME: "d", "server_id": "1"}
 BEFORE = replace(FACTS, identity=IDENTITY, settings=SETTINGS)
 AFTER = replace(BEFORE, started_us=BEFORE.started_us + 10_000_000)
@@ -59,6 +74,7 @@ WHOLE = Promotion(
     Descent({UUID: 20}),
 )
 LOST = Loss(LossKind.MISSING_TAIL, 1, 1, 1, 1, "ledger")
+LOSS = replace(CLEAN, losses=Losses.of([LOST]), kept=CLEAN.kept - 1)
 
 
 def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
@@ -73,7 +89,8 @@ def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
         promise=promise,
         lab={"rung": "process"},
     )
-    cut = NodeAtTheCut(Cut(9_000_000, 9_600_000), host_lived=False)
+    at = Cut(9_000_000, 9_600_000, {"off_s": 5.0, "off_seen": True})
+    cut = NodeAtTheCut(at, host_lived=False)
     load = replace(
         loaded(settings=SETTINGS, gone=Gone.BROKEN),
         nodes=dict.fromkeys(nodes, cut),
@@ -88,7 +105,8 @@ def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
         reader_name="a" if all_cut else "b",
         promotion=promotion,
     )
-    made = Case(manifest, load, None, after, found=CLEAN)
+    restore = RestoreRecord(dict.fromkeys(nodes, 10.0)) if all_cut else None
+    made = Case(manifest, load, restore, after, found=CLEAN)
     return replace(made, **changed)
 
 
@@ -104,6 +122,8 @@ def test_a_majority_that_went_on_has_all_the_evidence() -> None:
         assert item(each, one).standing is Standing.PRESENT, each
     assert cluster.nodes_cut(one) is None
     assert cluster.all_members(one) is None
+    assert judge(one).verdict is Verdict.PASS
+    assert judge(replace(one, found=LOSS)).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -123,8 +143,7 @@ def test_a_node_that_counted_the_writer_is_not_blamed(
     found = item(cluster.promoted_node, one)
     assert found.standing is Standing.NOT_OBSERVABLE
     assert why in found.reason
-    lost = replace(CLEAN, losses=Losses.of([LOST]), kept=CLEAN.kept - 1)
-    assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
+    assert judge(replace(one, found=LOSS)).verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_group_that_is_whole_again_has_all_the_evidence() -> None:
@@ -135,6 +154,8 @@ def test_a_group_that_is_whole_again_has_all_the_evidence() -> None:
     assert item(cluster.all_members, one).standing is Standing.PRESENT
     for each in (cluster.writer_off, cluster.promoted_node, cluster.in_sync):
         assert each(one) is None
+    assert judge(one).verdict is Verdict.PASS
+    assert judge(replace(one, found=LOSS)).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -152,9 +173,9 @@ def test_a_group_without_one_of_its_nodes_is_not_blamed(
     one = case(Promise.ALL, promotion)
     found = item(cluster.all_members, one)
     assert found.standing is Standing.NOT_OBSERVABLE
-    assert "c" in found.reason
-    lost = replace(CLEAN, losses=Losses.of([LOST]), kept=CLEAN.kept - 1)
-    assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
+    assert "missing: " in found.reason
+    assert found.reason.endswith("c")
+    assert judge(replace(one, found=LOSS)).verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_node_that_was_not_cut_gave_the_others_what_they_lost() -> None:
@@ -189,8 +210,8 @@ def test_a_node_that_kept_its_power_gives_the_others_what_they_lost() -> None:
     one = case(Promise.ALL, WHOLE)
     nodes = {**one.after.nodes, "c": NodeAfter(BEFORE)}
     found = item(cluster.nodes_cut, replace(one, after=replace(one.after, nodes=nodes)))
-    assert found.standing is Standing.NOT_OBSERVABLE
-    assert found.reason == "that the server of c started anew was not seen"
+    assert found.standing is Standing.CONTRADICTED
+    assert found.reason == "the server of c did not restart: it was not cut"
     silent = {**nodes, "c": NodeAfter(None)}
     unread = replace(one, after=replace(one.after, nodes=silent))
     assert item(cluster.nodes_cut, unread).standing is Standing.NOT_OBSERVABLE
@@ -212,6 +233,44 @@ def test_nodes_that_were_cut_in_several_ways_have_no_class() -> None:
     several = replace(one, manifest=replace(one.manifest, nodes=nodes))
     assert one.cut_class is CutClass.AC
     assert several.cut_class is CutClass.UNKNOWN
+
+
+def test_the_node_that_was_off_for_the_shortest_time_counts() -> None:
+    one = case(Promise.ALL, WHOLE)
+    assert one.restore is not None
+    assert item(time_without_power, one).standing is Standing.PRESENT
+    short = replace(one.restore, off_s={**one.restore.off_s, "c": 0.05})
+    found = item(time_without_power, replace(one, restore=short))
+    assert found.standing is Standing.NOT_OBSERVABLE
+    assert found.reason.startswith("c: it was back after 0.05 s")
+
+
+def test_the_depth_is_that_of_the_node_whose_cut_went_least_deep() -> None:
+    one = case(Promise.ALL, WHOLE)
+    found = {"a": Depth.DRIVE, "b": Depth.OS, "c": Depth.DRIVE}
+    assert depth_of(one, found) is Depth.OS
+    assert depth_of(one, {**found, "b": Depth.DRIVE}) is Depth.DRIVE
+    assert depth_of(one, {"a": Depth.DRIVE, "b": Depth.DRIVE}) is None
+
+
+def depth_of(one: Case, found: Mapping[str, Depth]) -> Depth | None:
+    """Return the depth of a cut that went so deep on the hosts of these nodes."""
+    nodes = {
+        name: replace(node, host=HOST if name in found else None)
+        for name, node in one.manifest.nodes.items()
+    }
+    after = {
+        name: NodeAfter(AFTER, replace(host_after(), remains=LEFT[depth]))
+        for name, depth in found.items()
+    }
+    assert one.load is not None
+    seen = replace(one.load.nodes["a"], canaries=DONE)
+    return replace(
+        one,
+        manifest=replace(one.manifest, nodes=nodes),
+        load=replace(one.load, nodes=dict.fromkeys(nodes, seen)),
+        after=replace(one.after, nodes={**one.after.nodes, **after}),
+    ).shown_depth
 
 
 def test_the_canary_shows_nothing_once_data_may_have_been_copied() -> None:
@@ -253,10 +312,12 @@ def test_each_node_must_have_been_cut_when_the_writer_was(
     seen_off = Cut(9_000_000, exact_us, {"off_seen": True})
     late = NodeAtTheCut(seen_off, heard_us=heard_us, host_lived=False)
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
-    restore = RestoreRecord({"b": 10.0})
-    found = item(cluster.nodes_cut, replace(one, load=load, restore=restore))
+    found = item(cluster.nodes_cut, replace(one, load=load))
     assert found.standing is standing
-    assert ("b" in found.reason) or standing is Standing.PRESENT
+    if standing is Standing.NOT_OBSERVABLE:
+        assert found.reason.startswith("when b lost its power")
+    elif standing is Standing.ABSENT:
+        assert ", b " in found.reason
 
 
 @pytest.mark.parametrize(

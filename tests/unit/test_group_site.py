@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise
-from dbcheck.core.replication import Descent, Received
+from dbcheck.core.replication import Descent, Membership, Received
 from dbcheck.core.site import SiteKind
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.ports.site import Node
@@ -48,7 +48,8 @@ class Member:
 
     def open_followers(self, **_: Any) -> None: ...
 
-    def membership(self) -> None: ...
+    def membership(self) -> Membership:
+        return Membership("a", "the cluster")
 
     def received(self) -> Received:
         if self.power is not PowerState.ON:
@@ -80,7 +81,7 @@ def test_a_node_that_still_counts_the_writer_is_not_read(
 ) -> None:
     site = site_of(nodes)
     site.cut()
-    assert "have not yet gone on without a" in (site.ready() or "")
+    assert "still count a as a member" in (site.ready() or "")
     nodes["c"].shown = replace(nodes["c"].shown, members=("b", "c"))
     assert site.ready() is None
     assert site.reader_name == "c"
@@ -89,6 +90,16 @@ def test_a_node_that_still_counts_the_writer_is_not_read(
     assert promotion.received["c"].members == ("b", "c")
     assert promotion.descent == Descent({"the cluster": 10})
     assert [off.taken_over for off in promotion.old] == [False, True, True]
+
+
+def test_another_node_may_have_left_before_the_writer(nodes: dict[str, Member]) -> None:
+    site = site_of(nodes)
+    site.prepare()
+    site.cut()
+    nodes["b"].shown = replace(nodes["b"].shown, members=("a", "b"))
+    assert "still count a as a member" in (site.ready() or "")
+    nodes["b"].shown = replace(nodes["b"].shown, members=("b", "c"))
+    assert site.ready() is None
 
 
 @pytest.mark.parametrize(
@@ -129,7 +140,7 @@ def test_after_a_cut_of_all_nodes_all_must_be_members_again(
 ) -> None:
     site = site_of(nodes, Promise.ALL)
     site.cut()
-    assert site.ready() == ("a is not a member of the majority yet: connection refused")
+    assert site.ready() == ("a has not joined the majority yet: connection refused")
     for name in "ab":
         nodes[name].restore()
         nodes[name].shown = replace(nodes[name].shown, members=("a", "b"))
@@ -141,9 +152,9 @@ def test_after_a_cut_of_all_nodes_all_must_be_members_again(
     for one in nodes.values():
         one.shown = Received(10, 10, True, ALL)
     nodes["c"].shown = replace(nodes["c"].shown, position=11)
-    assert site.ready() == "c applies what it has received"
+    assert site.ready() == "c still applies what it has received"
     nodes["c"].shown = replace(nodes["c"].shown, connected=False)
-    assert site.ready() == "c is not a member of the majority yet"
+    assert site.ready() == "c has not joined the majority yet"
     nodes["c"].shown = replace(nodes["c"].shown, connected=True, position=10)
     assert site.ready() is None
     assert site.reader_name == "a"

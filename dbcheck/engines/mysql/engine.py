@@ -19,6 +19,7 @@ from dbcheck.core.managed import SERVICE, of_host, of_mysql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
+from dbcheck.core.promised import IGNORE_MAJORITY
 from dbcheck.core.replication import GALERA_CLUSTER
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
@@ -108,7 +109,7 @@ SETTINGS = (
     *SEMI_SYNC,
     "relay_log_recovery",
     "sync_relay_log",
-    *galera.IGNORING,
+    *IGNORE_MAJORITY,
 )
 
 # Arguments of the driver that are set here and never from the URL.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dbcheck.core.promised import IGNORE_MAJORITY
 from dbcheck.core.replication import (
     GALERA_CLUSTER,
     Descent,
@@ -20,11 +21,10 @@ from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.watch import Watch
 from dbcheck.errors import EngineError
 
-# Options of Galera with which nodes that lost the majority go on taking writes.
-IGNORING = ("pc.ignore_quorum", "pc.ignore_sb")
 _OFF = ("off", "0", "")
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 _SYNCED, _DONOR = "4", "2"
+_NAME_MAX = 31  # wsrep_api.h, WSREP_MEMBER_NAME_LEN, less its final zero
 
 
 def is_node(variables: Mapping[str, str]) -> bool:
@@ -37,11 +37,11 @@ def is_node(variables: Mapping[str, str]) -> bool:
 
 
 def options(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return those of IGNORING, as the option with all of Galera's has them."""
+    """Return those of IGNORE_MAJORITY, from the variable that has all of Galera's."""
     found = {}
     for part in variables.get("wsrep_provider_options", "").split(";"):
         name, _, value = part.partition("=")
-        if name.strip() in IGNORING:
+        if name.strip() in IGNORE_MAJORITY:
             found[name.strip()] = value.strip()
     return found
 
@@ -56,8 +56,8 @@ class View:
               change.
     takes_writes: it takes them, and has all that the others have.
     answers:  the same, or it copies its data to another meanwhile.
-    committed, queued: the newest transaction that it has committed, and how many it has
-              received since.
+    committed: the newest transaction that it has committed.
+    queued:   how many it has received and not begun to apply.
     """
 
     cluster: str
@@ -154,10 +154,12 @@ def cluster_of(link: MysqlLink) -> str:
 
 def _view(link: MysqlLink) -> View:
     status = link.rows("galera_status")
-    if not view_of(status).primary:  # no table can be read then
-        return view_of(status)
+    alone = view_of(status)
+    if not alone.primary:  # no table can be read then
+        return alone
     return view_of(status, link.rows("galera_members"))
 
 
 def _name(link: MysqlLink) -> str:
-    return str(dict(link.rows("galera_node"))["wsrep_node_name"])
+    """Return the node's name as the table of the members has it."""
+    return str(dict(link.rows("galera_node"))["wsrep_node_name"])[:_NAME_MAX]

@@ -10,7 +10,7 @@ import sqlalchemy.engine
 from dbcheck.core.replication import Descent, Membership, Received
 from dbcheck.core.server import ServerFacts
 from dbcheck.engines.mysql import galera, replication
-from dbcheck.engines.mysql.check import require_alone
+from dbcheck.engines.mysql.check import product_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.reach import accepts
 from dbcheck.errors import EngineError
@@ -38,8 +38,18 @@ class Kind(Protocol):
 
 
 def kind_of(link: MysqlLink) -> Kind:
-    """Return how the server behind *link* is a node of a cluster."""
-    return galera if galera.is_node(dict(link.rows("galera_node"))) else replication
+    """Return how the server behind *link* is a node of a cluster.
+
+    Raise EngineError for a node of Galera that is not MariaDB: no test runs one.
+    """
+    if not galera.is_node(dict(link.rows("galera_node"))):
+        return replication
+    if product_of(link) != "MariaDB":
+        raise EngineError(
+            "of Galera clusters dbcheck tests those of MariaDB alone, and not Percona"
+            " XtraDB Cluster or MySQL-wsrep"
+        )
+    return galera
 
 
 class Replicating(ABC):

@@ -23,16 +23,18 @@ class GaleraServer(MariadbServer):
 
     After a crash it starts as MariaDB's service does (galera_recovery of its Debian
     package): a first run recovers InnoDB and prints up to where the node has the
-    cluster's history, which the second run is given.  A node that is not given it takes
-    its own position as unknown.
+    cluster's history, which the second run is given.  Without it three nodes of MariaDB
+    10.11 that were all killed formed a cluster without comparing their data.
     """
 
     name = "galera"
+    # The last two are what the scripts of TRANSFER use.
     needs = (
         *MariadbServer.needs,
         programs.GALERA,
         *programs.TRANSFER,
         "rsync",
+        *("my_print_defaults", "ss"),
     )
     own: ClassVar[frozenset[str]] = MariadbServer.own | {
         *("wsrep_on", "wsrep_provider", "wsrep_start_position", "wsrep_recover"),

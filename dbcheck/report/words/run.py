@@ -71,7 +71,7 @@ _DEPTHS = {
 _PROMOTED_BY = {
     PromotedBy.SQL: "promoted by dbcheck's own statement",
     PromotedBy.COMMAND: "promoted by a command",
-    PromotedBy.AUTO: "which took over by the cluster itself, or by hand",
+    PromotedBy.AUTO: "which took over without dbcheck",
 }
 
 # What a lab's cut leaves of the drive's cache, by the name of the kind.

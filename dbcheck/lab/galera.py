@@ -1,10 +1,11 @@
-"""What makes servers of a lab one group that decides by majority: their settings."""
+"""What makes servers of a lab the nodes of one Galera cluster: ports and settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dbcheck.errors import UsageError
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import standard_name
 
@@ -36,7 +37,8 @@ def galera_settings(
     """Return the settings of one node of a Galera cluster, and over them *given*.
 
     names, ports: of all nodes.  number: which of them it is, from 1; the first one
-    begins the cluster (see servers.galera).
+    begins the cluster (see servers.galera).  Raise UsageError for one that would make
+    them no cluster.
     """
     own = ports[number - 1]
     address = f"{_HOST}:{own.group.number}"
@@ -47,16 +49,23 @@ def galera_settings(
     }
     begins = {"wsrep_new_cluster": ""} if number == 1 else {}
     asked = {standard_name(name): value for name, value in given.items()}
-    more = asked.pop(_OPTIONS, "")
-    return {
+    ours = {
         "wsrep_cluster_name": "dbcheck",
         "wsrep_cluster_address": "gcomm://"
         + ",".join(f"{_HOST}:{each.group.number}" for each in ports),
         "wsrep_node_name": names[number - 1],
         "wsrep_node_address": address,
         "wsrep_sst_receive_address": f"{_HOST}:{own.copy.number}",
-        _OPTIONS: ";".join([*(f"{k}={v}" for k, v in options.items()), more]),
         "server_id": str(number),
         **begins,
-        **asked,
     }
+    for name in (*ours, "wsrep_new_cluster"):
+        if name in asked:
+            raise UsageError(
+                f"the lab decides {name} of a Galera cluster itself",
+                hint="Leave that setting out.",
+            )
+    # Of two values of an option Galera takes the later one.
+    more = asked.pop(_OPTIONS, "")
+    parts = [*(f"{name}={value}" for name, value in options.items()), more]
+    return {**ours, _OPTIONS: ";".join(filter(None, parts)), **asked}
