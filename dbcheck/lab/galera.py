@@ -37,8 +37,8 @@ def galera_settings(
     """Return the settings of one node of a Galera cluster, and over them *given*.
 
     names, ports: of all nodes.  number: which of them it is, from 1; the first one
-    begins the cluster (see servers.galera).  Raise UsageError for one that would make
-    them no cluster.
+    begins the cluster (see servers.galera).  Raise UsageError for a given setting that
+    the nodes need to find each other.
     """
     own = ports[number - 1]
     address = f"{_HOST}:{own.group.number}"

@@ -21,15 +21,15 @@ from dbcheck.site.cluster import Cluster, replicating
 class Group(Cluster):
     """See ports.site.Site.
 
-    A node shows a new view once it has applied all that came before it (Galera 26.4,
-    galera/src/replicator_smm.cpp: a configuration change waits for its monitors).  Its
-    queue alone would not show that: it lacks what is being applied.
-
     As long as a node still counts the writer among its members it may lack what the
     writer sent last: Galera delivers a transaction once it knows that all members have
     it, and only without the writer do the others agree on what that was.  So such a
-    node is not read.  After a cut of all nodes, one alone may be behind another that is
-    still off: the writer is read once all are members again.
+    node is not read.  One that shows the new view has applied all that came before it
+    (Galera 26.4, galera/src/replicator_smm.cpp, process_prim_conf_change()); its queue
+    alone does not show that, as it lacks what is being applied.
+
+    After a cut of all nodes, one alone may be behind another that is still off: the
+    writer is read once all are members again.
     """
 
     def __init__(
