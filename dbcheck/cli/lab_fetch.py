@@ -18,7 +18,9 @@ from dbcheck.lab.fetch_mariadb import fetch as fetch_part
 @click.command("fetch", cls=Verb)
 @click.argument("server", type=click.Choice(("mysql", "myrocks", "galera")))
 def fetch(server: str) -> None:
-    """Fetch MySQL, MyRocks or Galera for labs, unless this machine has it.
+    """Fetch MySQL, MyRocks or Galera for labs.
+
+    What this machine has already is not fetched.
 
     No release of Debian has MySQL: "mysql" takes the server of Debian unstable (60 MB).
     "myrocks" takes the storage engine MyRocks of the MariaDB that is installed (3 MB),

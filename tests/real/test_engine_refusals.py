@@ -567,10 +567,12 @@ def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
     server.settings["group_replication_start_on_boot"] = "OFF"
     server.start()
     engine = engine_of(server)
-    engine.check((INSERT,))  # what it loses, nobody gives back
+    insert = load("insert")
+    observable.check(engine, insert, weak=False)  # no peer gives back what it loses
     run(engine, "set global group_replication_start_on_boot = ON")
     with pytest.raises(EngineError, match="rejoins its replication group"):
-        engine.check((INSERT,))
+        observable.check(engine, insert, weak=False)
+    observable.check(engine, insert, weak=False, grouped=True)
 
 
 @pytest.mark.parametrize("engine", ["mysql", "mariadb"], indirect=True)
