@@ -126,7 +126,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
                     pressed = interrupt.led_to(error)
                     text = INTERRUPTED if pressed else RESTORING
                     if rig.site.away:
-                        text = stays_off(rig.site.away)
+                        text = stays_off(rig.site.away, rig.site.kind)
                     rig.listener.phase(Phase.RESTORE, text)
                     try:
                         restore(rig, started.run)
@@ -210,7 +210,7 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     if not cut and CUT_EVENT not in {e.get("event") for e in _events(rig, run)}:
         return ""
     if is_away:
-        return stays_off([manifest.writer_name])
+        return stays_off([manifest.writer_name], manifest.site)
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
         kind=node.power.value,

@@ -17,6 +17,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.rowstore import RowStore
 from dbcheck.campaign.survivors import bounded
 from dbcheck.core.records import AfterRecord, Elsewhere, Manifest, NodeAfter
+from dbcheck.core.site import SiteKind
 from dbcheck.core.survivors import Records
 from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError, PowerError
@@ -26,14 +27,18 @@ from dbcheck.runs import RunFolder
 
 POLL_S = 0.2
 _STAYS_OFF = (
-    "{} stays off: it must rejoin the cluster, and may hold commits that no other node"
-    " has. Keep its clients away when you restore its power"
+    "{} stays off: it must rejoin {}, and may hold commits that no other node has. Keep"
+    " its clients away when you restore its power"
 )
 
 
-def stays_off(names: Iterable[str]) -> str:
-    """Return what a user must know of the nodes that get no power back."""
-    return _STAYS_OFF.format(", ".join(sorted(names)))
+def stays_off(names: Iterable[str], kind: SiteKind) -> str:
+    """Return what a user must know of the nodes that get no power back.
+
+    A writer that is started as it is splits a cluster whose nodes follow one another.
+    """
+    way = "the cluster" if kind.is_group else "as a standby"
+    return _STAYS_OFF.format(", ".join(sorted(names)), way)
 
 
 def read_elsewhere(

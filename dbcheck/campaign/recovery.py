@@ -100,7 +100,7 @@ def _with_the_rest(
     if not rig.site.away:
         return after
     if not rig.site.brings_back:
-        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away))
+        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))
         return after
     return _stored(run, read_elsewhere(rig, run, manifest, after))
 
@@ -168,7 +168,7 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRec
         promotion=rig.site.promotion(),
     )
     if rig.site.reader_name in rig.site.away:
-        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away))
+        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))
         return _stored(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
     if rig.site.kind.is_group:
         return _stored(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))

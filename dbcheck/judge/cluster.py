@@ -254,18 +254,28 @@ def nodes_cut(case: Case) -> Item | None:
     if uncut:
         reason = f"no cut of {', '.join(uncut)} is on record"
         return Item(ItemId.NODES_CUT, _UNSEEN, reason, required=True)
-    dated = [case.tested_name] if case.promoted else []
     if case.whole_group:
-        dated = list(nodes)
-        for name in nodes:
-            standing, reason = _lost_power(case.as_tested(name))
-            if standing is not _PRESENT:
-                return Item(ItemId.NODES_CUT, standing, reason, required=True)
-    if not dated:
+        standing, reason = _all_lost_power(case)
+    elif case.promoted:
+        standing, reason = _together(case, [case.tested_name])
+    else:
+        standing = _PRESENT
         reason = f"the switches of {', '.join(nodes)} reported that they cut"
-        return Item(ItemId.NODES_CUT, _PRESENT, reason, required=True)
-    standing, reason = _together(case, dated)
     return Item(ItemId.NODES_CUT, standing, reason, required=True)
+
+
+def _all_lost_power(case: Case) -> tuple[Standing, str]:
+    names, assumed = list(case.manifest.nodes), ""
+    for name in names:
+        standing, reason = _lost_power(case.as_tested(name))
+        if standing is Standing.ASSUMED:
+            assumed = assumed or f"; {reason}"
+        elif standing is not _PRESENT:
+            return standing, reason
+    standing, reason = _together(case, names)
+    if assumed and standing is _PRESENT:
+        standing = Standing.ASSUMED
+    return standing, reason + assumed
 
 
 def _lost_power(one: Case) -> tuple[Standing, str]:
@@ -286,8 +296,10 @@ def _lost_power(one: Case) -> tuple[Standing, str]:
     log = server_log(one)
     if log is not None and log.standing is _CONTRADICTED:
         return _CONTRADICTED, f"{name}: {log.reason}"
-    if found.exact or found.logged or found.cache_lost or found.seen_off:
+    if found.exact or found.logged:
         return _PRESENT, ""
+    if found.cache_lost or found.seen_off:
+        return Standing.ASSUMED, f"that {name} was not shut down before is assumed"
     return _UNSEEN, (
         f"nothing shows that {name} lost its power and was not shut down: its switch"
         " cannot read it, and its host was not asked (ansible_host, dbcheck_ask_host)"

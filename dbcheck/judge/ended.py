@@ -19,8 +19,6 @@ _DARK = (
     "crash canary or its log would show that"
 )
 _OF_THE_WRITER = "the crash canary is the writer's, and another node was read"
-
-
 _COPIED = "a node of a group that returns may copy another's data, without the canary"
 
 

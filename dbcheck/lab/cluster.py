@@ -94,9 +94,7 @@ class ClusterLab:
             source = None
             if number > 1:
                 first = self.labs[names[0]]
-                port = make_url(first.target_url).port
-                assert port is not None
-                source = Source(port, first.password, names[number - 1])
+                source = Source(_port(first), first.password, names[number - 1])
             spec = replace(node, galera=True, settings=settings)
             self._start(names[number - 1], spec, folder, source)
 
@@ -111,9 +109,13 @@ class ClusterLab:
     def _source(self, writer: str, name: str) -> Source:
         """Return how the node *name* reaches the writer: over a link of its own."""
         lab = self.labs[writer]
-        port = make_url(lab.target_url).port
-        assert port is not None
-        link = Link(port, self.spec.link_delay_ms)
+        link = Link(_port(lab), self.spec.link_delay_ms)
         self._held.callback(link.close)
         self._links[name] = link
         return Source(link.port, lab.password, name)
+
+
+def _port(lab: Lab) -> int:
+    port = make_url(lab.target_url).port
+    assert port is not None  # a lab's URL has one
+    return port

@@ -138,10 +138,7 @@ class Cluster:
         off = self._look()
         waiting = self._coming()
         taken = self._taken_over()
-        if off.is_back or taken or not self._old:
-            self._old.append(replace(off, taken_over=bool(taken)))
-        if taken:
-            self.reader_name, self._promoted = taken, True
+        if self._note(off, taken):
             return None
         if off.is_back:
             return (
@@ -151,6 +148,17 @@ class Cluster:
         if self._by is PromotedBy.AUTO:
             return "no standby has taken over yet"
         return waiting or self._connected(off) or self._have_promoted()
+
+    def _note(self, off: WriterOff, taken: str) -> bool:
+        """Note how the old writer looked, and the node that took over, if one did.
+
+        taken: its name, or "".  Return whether one did: it is read from now on.
+        """
+        if off.is_back or taken or not self._old:
+            self._old.append(replace(off, taken_over=bool(taken)))
+        if taken:
+            self.reader_name, self._promoted = taken, True
+        return bool(taken)
 
     def promotion(self) -> Promotion | None:
         if self.promise.writer_returns:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy, Promotion, Received
@@ -58,11 +57,7 @@ class Group(Cluster):
         if self.promise.cuts_all:
             return self._all_back()
         off = self._look()
-        found = self._without_writer()
-        if off.is_back or found or not self._old:
-            self._old.append(replace(off, taken_over=bool(found)))
-        if found:
-            self.reader_name, self._promoted = found, True
+        if self._note(off, self._without_writer()):
             return None
         if off.is_back:
             return f"the old writer {self.writer_name} still answers or has power"
@@ -96,7 +91,10 @@ class Group(Cluster):
         return None
 
     def _without_writer(self) -> str:
-        """Return which node to read now that the writer is no member, "" if none."""
+        """Return the name of a node that can be read, without the writer in its view.
+
+        "" as long as there is none.
+        """
         for name in self._nodes:
             if name == self.writer_name:
                 continue
@@ -118,7 +116,10 @@ class Group(Cluster):
         return len(members) >= len(self._nodes)
 
     def _asked_for(self, name: str) -> tuple[Received | None, str]:
-        """Note how far a node is; return that, or None and why it does not say."""
+        """Ask a node how far it is, and note it.
+
+        Return that, or None and the error, "" if it answered that it has not joined.
+        """
         try:
             received = replicating(self._nodes[name]).received()
         except EngineError as error:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from dbcheck.cli.lab_cluster import await_standbys, cluster_rig
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab import lab as labs
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.lab import missing
@@ -26,6 +29,7 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.cluster import Cluster, Promote
 from tests.kit.rigs import quick
+from tests.kit.waiting import wait_until
 
 WORKLOAD = replace(quick(), cut_after_s=(0.8, 1.2))
 
@@ -99,3 +103,29 @@ def cycle(rig: Rig, before: Callable[[], None] = lambda: None) -> Outcome:
 
 def standing(outcome: Outcome, item: ItemId) -> Standing:
     return next(one.standing for one in outcome.judgement.items if one.id is item)
+
+
+@contextlib.contextmanager
+def client_of(
+    source: str, folder: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], list[str]]]:
+    """Run *source*, which is given *folder*, in a process of its own.
+
+    Give the process, and the words of the first line that it prints.  It is waited for.
+    """
+    client = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", source, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with client:
+        assert client.stdout is not None
+        yield client, client.stdout.readline().decode().split()
+
+
+def await_end_of(names: Sequence[str]) -> None:
+    """Wait until these labs have ended, and remove what is left of them."""
+    wait_until(lambda: not set(names) & set(labs.attached_labs()), "the labs' end")
+    for name in set(names) & set(labs.persistent_labs()):
+        labs.down(name)

@@ -21,13 +21,19 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.lab import lab as labs
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.ports.site import Node
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of
-from tests.kit.clusters import cluster_of, cycle, promoting, standing
+from tests.kit.clusters import (
+    await_end_of,
+    client_of,
+    cluster_of,
+    cycle,
+    promoting,
+    standing,
+)
 from tests.kit.waiting import wait_until
 
 
@@ -96,11 +102,16 @@ def test_all_nodes_are_cut_and_the_writer_is_read(tmp_path: Path) -> None:
 
 
 def test_all_nodes_are_cut_and_a_standby_takes_over(tmp_path: Path) -> None:
+    """A drive may have flushed all its canaries, so the cut is made several times."""
     promise = Promise.ALL_WRITER_GONE
-    with cluster_of(tmp_path, 2, promise, DriveSpec()) as (_, rig):
-        outcome = cycle(rig)
-    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
-    assert outcome.case.tested_name == "node2"
+    for number in range(8):
+        folder = tmp_path / str(number)
+        with cluster_of(folder, 2, promise, DriveSpec()) as (_, rig):
+            outcome = cycle(rig)
+        assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+        assert outcome.case.tested_name == "node2"
+        if outcome.result.shown_depth is Depth.DRIVE:
+            break
     assert outcome.result.shown_depth is Depth.DRIVE
 
 
@@ -278,21 +289,9 @@ with cluster_of(Path(sys.argv[1])) as (cluster, rig):
 def test_nothing_is_left_of_a_cluster_whose_client_ends(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    client = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _CLIENT, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    with client:
-        assert client.stdout is not None
-        link, *names = client.stdout.readline().decode().split()
+    with client_of(_CLIENT, tmp_path) as (client, (link, *names)):
         relay = Process.of(int(link))
         assert relay is not None
         os.kill(client.pid, number)
         wait_until(lambda: not relay.alive(), "the end of the link")
-        wait_until(lambda: not set(names) & set(labs.attached_labs()), "the labs' end")
-        client.wait()
-    for name in names:
-        if name in labs.persistent_labs():
-            labs.down(name)
+    await_end_of(names)

@@ -73,7 +73,7 @@ def test_a_cluster_is_named_by_its_group(tmp_path: Path, by: str) -> None:
     assert result["cluster"]["read"] == "node2"
     assert result["cluster"]["promoted_by"] == by
     assert result["cluster"]["left"] == {}  # a real cluster's writer stays off
-    assert "node1 stays off: it must rejoin the cluster" in done.stderr
+    assert "node1 stays off: it must rejoin as a standby" in done.stderr
 
 
 def test_what_is_for_one_host_refuses_a_cluster(tmp_path: Path) -> None:

@@ -314,6 +314,8 @@ def test_each_node_must_have_been_cut_when_the_writer_was(
     load = replace(one.load, nodes={**one.load.nodes, "b": late})
     found = item(cluster.nodes_cut, replace(one, load=load))
     assert found.standing is standing
+    if standing is Standing.ASSUMED:
+        assert found.reason.endswith("; that b was not shut down before is assumed")
     if standing is Standing.NOT_OBSERVABLE:
         assert found.reason.startswith("when b lost its power")
     elif standing is Standing.ABSENT:
