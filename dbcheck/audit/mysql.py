@@ -265,7 +265,8 @@ RULES = (
         safe=frozenset({""}),
         why="A member of a group may fetch lost rows from its peers when it rejoins,"
         " which hides what its own drive lost.",
-        fix="test the member outside of its group",
+        fix="test the whole group (dbcheck_topology: group-replication), or the member"
+        " outside of it",
         source="MySQL 8.4 manual, 20.9 Group Replication Variables,"
         " group_replication_group_name and group_replication_start_on_boot",
         severity=Severity.NOTE,

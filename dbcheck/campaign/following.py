@@ -15,6 +15,7 @@ from dbcheck.core.promised import kept_by
 from dbcheck.core.records import NodeBefore
 from dbcheck.core.replication import ReplicationSeen, ReplicationTally, name_in_log
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.site import SiteKind
 from dbcheck.core.table import TableSpec
 from dbcheck.errors import EngineError
 from dbcheck.ports.abilities import Followers, replicates
@@ -30,7 +31,10 @@ _STOPPED = (
     "Look into its log why replication has stopped, or remove it from the inventory's"
     " group."
 )
-_NO_MEMBER = "Check wsrep_on, wsrep_cluster_status and wsrep_local_state there."
+_NO_MEMBER = {
+    SiteKind.GALERA: "Check wsrep_on, wsrep_cluster_status and wsrep_local_state",
+    SiteKind.GROUP_REPLICATION: "See performance_schema.replication_group_members",
+}
 
 
 class Following:
@@ -94,13 +98,15 @@ def member_of(
         return ""
     if writes and not site.kind.is_group:
         return ""
+    writer = facts.identity if writes else known[site.writer_name].facts.identity
+    _require_kind(site, writer)
     membership, target = engine.membership(), site.nodes[name].engine.target
     if membership is None:
         why, hint = "follows no other server", _STOPPED
         if site.kind.is_group:
-            why, hint = "is not a member of the cluster's majority", _NO_MEMBER
+            why = "is not a member of the cluster's majority"
+            hint = f"{_NO_MEMBER[site.kind]} there."
         raise EngineError(f"node {name} ({target}) {why}", hint=hint)
-    writer = facts.identity if writes else known[site.writer_name].facts.identity
     cluster = "system_identifier"
     ours, theirs = writer.get(cluster), facts.identity.get(cluster)
     if membership.source:
@@ -112,6 +118,22 @@ def member_of(
             hint="Name the nodes of the writer's cluster in the inventory's group.",
         )
     return membership.name
+
+
+def _require_kind(site: Site, writer: Mapping[str, str]) -> None:
+    """Raise EngineError if the writer is a node of a group of another kind, or of none.
+
+    writer: its identity.
+    """
+    groups = {kind.named_by: kind for kind in SiteKind if kind.is_group}
+    named, _ = name_in_log(writer)
+    if groups.get(named) is not (site.kind if site.kind.is_group else None):
+        kind = groups.get(named, SiteKind.SEMI_SYNC)
+        raise EngineError(
+            f"node {site.writer_name} is not of a cluster of the topology"
+            f" {site.kind.value}",
+            hint=f"Set dbcheck_topology: {kind.value}.",
+        )
 
 
 def require_members(rig: Rig, nodes: Mapping[str, NodeBefore]) -> None:

@@ -214,9 +214,10 @@ def _site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
             node = replace(node, power=ReadOnlySwitch(node.power))
         nodes[one.name] = node
     kind, promise = SiteKind(entry.topology), Promise(entry.survives)
-    if kind.is_group:
-        return Group(kind, nodes, entry.name, promise)
     by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
+    if kind.is_group:
+        begins = by is PromotedBy.SQL
+        return Group(kind, nodes, entry.name, promise, begins=begins)
     program = PromotionProgram(entry.promote, entry.return_s)
     return Cluster(
         kind,

@@ -310,7 +310,7 @@ class ClusterOptions(Group):
             help="What the commits must survive. writer: a cut of the writer, which "
             "comes back. writer-gone: its loss, after which a standby takes over. all: "
             "a cut of all nodes. all-writer-gone: its loss in a cut of all nodes. "
-            "Galera has writer-gone and all.",
+            "Galera and Group Replication have writer-gone and all.",
         ),
     ] = _CLUSTER.promise
     topology: Annotated[
@@ -321,7 +321,8 @@ class ClusterOptions(Group):
                 sorted({kind.value for kinds in TOPOLOGIES.values() for kind in kinds})
             ),
             help="How the servers are one cluster. Default: streaming of PostgreSQL, "
-            "semi-sync of MySQL and MariaDB; galera is MariaDB Galera Cluster.",
+            "semi-sync of MySQL and MariaDB; galera is MariaDB Galera Cluster, "
+            "group-replication MySQL Group Replication.",
         ),
     ] = None
     link_delay_ms: Annotated[
@@ -360,7 +361,7 @@ class ClusterOptions(Group):
         if given:
             raise UsageError(
                 f"a single server cannot be run with {', '.join(given)}",
-                hint="Add --nodes 2, or 3 for --topology galera.",
+                hint="Add --nodes 2, or 3 for a --topology that decides by majority.",
             )
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -26,6 +26,7 @@ IGNORE_MAJORITY = ("pc.ignore_quorum", "pc.ignore_sb")
 _NO = ("false", "no", "0", "off")
 _FLUSH_LOG = "innodb_flush_log_at_trx_commit"
 _FLUSHED = ("1", "3")  # MariaDB documentation, InnoDB System Variables
+_SYNC_BINLOG = "sync_binlog"
 PATIENT_MS = 3_600_000  # a source that waits so long is taken to wait for ever
 
 
@@ -51,11 +52,13 @@ def kept_by(
 
     writer: as its sessions have them.  standby: {} if they are not known.
     """
-    if kind is SiteKind.GALERA:
-        return _galera(promise, writer)
-    if promise.writer_returns:
-        return Kept()
     match kind:
+        case SiteKind.GALERA:
+            return _galera(promise, writer)
+        case SiteKind.GROUP_REPLICATION:
+            return _group_replication(promise, writer)
+        case _ if promise.writer_returns:
+            return Kept()
         case SiteKind.STREAMING if _STANDBYS not in writer:
             return Kept(doubts=(f"{_STANDBYS} could not be read",))
         case SiteKind.STREAMING:
@@ -68,20 +71,39 @@ def kept_by(
             assert_never(kind)
 
 
+def _flushed(settings: Mapping[str, str], safe: Mapping[str, Sequence[str]]) -> Kept:
+    """Judge whether the writer flushes a commit before it answers; no other node does.
+
+    safe: the values of settings with which it does.
+    """
+    unread = tuple(f"{name} could not be read" for name in safe if name not in settings)
+    for name, values in safe.items():
+        if name in settings and settings[name] not in values:
+            return Kept(
+                f"{name} = {settings[name]}: a commit is answered before any node has"
+                " flushed it"
+            )
+    return Kept(doubts=unread)
+
+
+def _group_replication(promise: Promise, settings: Mapping[str, str]) -> Kept:
+    """Judge a commit that is answered once a majority has it in memory.
+
+    Each member flushes it by itself (MySQL 9.7 manual, 20.1.1.2 Group Replication).
+    Recovery goes by the binary log, which a group needs (7.4.4 The Binary Log).
+    """
+    if promise.cuts_all:
+        return _flushed(settings, {_FLUSH_LOG: ("1",), _SYNC_BINLOG: ("1",)})
+    return Kept()
+
+
 def _galera(promise: Promise, settings: Mapping[str, str]) -> Kept:
     """Judge a commit that is answered once all nodes have it in their memory.
 
     Each node flushes it by itself (MariaDB documentation, About Galera Replication).
     """
     if promise.cuts_all:
-        if _FLUSH_LOG not in settings:
-            return Kept(doubts=(f"{_FLUSH_LOG} could not be read",))
-        if (value := settings[_FLUSH_LOG]) in _FLUSHED:
-            return Kept()
-        return Kept(
-            f"{_FLUSH_LOG} = {value}: a commit is answered before any node has flushed"
-            " it"
-        )
+        return _flushed(settings, {_FLUSH_LOG: _FLUSHED})
     doubts = []
     for name in IGNORE_MAJORITY:
         if name not in settings:

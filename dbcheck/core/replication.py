@@ -1,7 +1,8 @@
 """How the nodes of a cluster follow the writer, as they show it themselves.
 
 Positions are bytes from the beginning of the writer's log (PostgreSQL), how many of its
-transactions there are (MySQL), or the sequence number of the newest (MariaDB, Galera).
+transactions there are (MySQL, its groups), or the sequence number of the newest
+(MariaDB, Galera).
 """
 
 from __future__ import annotations
@@ -149,9 +150,8 @@ class Descent:
     """Whose log a node continues that took over, and how far it has applied it.
 
     parents: by the name of a writer in such logs (PostgreSQL: its timeline, in
-             hexadecimal; MySQL: its server_uuid; MariaDB: its server_id; Galera: what
-             names the cluster's data), the position up to which the node has applied
-             that log.
+             hexadecimal; MySQL: its server_uuid; MariaDB: its server_id; a group: what
+             names its data), the position up to which the node has applied that log.
     own:     the timeline that it began, "" where there are none.
     unread:  why these are not known, "" if they are.
     """
@@ -198,7 +198,11 @@ class Promotion:
 
 
 GALERA_CLUSTER = "wsrep_cluster_state_uuid"
-_NAMES_IN_LOG = (GALERA_CLUSTER, "timeline", "server_uuid", "server_id")
+REPLICATION_GROUP = "group_replication_group_name"  # also begins its GTIDs
+_NAMES_IN_LOG = (
+    *(GALERA_CLUSTER, REPLICATION_GROUP),
+    *("timeline", "server_uuid", "server_id"),
+)
 
 
 def name_in_log(identity: Mapping[str, str]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from dbcheck.core.promise import Promise
+from dbcheck.core.replication import GALERA_CLUSTER, REPLICATION_GROUP
 from dbcheck.core.server import DATA_NAME, difference, unread_identity
 from dbcheck.errors import UsageError
 
@@ -25,6 +26,7 @@ class SiteKind(enum.Enum):
     STREAMING = "streaming"  # PostgreSQL's streaming replication
     SEMI_SYNC = "semi-sync"  # replication of MySQL or MariaDB by GTID
     GALERA = "galera"  # MariaDB Galera Cluster
+    GROUP_REPLICATION = "group-replication"  # of MySQL
 
     @property
     def is_cluster(self) -> bool:
@@ -35,9 +37,29 @@ class SiteKind(enum.Enum):
     def is_group(self) -> bool:
         """Whether the nodes decide by majority which of them are the cluster.
 
-        Every node of the majority takes writes, and none is promoted.
+        They also decide who takes writes, so dbcheck promotes none.
         """
-        return self is SiteKind.GALERA
+        return self in (SiteKind.GALERA, SiteKind.GROUP_REPLICATION)
+
+    @property
+    def forms_by_itself(self) -> bool:
+        """Whether the nodes of a group form it again after a cut of them all.
+
+        Those of Group Replication do not: one of them has to be told to begin it (MySQL
+        9.7 manual, 20.5.2 Restarting a Group).
+        """
+        return self is not SiteKind.GROUP_REPLICATION
+
+    @property
+    def named_by(self) -> str:
+        """What of a server's identity names the data of such a group, "" of others."""
+        match self:
+            case SiteKind.GALERA:
+                return GALERA_CLUSTER
+            case SiteKind.GROUP_REPLICATION:
+                return REPLICATION_GROUP
+            case _:
+                return ""
 
     @property
     def family(self) -> str:
@@ -64,10 +86,13 @@ class SiteKind(enum.Enum):
                 hint=f"Use {Promise.WRITER_GONE.value} or {Promise.ALL.value}.",
             )
         if promise is Promise.ALL_WRITER_GONE:
+            why = "a commit is answered before another node has flushed it"
+            if self.forms_by_itself:
+                why = "after a power cut of all nodes the cluster forms again by itself"
+                why += " only once all of them are back"
             raise UsageError(
                 f"the promise {promise.value} cannot be tested with the topology"
-                f" {self.value}: after a power cut of all nodes the cluster forms again"
-                " by itself only once all of them are back",
+                f" {self.value}: {why}",
                 hint=f"Use {Promise.ALL.value}.",
             )
 
@@ -117,11 +142,11 @@ def lineage(
     match kind:
         case SiteKind.STREAMING if promoted is not None:
             return _same_cluster(writer, reader)
-        case SiteKind.SEMI_SYNC | SiteKind.GALERA if promoted is not None:
-            return _same_replica(writer, promoted, reader)
-        case (
-            SiteKind.SINGLE | SiteKind.STREAMING | SiteKind.SEMI_SYNC | SiteKind.GALERA
-        ):
+        case SiteKind.SINGLE | SiteKind.STREAMING:
+            return _same_server(writer, reader)
+        case SiteKind.SEMI_SYNC | SiteKind.GALERA | SiteKind.GROUP_REPLICATION:
+            if promoted is not None:
+                return _same_replica(writer, promoted, reader)
             return _same_server(writer, reader)
         case _:
             assert_never(kind)

@@ -6,6 +6,7 @@ Those that follow it do so over links that can fail.
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,11 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from dbcheck.core.promise import Promise
+from dbcheck.core.site import SiteKind
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.galera import Ports, galera_settings
+from dbcheck.lab.groupreplication import group_settings, join_group
+from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.link import Link
 from dbcheck.lab.replicas import follow, settings_of
@@ -43,16 +47,19 @@ class ClusterLab:
         self.lab, self.spec, self.kind = lab, spec, kind_of(lab, spec)
         self.labs: dict[str, Lab] = {}
         self._links: dict[str, Link] = {}
-        self._ports: list[Ports] = []  # which the nodes keep while they are off
+        self._ports: Sequence[object] = ()  # which the nodes keep while they are off
         self._held = contextlib.ExitStack()
         seed = lab.drive.seed + number * spec.nodes
         drives = [replace(lab.drive, seed=seed + n) for n in range(spec.nodes)]
         nodes = [replace(lab, drive=drive) for drive in drives]
         try:
-            if self.kind.is_group:
-                self._form_group(nodes, folder)
-            else:
-                self._begin_replication(nodes, folder)
+            match self.kind:
+                case SiteKind.GALERA:
+                    self._form_galera(nodes, folder)
+                case SiteKind.GROUP_REPLICATION:
+                    self._form_group(nodes, folder)
+                case _:
+                    self._begin_replication(nodes, folder)
         except BaseException:
             self._held.close()
             raise
@@ -85,18 +92,32 @@ class ClusterLab:
             if source is not None:
                 follow(lab, source)
 
-    def _form_group(self, nodes: Sequence[LabSpec], folder: Path) -> None:
+    def _form_galera(self, nodes: Sequence[LabSpec], folder: Path) -> None:
         """Start one after the other: each copies the data of one that is there."""
         names = self.spec.names
-        self._ports = [Ports.held() for _ in nodes]
+        self._ports = ports = [Ports.held() for _ in nodes]
         for number, node in enumerate(nodes, 1):
-            settings = galera_settings(names, number, self._ports, node.settings)
+            settings = galera_settings(names, number, ports, node.settings)
             source = None
             if number > 1:
                 first = self.labs[names[0]]
                 source = Source(_port(first), first.password, names[number - 1])
             spec = replace(node, galera=True, settings=settings)
             self._start(names[number - 1], spec, folder, source)
+
+    def _form_group(self, nodes: Sequence[LabSpec], folder: Path) -> None:
+        """Start one after the other, and have each join those that are there."""
+        ports, group = [HeldPort() for _ in nodes], str(uuid.uuid4())
+        self._ports = ports
+        for number, (name, node) in enumerate(
+            zip(self.spec.names, nodes, strict=True), 1
+        ):
+            settings = group_settings(group, number, ports, node.settings)
+            first, source = self.labs.get(self.spec.names[0]), None
+            if first is not None:
+                source = Source(_port(first), first.password, name)
+            lab = self._start(name, replace(node, settings=settings), folder, source)
+            join_group(lab, begins=first is None)
 
     def _start(
         self, name: str, spec: LabSpec, folder: Path, source: Source | None

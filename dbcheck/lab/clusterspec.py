@@ -18,7 +18,7 @@ NODES_MAX = 5
 # The topologies that each server can have, the first one by default.
 TOPOLOGIES = {
     "postgresql": (SiteKind.STREAMING,),
-    "mysql": (SiteKind.SEMI_SYNC,),
+    "mysql": (SiteKind.SEMI_SYNC, SiteKind.GROUP_REPLICATION),
     "mariadb": (SiteKind.SEMI_SYNC, SiteKind.GALERA),
 }
 

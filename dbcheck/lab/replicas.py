@@ -100,18 +100,26 @@ def follow(lab: Lab, source: Source) -> None:
 
     PostgreSQL's does since its data were copied.
     """
-    engine = lab.spec.engine
-    if engine not in _FOLLOW:
-        return
+    statements = _FOLLOW.get(lab.spec.engine, ())
+    if statements:
+        run_statements(lab, statements, port=source.port)
+
+
+def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> None:
+    """Run these on the MySQL or MariaDB server of *lab*; raise LabError.
+
+    values: what stands for {name} in them; user and password are the lab's own.
+    """
     url = make_url(lab.target_url)
-    values = {"port": source.port, "user": USER, "password": source.password}
     try:
         link = mysql.connector.connect(
             host=url.host, port=url.port or 0, user=USER, password=lab.password
         )
         with contextlib.closing(link), contextlib.closing(link.cursor()) as cursor:
-            for statement in _FOLLOW[engine]:
-                cursor.execute(statement.format(**values))
+            for statement in statements:
+                cursor.execute(
+                    statement.format(user=USER, password=lab.password, **values)
+                )
     except mysql.connector.Error as error:
-        text = str(error).replace(source.password, "***")
-        raise LabError(f"a replica of the lab does not follow: {text}") from None
+        text = str(error).replace(lab.password, "***")
+        raise LabError(f"a server of the cluster does not follow: {text}") from None

@@ -6,7 +6,7 @@ missing ability means for a cycle is decided in campaign.observable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from dbcheck.core.audited import OtherSettings
@@ -261,6 +261,22 @@ class Grouped(Protocol):
 
     def require_alone(self) -> None:
         """Raise EngineError if it is."""
+
+    def history(self) -> str:
+        """Return which transactions it has, as begin_group() takes them."""
+
+    def begin_group(self, histories: Mapping[str, str]) -> None:
+        """Have it begin its group again, after a cut of all its nodes.
+
+        histories: of the other nodes, by name.  Raise EngineError, with what to do,
+        also if one of them has a transaction that this node lacks.
+        """
+
+    def join_group(self) -> None:
+        """Have it join the group that another node has begun, unless it has joined.
+
+        Raise EngineError, with what to do if that helps.
+        """
 
 
 def makes_checkpoints(engine: Engine) -> TypeGuard[Checkpoints]:

@@ -112,7 +112,7 @@ class Site(Protocol):
         """
 
     def ready(self) -> str | None:
-        """Bring recovery one step on, in at most 5 s; never raises an EngineError.
+        """Bring recovery one step on, in seconds; never raises an EngineError.
 
         Return None if the node to be read takes queries, else the reason.
         """

@@ -1,7 +1,7 @@
-"""A group whose nodes decide by majority who takes writes: Galera.
+"""A group whose nodes decide by majority who takes writes.
 
-No node is promoted: once the writer is gone, the others go on without it.  What is read
-is a node of the majority that has all that the others have.
+dbcheck promotes none: once the writer is gone, the others go on without it.  What is
+read is a node of the majority that has all that the others have.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from dbcheck.core.promise import Promise
-from dbcheck.core.replication import PromotedBy, Promotion, Received
+from dbcheck.core.replication import PromotedBy, Promotion, Received, most_advanced
 from dbcheck.core.site import SiteKind
 from dbcheck.errors import EngineError
+from dbcheck.ports.abilities import Grouped, may_be_grouped
 from dbcheck.ports.site import Node
 from dbcheck.site.cluster import Cluster, replicating
+
+TRIES = 3  # of a node to join the group, each of which takes it seconds
 
 
 class Group(Cluster):
@@ -25,10 +28,14 @@ class Group(Cluster):
     it, and only without the writer do the others agree on what that was.  So such a
     node is not read.  One that shows the new view has applied all that came before it
     (Galera 26.4, galera/src/replicator_smm.cpp, process_prim_conf_change()); its queue
-    alone does not show that, as it lacks what is being applied.
+    alone does not show that, as it lacks what is being applied.  A member of Group
+    Replication has received all of it by then, and shows what it has not applied (see
+    engines.mysql.group_replication).
 
     After a cut of all nodes, one alone may be behind another that is still off: the
-    writer is read once all are members again.
+    writer is read once all are members again.  A group that does not form by itself is
+    begun from the node that has all that any other has, once all of them answer and
+    none has joined one.
     """
 
     def __init__(
@@ -37,15 +44,24 @@ class Group(Cluster):
         nodes: Mapping[str, Node],
         writer_name: str,
         promise: Promise,
+        *,
+        begins: bool = False,
     ) -> None:
-        """Raise UsageError unless these nodes can be a group, and be cut as one."""
+        """begins: dbcheck has the group begin again if it does not do so by itself.
+
+        Raise UsageError unless these nodes can be a group, and be cut as one.
+        """
         kind.require_promise(promise, len(nodes))
         super().__init__(kind, nodes, writer_name, promise, by=PromotedBy.AUTO)
         self._writer_member = ""
+        self._tries: dict[str, int] = {}
+        self._begins = begins and not kind.forms_by_itself
 
     def with_writer(self, node: Node) -> Group:
         nodes = {**self._nodes, self.writer_name: node}
-        return Group(self.kind, nodes, self.writer_name, self.promise)
+        return Group(
+            self.kind, nodes, self.writer_name, self.promise, begins=self._begins
+        )
 
     def prepare(self) -> None:
         with contextlib.suppress(EngineError):
@@ -55,7 +71,8 @@ class Group(Cluster):
 
     def ready(self) -> str | None:
         if self.promise.cuts_all:
-            return self._all_back()
+            why = self._all_back()
+            return self._form() or why if why and self._begins else why
         off = self._look()
         if self._note(off, self._without_writer()):
             return None
@@ -90,6 +107,44 @@ class Group(Cluster):
                 return f"{name} still applies what it has received"
         return None
 
+    def _form(self) -> str:
+        """Take a step to form the group again; return what is missing, or ""."""
+        found, since = {}, self._received
+        for name, node in self._nodes.items():
+            try:
+                found[name] = replicating(node).received()
+            except EngineError as error:
+                return f"{name} does not answer yet: {error}"
+        self._received = found
+        if joined := [name for name, one in found.items() if one.members]:
+            return self._join([name for name in self._nodes if name not in joined])
+        if found != since:
+            return "waiting until no node comes any further"
+        return self._begin()
+
+    def _begin(self) -> str:
+        name = most_advanced(self._received)
+        if name is None:
+            return "no node reports how much it has received"
+        try:
+            others = {n: _grouped(one).history() for n, one in self._nodes.items()}
+            del others[name]
+            _grouped(self._nodes[name]).begin_group(others)
+        except EngineError as error:
+            return f"{name} does not begin the group again: {error.with_hint}"
+        return f"{name}, which has most, has begun the group again"
+
+    def _join(self, names: Sequence[str]) -> str:
+        for name in names:
+            if self._tries.get(name, 0) >= TRIES:
+                continue
+            try:
+                _grouped(self._nodes[name]).join_group()
+            except EngineError as error:
+                self._tries[name] = self._tries.get(name, 0) + 1
+                self._refused = f"{name} does not join the group: {error.with_hint}"
+        return self._refused
+
     def _without_writer(self) -> str:
         """Return the name of a node that can be read, without the writer in its view.
 
@@ -101,7 +156,9 @@ class Group(Cluster):
             received, _ = self._asked_for(name)
             if received is None or received.position != received.applied:
                 continue
-            if received.members and not self._counts_writer(received.members):
+            if not received.members or self._counts_writer(received.members):
+                continue
+            if replicating(self._nodes[name]).takes_writes():
                 return name
         return ""
 
@@ -128,3 +185,9 @@ class Group(Cluster):
             return None, ""
         self._received[name] = received
         return received, ""
+
+
+def _grouped(node: Node) -> Grouped:
+    engine = node.engine
+    assert may_be_grouped(engine)  # those of the families that groups are of can be
+    return engine

@@ -15,7 +15,7 @@ from dbcheck.core.replication import (
     position_of,
     written,
 )
-from dbcheck.engines.mysql.replication import counts, newest
+from dbcheck.engines.mysql.gtids import counts, newest
 from dbcheck.errors import PowerError
 from dbcheck.power.readonly import ReadOnlySwitch
 

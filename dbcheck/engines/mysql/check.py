@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dbcheck.core.operation import Verb
 from dbcheck.core.table import TableSpec
-from dbcheck.engines.mysql import galera
+from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.storage import OPTION
@@ -153,13 +153,14 @@ def require_redo_log(link: MysqlLink) -> None:
 
 def require_alone(variables: Mapping[str, str]) -> None:
     """Raise EngineError for a server that fetches what it lost from its peers."""
-    if variables.get("group_replication_group_name") and (
+    if group_replication.is_member(variables) and (
         variables.get("group_replication_start_on_boot") not in _OFF
     ):
         raise EngineError(
             "the server rejoins its replication group at startup",
-            hint="Test it outside the group, or set group_replication_start_on_boot ="
-            " OFF: the other members would hide its losses.",
+            hint="Test the group (dbcheck_topology: group-replication), or this server"
+            " alone, outside of it, with group_replication_start_on_boot = OFF: the"
+            " other members would hide its losses.",
         )
     if galera.is_node(variables):
         raise EngineError(

@@ -20,7 +20,6 @@ from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.promised import IGNORE_MAJORITY
-from dbcheck.core.replication import GALERA_CLUSTER
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TABLES, TableFacts, TableSpec
@@ -53,7 +52,12 @@ from dbcheck.engines.mysql.fill import fill
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.options import client_options, url_options
 from dbcheck.engines.mysql.places import folder_of, places
-from dbcheck.engines.mysql.replicating import CONNECT_S, READY_S, Replicating
+from dbcheck.engines.mysql.replicating import (
+    CONNECT_S,
+    READY_S,
+    Replicating,
+    named,
+)
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.mysql.storage import OPTION, StorageEngine, storage_of
 from dbcheck.engines.newest import Newest
@@ -176,10 +180,8 @@ class MysqlEngine(Replicating):
             if self._storage.name != INNODB:
                 variables[TABLES_IN] = self._storage.name
             (variables["default_storage_engine"],) = link.row("default_engine")
-            grouped = {}
-            if galera.is_node(variables):
-                variables |= galera.options(variables)
-                grouped = {GALERA_CLUSTER: galera.cluster_of(link)}
+            variables |= galera.options(variables)
+            grouped = named(link, variables)
             status, second, clock_us = _uptime(link)
         lower = {name.lower(): value for name, value in {**variables, **status}.items()}
         return ServerFacts(

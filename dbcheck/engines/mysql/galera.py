@@ -162,4 +162,4 @@ def _view(link: MysqlLink) -> View:
 
 def _name(link: MysqlLink) -> str:
     """Return the node's name as the table of the members has it."""
-    return str(dict(link.rows("galera_node"))["wsrep_node_name"])[:_NAME_MAX]
+    return str(dict(link.rows("cluster_node"))["wsrep_node_name"])[:_NAME_MAX]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Protocol
 
 import sqlalchemy.engine
 
-from dbcheck.core.replication import Descent, Membership, Received
+from dbcheck.core.replication import (
+    GALERA_CLUSTER,
+    REPLICATION_GROUP,
+    Descent,
+    Membership,
+    Received,
+)
 from dbcheck.core.server import ServerFacts
-from dbcheck.engines.mysql import galera, replication
+from dbcheck.engines.mysql import galera, group_replication, replication
 from dbcheck.engines.mysql.check import product_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.reach import accepts
@@ -42,7 +49,10 @@ def kind_of(link: MysqlLink) -> Kind:
 
     Raise EngineError for a node of Galera that is not MariaDB: no test runs one.
     """
-    if not galera.is_node(dict(link.rows("galera_node"))):
+    variables = dict(link.rows("cluster_node"))
+    if group_replication.is_member(variables):
+        return group_replication
+    if not galera.is_node(variables):
         return replication
     if product_of(link) != "MariaDB":
         raise EngineError(
@@ -50,6 +60,18 @@ def kind_of(link: MysqlLink) -> Kind:
             " XtraDB Cluster or MySQL-wsrep"
         )
     return galera
+
+
+def named(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what names the data of the group that the server is a node of, if any.
+
+    variables: the server's.
+    """
+    if group_replication.is_member(variables):
+        return {REPLICATION_GROUP: variables[REPLICATION_GROUP].lower()}
+    if galera.is_node(variables):
+        return {GALERA_CLUSTER: galera.cluster_of(link)}
+    return {}
 
 
 class Replicating(ABC):
@@ -70,6 +92,23 @@ class Replicating(ABC):
     def require_alone(self) -> None:
         with self._open(None) as link:
             require_alone(dict(link.rows("variables")))
+
+    def history(self) -> str:
+        with self._open(None) as link:
+            return group_replication.history(link)
+
+    def begin_group(self, histories: Mapping[str, str]) -> None:
+        with self._open(None) as link:
+            group_replication.require_most(link, histories)
+            try:
+                group_replication.begin(link)
+            finally:
+                with self._open(None) as other:  # whatever became of the first
+                    group_replication.over(other)
+
+    def join_group(self) -> None:
+        with self._open(None) as link:
+            group_replication.join(link)
 
     def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
         link = self._open(None, server=server)

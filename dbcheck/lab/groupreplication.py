@@ -1,0 +1,73 @@
+"""What makes servers of a lab one MySQL replication group: settings and statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dbcheck.errors import UsageError
+from dbcheck.lab.held_port import HeldPort
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.replicas import run_statements
+from dbcheck.lab.servers.base import standard_name
+
+_HOST = "127.0.0.1"
+_PREFIX = "group_replication_"
+_NEEDED = {
+    "log_bin": "ON",
+    "gtid_mode": "ON",
+    "enforce_gtid_consistency": "ON",
+    "plugin_load_add": "group_replication.so",
+    # Once all nodes lost their power, none is there to be joined.
+    f"{_PREFIX}start_on_boot": "OFF",
+    f"{_PREFIX}recovery_use_ssl": "ON",
+}
+_CHOSEN = {
+    "sync_binlog": "1",
+    # A member that was cut is out of the group after 5 s, and not after 10 or more.
+    f"{_PREFIX}member_expel_timeout": "0",
+    # Each server may keep so many bytes of messages, 1 GiB by default.
+    f"{_PREFIX}message_cache_size": str(128 << 20),
+}
+_RECOVERY = (
+    "change replication source to source_user = '{user}',"
+    " source_password = '{password}' for channel 'group_replication_recovery'"
+)
+_START = "start group_replication"
+_BEGIN = (
+    f"set global {_PREFIX}bootstrap_group = on",
+    _START,
+    f"set global {_PREFIX}bootstrap_group = off",
+)
+
+
+def group_settings(
+    group: str, number: int, ports: Sequence[HeldPort], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings of one member of a replication group, and over them *given*.
+
+    group: its name, a UUID.  number: of the member, from 1.  ports: of all of them for
+    each other's messages.  Raise UsageError for a given setting that they need to find
+    each other.
+    """
+    addresses = [f"{_HOST}:{port.number}" for port in ports]
+    ours = {
+        **_NEEDED,
+        "server_id": str(number),
+        "report_host": _HOST,
+        f"{_PREFIX}group_name": group,
+        f"{_PREFIX}local_address": addresses[number - 1],
+        f"{_PREFIX}group_seeds": ",".join(addresses),
+    }
+    asked = {standard_name(name): value for name, value in given.items()}
+    for name in (*ours, f"{_PREFIX}bootstrap_group"):
+        if name in asked:
+            raise UsageError(
+                f"the lab decides {name} of a replication group itself",
+                hint="Leave that setting out.",
+            )
+    return {**ours, **_CHOSEN, **asked}
+
+
+def join_group(lab: Lab, *, begins: bool) -> None:
+    """Have the server of *lab* begin its group, or join it; raise LabError."""
+    run_statements(lab, (_RECOVERY, *(_BEGIN if begins else (_START,))))

@@ -1,0 +1,2 @@
+-- Ends what is left of an attempt to join.
+stop group_replication;
