@@ -94,7 +94,7 @@ def _readings(
     Each node is compared with itself.
     """
     reader = case.manifest.nodes[case.after.reader_name].facts.settings
-    if case.promoted:
+    if case.promoted or case.manifest.site.is_group:  # which elects its writer anew
         reader = {k: v for k, v in reader.items() if not k.startswith(_OF_A_ROLE)}
     readings = [("after the cut", reader, now.settings)]
     # A control weakens the server itself where it cannot weaken its sessions.

@@ -7,6 +7,7 @@ read is a node of the majority that has all that the others have.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 
 from dbcheck.core.promise import Promise
@@ -17,7 +18,7 @@ from dbcheck.ports.abilities import Grouped, may_be_grouped
 from dbcheck.ports.site import Node
 from dbcheck.site.cluster import Cluster, replicating
 
-TRIES = 3  # of a node to join the group, each of which takes it seconds
+JOIN_EVERY_S = 10.0  # a node that was refused is asked again; each try takes seconds
 
 
 class Group(Cluster):
@@ -54,7 +55,8 @@ class Group(Cluster):
         kind.require_promise(promise, len(nodes))
         super().__init__(kind, nodes, writer_name, promise, by=PromotedBy.AUTO)
         self._writer_member = ""
-        self._tries: dict[str, int] = {}
+        self._again_s: dict[str, float] = {}  # when a node is asked to join again
+        self._absent: dict[str, str] = {}  # why it is no member
         self._begins = begins and not kind.forms_by_itself
 
     def with_writer(self, node: Node) -> Group:
@@ -135,15 +137,18 @@ class Group(Cluster):
         return f"{name}, which has most, has begun the group again"
 
     def _join(self, names: Sequence[str]) -> str:
+        """Have these join; return why the first of them is no member yet, or ""."""
         for name in names:
-            if self._tries.get(name, 0) >= TRIES:
+            if time.monotonic() < self._again_s.get(name, 0.0):
                 continue
+            self._again_s[name] = time.monotonic() + JOIN_EVERY_S
+            self._absent[name] = f"{name} joined the group and left it; see its log"
             try:
                 _grouped(self._nodes[name]).join_group()
             except EngineError as error:
-                self._tries[name] = self._tries.get(name, 0) + 1
-                self._refused = f"{name} does not join the group: {error.with_hint}"
-        return self._refused
+                why = f"{name} does not join the group: {error.with_hint}"
+                self._absent[name] = why
+        return self._absent[names[0]] if names else ""
 
     def _without_writer(self) -> str:
         """Return the name of a node that can be read, without the writer in its view.
