@@ -187,8 +187,8 @@ class Entry:
             description="For each host of a group that is a cluster: how its servers "
             "are one. `streaming`: PostgreSQL's streaming replication; "
             "`semi-sync`: replication of MySQL or MariaDB by GTID. `galera`: MariaDB "
-            "Galera Cluster. `dbcheck run GROUP` then tests the cluster, see "
-            "[clusters.md](clusters.md)."
+            "Galera Cluster. `group-replication`: of MySQL. `dbcheck run GROUP` then "
+            "tests the cluster, see [clusters.md](clusters.md)."
         ),
     ] = ""
     writer: Annotated[
@@ -202,8 +202,8 @@ class Entry:
             description="Of a cluster: what its commits must survive. `writer`: a cut "
             "of the writer, which comes back. `writer-gone`: the loss of the writer, "
             "after which another host takes over. `all`: a cut of all hosts. "
-            "`all-writer-gone`: that and the loss of the writer. `galera` has "
-            "`writer-gone` and `all`."
+            "`all-writer-gone`: that and the loss of the writer. `galera` and "
+            "`group-replication` have `writer-gone` and `all`."
         ),
     ] = Promise.WRITER_GONE.value
     promoted_by: Annotated[
@@ -212,8 +212,9 @@ class Entry:
         Meta(
             description="Of a cluster: who promotes a host once the writer is gone. "
             "`sql`: dbcheck, by the server's own function. `command`: dbcheck, by "
-            "`dbcheck_promote`. `auto`: the cluster itself, as with Patroni. Leave it "
-            "out with `galera`."
+            "`dbcheck_promote`. `auto`: the cluster itself, as with Patroni. With "
+            "`group-replication`: who forms the group again after a cut of all hosts, "
+            "`sql` or, by other means than dbcheck, `auto`. Leave it out with `galera`."
         ),
     ] = PromotedBy.SQL.value
     promote: Annotated[

@@ -180,8 +180,8 @@ class Cluster:
                 raise UsageError(
                     f"node {name} cannot be one of a cluster of the topology"
                     f" {self.kind.value}: it is a {family} server",
-                    hint="PostgreSQL: dbcheck_topology: streaming. MySQL: semi-sync."
-                    " MariaDB: semi-sync or galera.",
+                    hint="PostgreSQL: dbcheck_topology: streaming. MySQL: semi-sync or"
+                    " group-replication. MariaDB: semi-sync or galera.",
                 )
             if isinstance(node.power, DriveScoped):
                 raise UsageError(

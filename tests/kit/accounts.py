@@ -41,6 +41,7 @@ CLUSTERS = {
     "mysql": "Replication of MySQL",
     "mariadb": "Replication of MariaDB",
     "galera": "MariaDB Galera Cluster",
+    "group-replication": "MySQL Group Replication",
 }
 
 

@@ -25,6 +25,7 @@ from dbcheck.core.depth import Depth
 from dbcheck.core.promise import Promise
 from dbcheck.core.site import SiteKind
 from dbcheck.core.verdict import Verdict
+from dbcheck.engines.mysql.gtids import counts
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
@@ -37,6 +38,7 @@ from dbcheck.site.group import Group
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of
 from tests.kit.clusters import WORKLOAD, cluster_of, cycle, standing
+from tests.kit.waiting import wait_until
 
 AT_DRIVE = pytest.mark.root
 FLUSH = "innodb_flush_log_at_trx_commit"
@@ -208,6 +210,55 @@ def test_a_member_with_transactions_of_its_own_is_no_part_of_the_group(
     assert "no server has all transactions" in str(outcome.judgement.reasons)
 
 
+@AT_DRIVE
+def test_without_its_binary_log_no_member_can_join_again(tmp_path: Path) -> None:
+    """What a cut leaves of it is chance, so several cuts are made."""
+    for number in range(8):
+        folder = tmp_path / str(number)
+        with group(folder, Promise.ALL, DriveSpec(), sync_binlog="0") as (_, rig):
+            limits = replace(rig.limits, return_s=25)
+            outcome = cycle(replace(rig, limits=limits))
+        reasons = str(outcome.judgement.reasons)
+        if "joined the group and left it" in reasons:
+            break
+    assert "joined the group and left it" in reasons
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_member_that_was_refused_may_be_let_in_later(tmp_path: Path) -> None:
+    """Of this docs/clusters.md warns: what it alone has is then on no other member."""
+    with group(tmp_path) as (cluster, _):
+        writer, stray = cluster.labs["node1"], cluster.labs["node3"]
+        ((name,),) = run_on(writer, "select @@group_replication_group_name")
+        ((held,),) = run_on(writer, "select @@gtid_executed")
+        following = counts(held).get(name, 0) + 1
+        run_on(
+            stray,
+            "stop group_replication",
+            "set global super_read_only = off",
+            f"set gtid_next = '{name}:{following}'",
+            "create database astray",
+        )
+        with pytest.raises(mysql.connector.Error, match="not configured properly"):
+            run_on(stray, "start group_replication")
+        run_on(stray, "stop group_replication")
+        run_on(writer, "create database another")  # has the same GTID
+        run_on(stray, "start group_replication")
+        wait_until(lambda: _online(writer) == 3, "the third member")
+        assert run_on(stray, "show databases like 'astray'")
+        assert not run_on(stray, "show databases like 'another'")
+        assert run_on(writer, "show databases like 'another'")
+
+
+def _online(lab: Lab) -> int:
+    ((found,),) = run_on(
+        lab,
+        "select count(*) from performance_schema.replication_group_members"
+        " where member_state = 'ONLINE'",
+    )
+    return int(found)
+
+
 def test_a_server_of_another_kind_of_cluster_is_refused(tmp_path: Path) -> None:
     with group(tmp_path, nodes=4) as (_, rig):
         site: Any = rig.site
@@ -244,6 +295,15 @@ def test_a_group_of_an_inventory_is_cut_as_one_cluster(tmp_path: Path) -> None:
     assert done.returncode == 0, result["reasons"]
     assert result["cluster"]["promise"] == "all"
     assert result["cluster"]["read"] == "node1"
+
+
+def test_a_lab_runs_it_from_the_command_line(tmp_path: Path) -> None:
+    words = "lab run --engine mysql --topology group-replication --nodes 3"
+    words += " --promise all --rung process"
+    done = dbcheck(*words.split(), "--runs", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    (cycle_of_it,) = json.loads(done.stdout)["cycles"]
+    assert cycle_of_it["cluster"]["standbys"] == ["node2", "node3"]
 
 
 def dbcheck(*words: str) -> subprocess.CompletedProcess[str]:

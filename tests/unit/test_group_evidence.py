@@ -33,6 +33,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.ended import ended
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
+from dbcheck.judge.server import same_settings
 from dbcheck.judge.settings import settings_of
 from dbcheck.judge.timeoff import time_without_power
 from tests.kit.cases import item, loaded
@@ -357,3 +358,20 @@ def test_another_node_is_read_only_of_this_cluster(
     assert bool(found.other) == bool(other)
     itself = lineage(SiteKind.GALERA, IDENTITY, {**IDENTITY, **changed})
     assert bool(itself.other) == bool(other)
+
+
+def test_a_writer_may_return_as_a_node_that_is_read_only() -> None:
+    """The others may have elected another one that takes writes."""
+    one = case(Promise.ALL, WHOLE)
+    before = replace(BEFORE, settings={**SETTINGS, "super_read_only": "OFF"})
+    nodes = {**one.manifest.nodes, "a": replace(one.writer, facts=before)}
+    now = replace(AFTER, settings={**SETTINGS, "super_read_only": "ON"})
+    after = replace(one.after, nodes={**one.after.nodes, "a": NodeAfter(now)})
+    one = replace(one, manifest=replace(one.manifest, nodes=nodes), after=after)
+    assert item(same_settings, one).standing is Standing.PRESENT
+    relaxed = {**SETTINGS, "innodb_flush_log_at_trx_commit": "2"}
+    now = replace(AFTER, settings=relaxed)
+    after = replace(after, nodes={**after.nodes, "a": NodeAfter(now)})
+    assert item(same_settings, replace(one, after=after)).standing is (
+        Standing.CONTRADICTED
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,9 @@ class Member:
     def __init__(self, members: tuple[str, ...] = ALL) -> None:
         self.shown = Received(10, 10, True, members)
         self.power = PowerState.ON
-        self.failed = ""
+        self.failed = self.refuses = ""
+        self.writes = True
+        self.asked: list[object] = []
 
     def failure(self) -> str | None:
         return self.failed or None
@@ -60,7 +63,22 @@ class Member:
         raise AssertionError("no node of a group is promoted")
 
     def takes_writes(self) -> bool:
-        return True
+        return self.writes
+
+    def require_alone(self) -> None: ...
+
+    def history(self) -> str:
+        return f"1-{self.shown.position}"
+
+    def begin_group(self, histories: Mapping[str, str]) -> None:
+        self.asked.append(dict(histories))
+        if self.refuses:
+            raise EngineError(self.refuses, hint="Look.")
+
+    def join_group(self) -> None:
+        self.asked.append("join")
+        if self.refuses:
+            raise EngineError(self.refuses, hint="Look.")
 
     def descent(self) -> Descent:
         return Descent({"the cluster": 10})
@@ -187,3 +205,89 @@ def test_what_a_group_cannot_promise_is_refused(
     ) as at:
         site_of(nodes, promise)
     assert "all" in at.value.hint
+
+
+def formed(nodes: dict[str, Member], *, begins: bool = True) -> Group:
+    """Return the site of a replication group whose members were all cut."""
+    found: Any = {name: Node(one, one) for name, one in nodes.items()}  # type: ignore[arg-type]
+    site = Group(
+        SiteKind.GROUP_REPLICATION, found, "a", Promise.ALL, begins=begins
+    ).with_writer(found["a"])
+    site.cut()
+    for one in nodes.values():
+        one.shown = Received(10, 10)
+    return site
+
+
+def test_a_group_begins_from_the_node_with_most_once_all_answer(
+    nodes: dict[str, Member],
+) -> None:
+    site = formed(nodes)
+    assert site.ready() == "a does not answer yet: connection refused"
+    nodes["a"].restore()
+    nodes["b"].restore()
+    assert site.ready() == "c does not answer yet: connection refused"
+    nodes["c"].restore()
+    nodes["b"].shown = Received(12, 9)
+    assert site.ready() == "waiting until no node comes any further"
+    nodes["b"].shown = Received(13, 9)
+    assert site.ready() == "waiting until no node comes any further"
+    assert site.ready() == "b, which has most, has begun the group again"
+    assert [one.asked for one in nodes.values()] == [
+        [],
+        [{"a": "1-10", "c": "1-10"}],
+        [],
+    ]
+    nodes["b"].shown = Received(13, 13, True, ("b",))
+    assert site.ready() == "a joined the group and left it; see its log"
+    assert [one.asked[-1:] for one in nodes.values()][::2] == [["join"], ["join"]]
+    for one in nodes.values():
+        one.shown = Received(13, 13, True, ALL)
+    assert site.ready() is None
+    assert site.reader_name == "a"
+
+
+def test_a_group_that_cannot_begin_says_why(nodes: dict[str, Member]) -> None:
+    site = formed(nodes)
+    for one in nodes.values():
+        one.restore()
+        one.refuses = "no"
+    site.ready()
+    assert site.ready() == "a does not begin the group again: no. Look."
+    nodes["a"].shown = Received(10, 10, True, ("a",))
+    assert site.ready() == "b does not join the group: no. Look."
+    assert site.ready() == "b does not join the group: no. Look."
+    assert nodes["b"].asked == ["join"]  # it is asked again only after a while
+
+
+def test_a_group_that_others_form_is_left_to_them(nodes: dict[str, Member]) -> None:
+    site = formed(nodes, begins=False)
+    for one in nodes.values():
+        one.restore()
+    for _ in range(3):
+        assert site.ready() == "a has not joined the majority yet"
+    assert not any(one.asked for one in nodes.values())
+
+
+def test_a_galera_cluster_is_never_begun(nodes: dict[str, Member]) -> None:
+    found: Any = {name: Node(one, one) for name, one in nodes.items()}  # type: ignore[arg-type]
+    site = Group(SiteKind.GALERA, found, "a", Promise.ALL, begins=True)
+    for one in nodes.values():
+        one.shown = Received(10, 10)
+    for _ in range(3):
+        assert site.ready() == "a has not joined the majority yet"
+    assert not any(one.asked for one in nodes.values())
+
+
+def test_a_secondary_is_not_read_before_there_is_a_primary(
+    nodes: dict[str, Member],
+) -> None:
+    site = site_of(nodes)
+    site.cut()
+    for name in "bc":
+        nodes[name].shown = replace(nodes[name].shown, members=("b", "c"))
+        nodes[name].writes = False
+    assert "are no majority that takes writes" in (site.ready() or "")
+    nodes["c"].writes = True
+    assert site.ready() is None
+    assert site.reader_name == "c"

@@ -114,6 +114,8 @@ SETTINGS = (
     "relay_log_recovery",
     "sync_relay_log",
     *IGNORE_MAJORITY,
+    "group_replication_consistency",
+    "group_replication_single_primary_mode",
 )
 
 # Arguments of the driver that are set here and never from the URL.

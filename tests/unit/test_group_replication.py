@@ -1,0 +1,266 @@
+"""What a member of a replication group shows of itself, and what makes one in a lab."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck.core.promise import Promise
+from dbcheck.core.promised import kept_by
+from dbcheck.core.site import SiteKind, lineage
+from dbcheck.engines.mysql import group_replication
+from dbcheck.engines.mysql.check import require_alone
+from dbcheck.engines.mysql.group_replication import View, is_member
+from dbcheck.errors import EngineError, UsageError
+from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.groupreplication import group_settings
+from dbcheck.lab.spec import LabSpec
+
+GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
+FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"
+
+
+class Answers:
+    """A link that answers each statement with these rows, and notes what ran."""
+
+    def __init__(self, **rows: Any) -> None:
+        self.rows_of = {
+            "executed_mysql": [("a", f"{GROUP}:1-10")],
+            "group_members": [("a", "ONLINE"), ("b", "ONLINE"), ("c", "ONLINE")],
+            "group_queue": [(0,)],
+            "group_received": [(f"{GROUP}:1-10", "")],
+            "cluster_node": [("group_replication_group_name", GROUP.upper())],
+            **rows,
+        }
+        self.ran: list[str] = []
+
+    def rows(self, statement: str, *_: Any, **__: Any) -> list[Any]:
+        self.ran.append(statement)
+        found = self.rows_of.get(statement, [])
+        if isinstance(found, Exception):
+            raise found
+        return list(found)
+
+    def row(self, statement: str, *_: Any) -> Any:
+        return self.rows(statement)[0]
+
+
+def link(**rows: Any) -> Any:
+    return Answers(**rows)
+
+
+@pytest.mark.parametrize(
+    ("states", "online", "joined"),
+    [
+        ({"a": "ONLINE", "b": "ONLINE", "c": "ONLINE"}, True, True),
+        ({"a": "ONLINE", "b": "ONLINE", "c": "UNREACHABLE"}, True, True),
+        ({"a": "ONLINE", "b": "UNREACHABLE", "c": "UNREACHABLE"}, False, True),
+        ({"a": "ONLINE", "b": "UNREACHABLE"}, False, True),
+        ({"a": "RECOVERING", "b": "ONLINE", "c": "ONLINE"}, False, True),
+        ({"a": "ERROR"}, False, False),
+        ({}, False, False),
+        ({"b": "ONLINE", "c": "ONLINE"}, False, False),
+    ],
+)
+def test_a_member_is_online_with_a_majority(
+    states: dict[str, str], online: bool, joined: bool
+) -> None:
+    view = View("a", states)
+    assert (view.online, view.joined) == (online, joined)
+    assert view.names == tuple(sorted(states))
+
+
+def test_what_is_queued_is_received_and_not_applied() -> None:
+    received = group_replication.received(link())
+    assert (received.position, received.applied) == (10, 10)
+    assert received.connected
+    assert received.members == ("a", "b", "c")
+    behind = link(group_queue=[(2,)], group_received=[(f"{GROUP}:1-7", f"{GROUP}:8")])
+    received = group_replication.received(behind)
+    assert (received.position, received.applied) == (10, 7)
+    # The view is read first: what it lacks was handed on before.
+    assert behind.ran.index("group_members") < behind.ran.index("group_queue")
+    assert behind.ran.index("group_queue") < behind.ran.index("group_received")
+    off = group_replication.received(link(group_members=[("a", "ERROR")]))
+    assert (off.position, off.connected, off.members) == (10, False, ())
+
+
+def test_a_member_is_known_by_its_uuid_and_its_group() -> None:
+    membership = group_replication.membership(link())
+    assert membership is not None
+    assert (membership.name, membership.source) == ("a", GROUP)
+    assert group_replication.membership(link(group_members=[])) is None
+    assert group_replication.descent(link()).parents == {GROUP: 10}
+
+
+@pytest.mark.parametrize(
+    ("states", "awaited"),
+    [
+        ([("a", "ONLINE"), ("c", "ONLINE"), ("b", "ONLINE")], ["b", "c"]),
+        ([("a", "ONLINE"), ("b", "ONLINE"), ("c", "RECOVERING")], ["b"]),
+        ([("a", "ONLINE"), ("b", "ONLINE"), ("c", "UNREACHABLE")], ["b"]),
+        ([("a", "ERROR")], []),
+    ],
+)
+def test_commits_wait_for_the_members_that_are_online(
+    states: list[tuple[str, str]], awaited: list[str]
+) -> None:
+    members = group_replication.followers(link(group_members=states))
+    assert [one.name for one in members.read() if one.is_awaited] == awaited
+
+
+@pytest.mark.parametrize(
+    ("changed", "states", "takes"),
+    [
+        ({}, None, True),
+        ({"super_read_only": "ON"}, None, False),
+        ({"read_only": "1"}, None, False),
+        ({}, [("a", "RECOVERING")], False),
+    ],
+)
+def test_the_primary_takes_writes(
+    changed: dict[str, str], states: Any, takes: bool
+) -> None:
+    variables = {"read_only": "OFF", "super_read_only": "OFF", **changed}
+    rows: dict[str, Any] = {"variables": list(variables.items())}
+    if states:
+        rows["group_members"] = states
+    assert group_replication.takes_writes(link(**rows)) is takes
+
+
+def test_a_group_is_begun_from_a_server_that_has_all() -> None:
+    has_all = link(group_lacking=[("",)])
+    group_replication.require_most(has_all, {"b": f"{GROUP}:1-9"})
+    lacks = link(group_lacking=[(f"{GROUP}:11",)])
+    with pytest.raises(EngineError, match=f"b has {GROUP}:11, which") as at:
+        group_replication.require_most(lacks, {"b": f"{GROUP}:1-9:11"})
+    assert "by hand" in at.value.hint
+    assert group_replication.history(link()) == f"{GROUP}:1-10"
+    more = link(group_received=[("x:1", "y:2")])
+    assert group_replication.history(more) == "x:1,y:2"
+
+
+def test_a_server_that_joins_by_itself_is_left_alone() -> None:
+    busy = link(group_members=[], group_joining=[("a thread",)])
+    for act in (group_replication.begin, group_replication.join):
+        with pytest.raises(EngineError, match="still tries to join the group"):
+            act(busy)
+    assert not {"stop_group", "start_group", "begin_group_on"} & set(busy.ran)
+    failed = link(group_members=[("a", "ERROR")], group_joining=[("a thread",)])
+    group_replication.join(failed)
+    assert failed.ran[-2:] == ["stop_group", "start_group"]
+    member = link()
+    group_replication.join(member)
+    assert "start_group" not in member.ran
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("1227: Access denied; you need GROUP_REPLICATION_ADMIN", "Grant the account"),
+        ("3092: not configured properly", "Look into its error log"),
+    ],
+)
+def test_a_refusal_says_what_to_do(text: str, hint: str) -> None:
+    with pytest.raises(EngineError, match=text[:4]) as at:
+        group_replication.join(link(group_members=[], start_group=EngineError(text)))
+    assert hint in at.value.hint
+    with pytest.raises(EngineError, match="bootstrap_group may still be ON") as at:
+        group_replication.over(link(begin_group_off=EngineError("gone")))
+    assert "set global group_replication_bootstrap_group = OFF" in at.value.hint
+
+
+def test_no_member_is_promoted() -> None:
+    with pytest.raises(EngineError, match="is not promoted"):
+        group_replication.promote(link())
+
+
+def test_a_member_is_not_tested_alone() -> None:
+    variables = {"group_replication_group_name": GROUP}
+    assert is_member(variables)
+    assert not is_member({"group_replication_group_name": ""})
+    with pytest.raises(EngineError, match="rejoins its replication group") as at:
+        require_alone({**variables, "group_replication_start_on_boot": "ON"})
+    assert "dbcheck_topology: group-replication" in at.value.hint
+    require_alone({**variables, "group_replication_start_on_boot": "OFF"})
+
+
+@pytest.mark.parametrize(
+    ("promise", "changed", "why"),
+    [
+        (Promise.WRITER_GONE, {}, ""),
+        (Promise.WRITER_GONE, {FLUSH: "0", BINLOG: "0"}, ""),
+        (Promise.ALL, {}, ""),
+        (Promise.ALL, {FLUSH: "2"}, f"{FLUSH} = 2: a commit is answered before any"),
+        (Promise.ALL, {FLUSH: "0"}, f"{FLUSH} = 0: a commit is answered before any"),
+        (Promise.ALL, {FLUSH: "3"}, f"{FLUSH} = 3: a commit is answered before any"),
+        (Promise.ALL, {BINLOG: "0"}, f"{BINLOG} = 0: a commit is answered before any"),
+    ],
+)
+def test_what_a_group_promises(
+    promise: Promise, changed: dict[str, str], why: str
+) -> None:
+    settings = {FLUSH: "1", BINLOG: "1", **changed}
+    found = kept_by(SiteKind.GROUP_REPLICATION, promise, settings, {})
+    assert why in found.contradiction
+    assert bool(found.contradiction) == bool(why)
+    assert found.doubts == ()
+
+
+def test_settings_that_were_not_read_are_assumed() -> None:
+    found = kept_by(SiteKind.GROUP_REPLICATION, Promise.ALL, {FLUSH: "1"}, {})
+    assert found.doubts == (f"{BINLOG} could not be read",)
+    found = kept_by(SiteKind.GROUP_REPLICATION, Promise.ALL, {BINLOG: "0"}, {})
+    assert BINLOG in found.contradiction
+
+
+def test_the_reader_is_a_server_that_was_there_before() -> None:
+    writer = {"group_replication_group_name": GROUP, "server_uuid": "a"}
+    member = {**writer, "server_uuid": "b"}
+    kind = SiteKind.GROUP_REPLICATION
+    assert lineage(kind, writer, member, promoted=member).same == ("server_uuid",)
+    stranger = {**writer, "server_uuid": "x"}
+    assert lineage(kind, writer, stranger, promoted=member).other
+    elsewhere = {**member, "group_replication_group_name": "another"}
+    assert lineage(kind, writer, elsewhere, promoted=member).other
+    assert lineage(kind, writer, writer).same
+
+
+@pytest.mark.parametrize(
+    ("engine", "given", "why"),
+    [
+        ("mariadb", {}, "mariadb servers cannot be a cluster of the topology"),
+        ("mysql", {"nodes": 2}, "needs 3 nodes or more"),
+        ("mysql", {"promise": "writer"}, "the promise writer cannot be tested"),
+        ("mysql", {"promise": "all-writer-gone"}, "before another node has flushed it"),
+        ("mysql", {"link_down_after_s": 1.0}, "have no links that a lab can slow"),
+    ],
+)
+def test_groups_that_a_lab_cannot_build_are_refused(
+    engine: str, given: dict[str, object], why: str
+) -> None:
+    values: dict[str, object] = {"nodes": 3, "topology": "group-replication", **given}
+    spec = ClusterSpec(**values)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=why):
+        require_possible(LabSpec(engine), spec)
+
+
+def test_the_members_of_a_lab_know_each_other() -> None:
+    assert kind_of(LabSpec("mysql"), ClusterSpec(3, topology="group-replication")) is (
+        SiteKind.GROUP_REPLICATION
+    )
+    ports: list[Any] = [SimpleNamespace(number=number) for number in (11, 12, 13)]
+    given = {"group-replication-consistency": "AFTER", BINLOG: "0"}
+    second = group_settings(GROUP, 2, ports, given)
+    assert second["group_replication_local_address"] == "127.0.0.1:12"
+    assert second["group_replication_group_seeds"] == (
+        "127.0.0.1:11,127.0.0.1:12,127.0.0.1:13"
+    )
+    assert second["server_id"] == "2"
+    assert second["group_replication_consistency"] == "AFTER"
+    assert second[BINLOG] == "0"
+    for name in ("group_replication_group_name", "group_replication_bootstrap_group"):
+        with pytest.raises(UsageError, match=f"the lab decides {name}"):
+            group_settings(GROUP, 2, ports, {name: "x"})
