@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from typing import IO
+from functools import partial
 
 import numpy as np
 
 from dbcheck.campaign import observable
+from dbcheck.campaign.comparing import Comparison
 from dbcheck.campaign.reading import other_lineage
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.survivors import Survivors
 from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import await_facts, settled_facts
-from dbcheck.core.again import (
-    CHANGED_MAX,
-    ChangedRow,
-    Digest,
-    SecondReading,
-    only_in,
-)
+from dbcheck.core.again import SecondReading
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import ServerFacts, is_restarted
-from dbcheck.core.survivors import RECORD, Records
+from dbcheck.core.survivors import Records
 from dbcheck.core.table import TableSpec
 from dbcheck.errors import EngineError, NotBack, PowerError, TableLost, UsageError
 from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 
 UNFINISHED = SecondReading(not_done="the client ended before it was made")
-_ROWS_AT_ONCE = 1 << 16
 
 
 def require_restarter(rig: Rig) -> None:
@@ -112,35 +105,13 @@ class _Second:
 
     def compared(self, *, orderly: bool | None) -> SecondReading:
         """Read, and compare table by table."""
-        rows = count = 0
-        changed: list[ChangedRow] = []
+        found = Comparison(self._run.path)
         for table in self._tables:
-            with tempfile.TemporaryFile(dir=self._run.path) as spool:
-                first, second = Digest(), Digest()
-                for records in self._now(table):
-                    rows += len(records)
-                    second.add(records)
-                    spool.write(records.tobytes())
-                for records in self._then(table):
-                    first.add(records)
-                if first == second:
-                    continue
-                for was_there, some in self._unlike(table, spool):
-                    count += len(some)
-                    room = CHANGED_MAX - len(changed)
-                    changed += _named(table, some[:room], was_there=was_there)
+            found.add(table, partial(self._then, table), partial(self._now, table))
         index = self._survivors.index
         reason = index.reason if index else ""
-        return SecondReading(rows, count, tuple(changed), reason, orderly)
-
-    def _unlike(
-        self, table: TableSpec, spool: IO[bytes]
-    ) -> Iterator[tuple[bool, Records]]:
-        """Yield the rows that only the first reading found, and only the second."""
-        for part in only_in(self._then(table), _stored_in(spool)):
-            yield True, part
-        for part in only_in(_stored_in(spool), self._then(table)):
-            yield False, part
+        changed = tuple(found.changed)
+        return SecondReading(found.rows, found.count, changed, reason, orderly)
 
     def _now(self, table: TableSpec) -> Iterator[Records]:
         if table not in self._absent:
@@ -158,17 +129,3 @@ class _Second:
         decided = np.array([name in self._decided for name in names], np.bool_)
         found: Records = records[~(decided & (records["epoch"] == self._epoch))]
         return found
-
-
-def _stored_in(spool: IO[bytes]) -> Iterator[Records]:
-    """Yield the rows that were written to *spool*."""
-    spool.seek(0)
-    while content := spool.read(_ROWS_AT_ONCE * RECORD.itemsize):
-        yield np.frombuffer(content, RECORD)
-
-
-def _named(
-    table: TableSpec, records: Records, *, was_there: bool
-) -> Iterator[ChangedRow]:
-    for row_id, epoch, session, seq, part, _, _ in records.tolist():
-        yield ChangedRow(table.name, row_id, epoch, session, seq, part, was_there)

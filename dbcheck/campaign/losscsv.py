@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
+from dbcheck.core.changed import ChangedRow
 from dbcheck.core.loss import LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord
@@ -34,6 +35,11 @@ def loss_lines(
         before_s = before_cut_s(acked_us)
         before = "" if before_s is None else f"{before_s:.4f}"
         yield f"{kind.value},{session},{seq},{row_id},{acked},{before},{table}\n"
+    yield from _beside_rows(after)
+
+
+def _beside_rows(after: AfterRecord) -> Iterator[str]:
+    """Yield the losses that no row which was read first shows."""
     if index := after.index:
         for row_id in index.ids:
             yield f"{LossKind.INDEX_MISMATCH.value},,,{row_id},,,{index.table}\n"
@@ -41,9 +47,15 @@ def loss_lines(
         for broken in conditions.broken:
             yield f"{LossKind.INCONSISTENT.value},{broken.session},,,,,\n"
     if again := after.again:
-        for row in again.first:
-            named = f"{row.session},{row.seq},{row.row_id}"
-            yield f"{LossKind.UNSTABLE.value},{named},,,{row.table}\n"
+        yield from _named(LossKind.UNSTABLE, again.first)
+    for other in after.others.values():
+        yield from _named(LossKind.DIVERGED, other.first)
+
+
+def _named(kind: LossKind, rows: Iterable[ChangedRow]) -> Iterator[str]:
+    for row in rows:
+        named = f"{row.session},{row.seq},{row.row_id}"
+        yield f"{kind.value},{named},,,{row.table}\n"
 
 
 def _utc(wall_us: int) -> str:

@@ -13,6 +13,7 @@ from typing import TypedDict
 import numpy as np
 
 from dbcheck import stored
+from dbcheck.core import agreement
 from dbcheck.core.chores import Chores
 from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.core.loss import IdRange, LossKind
@@ -292,7 +293,7 @@ def _beside_rows(after: AfterRecord) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in (after.index, after.conditions, after.again):
         found |= each.counts if each else {}
-    return found
+    return found | agreement.counts(after.others)
 
 
 def _image(outcome: Outcome) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dbcheck.campaign.again import UNFINISHED, read_again
 from dbcheck.campaign.elsewhere import read_elsewhere, stays_off
+from dbcheck.campaign.others import read_others
 from dbcheck.campaign.reading import Reading, nothing_read, other_lineage
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
@@ -96,7 +97,9 @@ def read_survivors(
 def _with_the_rest(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
-    """Return *after*, which is stored, with what the nodes show that were away."""
+    """Return *after*, which is stored, with what the other nodes show."""
+    if others := read_others(rig, run, manifest, after):
+        after = _stored(run, replace(after, others=others))
     if not rig.site.away:
         return after
     if not rig.site.brings_back:

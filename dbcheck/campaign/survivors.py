@@ -20,6 +20,7 @@ from dbcheck.core.survivors import Records, RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.ports.engine import Engine
+from dbcheck.ports.site import Node
 
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
 DIFFERENT_BYTES_MAX = 256 << 20  # of their payloads; those of a sound server have half
@@ -54,14 +55,21 @@ class Survivors:
     """The rows of the tables, inspected.
 
     facts: the server whose rows they must be.
+    node:  which it is, None for the one whose rows decide.
     index: why a table's index disagrees with it, known once all were read.
     sides_lost: see AfterRecord.
     """
 
     def __init__(
-        self, rig: Rig, run: RowStore, manifest: Manifest, facts: ServerFacts
+        self,
+        rig: Rig,
+        run: RowStore,
+        manifest: Manifest,
+        facts: ServerFacts,
+        node: Node | None = None,
     ) -> None:
         self._rig, self._run, self._manifest = rig, run, manifest
+        self._engine = (node or rig.site.reader).engine
         self._facts = facts
         self._plan = manifest.plan()
         self.index: IndexLoss | None = None
@@ -88,9 +96,8 @@ class Survivors:
 
     def store_sides(self) -> dict[str, StoredRows]:
         """Store the rows of the side tables that are there and can be opened."""
-        engine = self._rig.site.reader.engine
         stored: dict[str, StoredRows] = {}
-        for table in observable.present(engine, self._plan.sides, self._facts):
+        for table in observable.present(self._engine, self._plan.sides, self._facts):
             batches = (batch for _, batch in self._batches((table,)))
             try:
                 stored[table.name] = self._written(table, batches)
@@ -119,11 +126,12 @@ class Survivors:
     def _batches(
         self, tables: Sequence[TableSpec]
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
-        engine = self._rig.site.reader.engine
         expected = {table: self._expected(table) for table in tables}
         done: Counter[TableSpec] = Counter()
         try:
-            for table, batch in bounded(engine, tables, self._facts, self._most()):
+            for table, batch in bounded(
+                self._engine, tables, self._facts, self._most()
+            ):
                 yield table, batch
                 done[table] += len(batch)
                 at = Progress(table.name, done[table], expected[table], Unit.ROWS)

@@ -61,6 +61,10 @@ class LossKind(Explained):
         "A row that was read after the cut is gone or changed after a clean restart "
         "(`--twice`).",
     )
+    DIVERGED = (
+        "diverged",
+        "Two nodes of one group have applied all, and hold other rows.",
+    )
     INDEX_MISMATCH = (
         "index-mismatch",
         "The table has the row and the index does not find it, or the other way round.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dbcheck.core.again import SecondReading
+from dbcheck.core.agreement import OtherNode
 from dbcheck.core.apart import Apart
 from dbcheck.core.audited import Flag
 from dbcheck.core.conditions import ConditionCheck
@@ -346,6 +347,8 @@ class AfterRecord:
     promotion: how another node took over from the writer, None if the writer is read.
     elsewhere: by the name of each other node that was read once this was stored, what
             was found there.
+    others: of a group: by the name of each other node that was to have the same rows,
+            how they compare.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -367,6 +370,7 @@ class AfterRecord:
     again: SecondReading | None = None
     promotion: Promotion | None = None
     elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+    others: Mapping[str, OtherNode] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

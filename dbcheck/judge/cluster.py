@@ -418,5 +418,31 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
     return _PRESENT, reason
 
 
+def nodes_agree(case: Case) -> Item | None:
+    """Judge whether the other nodes of a group hold the rows of the one that was read.
+
+    None if none was to be compared.
+    """
+    others, reader = case.after.others, case.after.reader_name
+    if not others:
+        return None
+    standing = _PRESENT
+    reason = f"{', '.join(others)} hold the same rows as {reader}"
+    if unread := [f"{n}: {one.not_done}" for n, one in others.items() if one.not_done]:
+        standing, reason = _UNSEEN, f"not compared: {'; '.join(unread)}"
+    if other := diverged(case):
+        standing, reason = _CONTRADICTED, other
+    return Item(ItemId.AGREE, standing, reason, required=False)
+
+
+def diverged(case: Case) -> str:
+    """Return how nodes of a group differ from the one that was read, or ""."""
+    reasons = (
+        one.reason(name, case.after.reader_name)
+        for name, one in case.after.others.items()
+    )
+    return "; ".join(filter(None, reasons))
+
+
 def _promotion(case: Case) -> Promotion | None:
     return case.after.promotion if case.promoted else None

@@ -51,6 +51,7 @@ class ItemId(enum.Enum):
     IN_SYNC = "in sync at the cut"
     NODES_CUT = "all nodes cut"
     MEMBERS = "all nodes are members"
+    AGREE = "nodes agree"
     WITNESS_LOG = "witness log"
     WITNESS_AT_CUT = "witness at the cut"
     SETTINGS = "durable settings"

@@ -9,7 +9,7 @@ from dbcheck.core.audited import alarming
 from dbcheck.core.control import ControlOutcome
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
-from dbcheck.judge.cluster import left_behind, survived
+from dbcheck.judge.cluster import diverged, left_behind, survived
 from dbcheck.judge.control import judge_control
 from dbcheck.judge.host import not_restored
 from dbcheck.judge.item import Item
@@ -19,6 +19,7 @@ from dbcheck.judge.table import evidence
 from dbcheck.judge.verdict import (
     Judgement,
     judge_again,
+    judge_agreement,
     judge_conditions,
     judge_index,
     judge_rows,
@@ -42,6 +43,7 @@ def judge(case: Case) -> Judgement:
     judgement = judge_index(judgement, case.found, case.after.index)
     judgement = judge_conditions(judgement, case.found, case.after.conditions)
     judgement = judge_again(judgement, case.found, case.after.again)
+    judgement = judge_agreement(judgement, case.found, diverged(case))
     if judgement.verdict is Verdict.FAIL:
         reasons = (*judgement.reasons, *left_behind(case))
         judgement = replace(judgement, reasons=reasons)

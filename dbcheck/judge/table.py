@@ -35,6 +35,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     cluster.writer_off,
     cluster.promoted_node,
     cluster.all_applied,
+    cluster.nodes_agree,
     ended.not_shut_down,
     host.host_went_down,
     driveonly.drives_gone,

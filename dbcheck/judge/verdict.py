@@ -348,6 +348,19 @@ def judge_again(
     return judgement
 
 
+def judge_agreement(
+    judgement: Judgement, found: Reconciliation | None, reason: str
+) -> Judgement:
+    """Return FAIL if nodes of a group differ, else *judgement*.
+
+    reason: how, "" if they do not.  Each had applied all, and clients may be sent to
+    any of them.
+    """
+    if not reason or not_to_blame(judgement.items, reason):
+        return judgement
+    return _with_loss(judgement, found, LossKind.DIVERGED, reason)
+
+
 def _with_loss(
     judgement: Judgement, found: Reconciliation | None, kind: LossKind, reason: str
 ) -> Judgement:

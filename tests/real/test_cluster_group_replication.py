@@ -22,6 +22,7 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.lab import as_host
 from dbcheck.core.depth import Depth
+from dbcheck.core.loss import LossKind
 from dbcheck.core.promise import Promise
 from dbcheck.core.site import SiteKind
 from dbcheck.core.verdict import Verdict
@@ -63,7 +64,11 @@ def run_on(lab: Lab, *statements: str) -> list[Any]:
     """Run these on the server of *lab*; return the rows of the last one."""
     url = make_url(lab.target_url)
     link = mysql.connector.connect(
-        host=url.host, port=url.port or 0, user=USER, password=lab.password
+        host=url.host,
+        port=url.port or 0,
+        user=USER,
+        password=lab.password,
+        autocommit=True,
     )
     with contextlib.closing(link):
         cursor: Any = link.cursor()
@@ -80,6 +85,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     name = outcome.after.reader_name
     assert name in ("node2", "node3")
     items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
+    items = (*items, ItemId.AGREE)
     assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
     nodes = outcome.run.manifest().nodes
     others = tuple(sorted(nodes[each].member for each in ("node2", "node3")))
@@ -106,9 +112,40 @@ def test_a_group_that_lost_its_power_has_every_commit(tmp_path: Path) -> None:
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
     assert outcome.after.reader_name == "node1"
     assert outcome.result.shown_depth in (Depth.OS, Depth.DRIVE)
-    items = (ItemId.NODES_CUT, ItemId.MEMBERS)
+    items = (ItemId.NODES_CUT, ItemId.MEMBERS, ItemId.AGREE)
     assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
     assert left == {0}  # none would begin a second group
+    again = judge_run(outcome.run, FrameLogReader())
+    assert again.judgement == outcome.judgement
+
+
+@pytest.mark.parametrize("promise", [Promise.WRITER_GONE, Promise.ALL])
+def test_a_member_that_lacks_a_row_is_found(tmp_path: Path, promise: Promise) -> None:
+    """It is no longer what the others are, although it has applied all."""
+    with group(tmp_path, promise) as (cluster, rig):
+        started = preflight(rig, WORKLOAD, seed=1)
+        epoch = started.run.manifest().epoch
+        site: Any = rig.site
+        found = site.promotion
+
+        def without_a_row() -> Any:
+            """Remove one from a member alone, before it is compared."""
+            name = "node3" if site.reader_name != "node3" else "node2"
+            run_on(
+                cluster.labs[name],
+                "set global super_read_only = off",
+                "set sql_log_bin = 0",
+                f"delete from dbcheck.ledger where epoch = {epoch} order by id limit 1",
+            )
+            return found()
+
+        site.promotion = without_a_row
+        outcome = finish_cycle(rig, started)
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
+    assert outcome.result.losses == {LossKind.DIVERGED.value: 1}
+    assert "1 row is not the same on" in outcome.judgement.reasons[0]
+    assert standing(outcome, ItemId.AGREE) is Standing.CONTRADICTED
+    assert "\ndiverged," in (outcome.run.path / "losses.csv").read_text()
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement
 

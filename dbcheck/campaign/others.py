@@ -1,0 +1,111 @@
+"""Reads the other nodes of a group, once the rows that decide were read and stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from dbcheck import interrupt
+from dbcheck.campaign.comparing import Comparison
+from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.survivors import Survivors
+from dbcheck.core.agreement import OtherNode
+from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.replication import Received
+from dbcheck.core.survivors import Records
+from dbcheck.core.table import TableSpec
+from dbcheck.errors import EngineError, TableLost
+from dbcheck.ports.abilities import replicates
+from dbcheck.ports.listener import Phase
+from dbcheck.ports.site import Node
+from dbcheck.runs import RunFolder
+
+APPLIED_S, POLL_S = 30.0, 0.1
+
+
+def read_others(
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
+) -> dict[str, OtherNode]:
+    """Return how the rows of each other node compare; {} unless it is of a group.
+
+    after: what was read, and is stored.  Only rows of this run count: others may have
+    differed before it.
+    """
+    site, promotion = rig.site, after.promotion
+    read = promotion.received.get(after.reader_name) if promotion else None
+    if not site.kind.is_group or after.facts is None or after.failure or read is None:
+        return {}
+    names = [n for n in site.nodes if n not in site.away and n != after.reader_name]
+    rig.listener.phase(Phase.READ, f"the same rows of {', '.join(names)}, to compare")
+    others = _Others(rig, run, manifest, read)
+    if after.left_over:
+        why = "prepared transactions were decided after the first reading"
+        return {name: OtherNode(not_done=why) for name in names}
+    return {name: others.compared(name) for name in names}
+
+
+class _Others:
+    """read: how far the node was whose rows were read, and who was in its view."""
+
+    def __init__(
+        self, rig: Rig, run: RunFolder, manifest: Manifest, read: Received
+    ) -> None:
+        self._rig, self._run, self._manifest, self._read = rig, run, manifest, read
+
+    def compared(self, name: str) -> OtherNode:
+        """Read the node *name*, once it has applied all, and compare."""
+        node, found = self._rig.site.nodes[name], Comparison(self._run.path)
+        try:
+            self._await_all(node, self._manifest.nodes[name].member)
+            facts = node.engine.facts()
+            survivors = Survivors(self._rig, self._run, self._manifest, facts, node)
+            for table in self._manifest.plan().tables:
+                self._compare(found, table, survivors)
+        except TableLost as error:
+            return OtherNode(failure=str(error))
+        except EngineError as error:
+            return OtherNode(not_done=str(error))
+        failure = survivors.index.reason if survivors.index else ""
+        return OtherNode(found.rows, found.count, tuple(found.changed), failure)
+
+    def _compare(
+        self, found: Comparison, table: TableSpec, survivors: Survivors
+    ) -> None:
+        found.add(
+            table,
+            lambda: self._of_run(self._run.survivors(table.name)),
+            lambda: self._of_run(survivors.inspected(table)),
+        )
+
+    def _of_run(self, parts: Iterable[Records]) -> Iterator[Records]:
+        for records in parts:
+            yield records[records["epoch"] == self._manifest.epoch]
+
+    def _await_all(self, node: Node, member: str) -> None:
+        """Return once the node has applied what the one that was read had.
+
+        member: by which the group lists it.  Raise EngineError if it does not in time,
+        or is another server.
+        """
+        engine, target = node.engine, node.engine.target
+        ends_s = time.monotonic() + APPLIED_S
+        assert replicates(engine)  # as every node of a group
+        while True:
+            interrupt.require_none()
+            membership, received = engine.membership(), engine.received()
+            if membership is not None and membership.name != member:
+                raise EngineError(f"{target} is {membership.name}, not {member}")
+            if membership is not None and self._has_all(received):
+                return
+            if time.monotonic() >= ends_s:
+                raise EngineError(
+                    f"it has not applied all within {APPLIED_S:.0f} s, or is no member"
+                )
+            time.sleep(POLL_S)
+
+    def _has_all(self, received: Received) -> bool:
+        read, applied = self._read, received.applied
+        if applied is None or read.applied is None or applied < read.applied:
+            return False
+        whole = received.connected and received.members == read.members
+        return whole and received.position == applied

@@ -1,0 +1,58 @@
+"""Whether the nodes of a group hold the same rows, once each has applied all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dbcheck.core.changed import ChangedRow
+from dbcheck.core.loss import LossKind
+
+
+@dataclass(frozen=True, slots=True)
+class OtherNode:
+    """What one of the other nodes holds, compared with the node that was read.
+
+    rows:     how many it has, in the tables of the plan.
+    unlike:   how many rows only one of the two nodes has.  first: the first ones;
+              was_there: on the node that was read.
+    failure:  why a table of it cannot be read, or disagrees with its own index, "" if
+              neither.
+    not_done: why it was not compared, "" if it was.
+    """
+
+    rows: int = 0
+    unlike: int = 0
+    first: tuple[ChangedRow, ...] = ()
+    failure: str = ""
+    not_done: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether it holds other rows than the node that was read."""
+        return bool(self.unlike or self.failure)
+
+    def reason(self, name: str, reader: str) -> str:
+        """Return what differs, for a person; "" if nothing does.
+
+        name: of this node.  reader: of the one that was read.
+        """
+        if not self.differs:
+            return ""
+        parts = [f"{name}: {self.failure}"] if self.failure else []
+        if self.unlike:
+            row, rows = self.first[0], f"{self.unlike:,} rows are"
+            alone = reader if row.was_there else name
+            if self.unlike == 1:
+                rows = "1 row is"
+            parts.append(
+                f"{rows} not the same on {name} and {reader}; the one with id"
+                f" {row.row_id} of {row.table} is only on {alone} as it is there"
+            )
+        return "; ".join(parts)
+
+
+def counts(others: Mapping[str, OtherNode]) -> dict[str, int]:
+    """Return the loss by its kind, as Reconciliation.counts has the others."""
+    count = sum(one.unlike or int(one.differs) for one in others.values())
+    return {LossKind.DIVERGED.value: count} if count else {}
