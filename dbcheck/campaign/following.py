@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
@@ -31,9 +32,44 @@ _STOPPED = (
     "Look into its log why replication has stopped, or remove it from the inventory's"
     " group."
 )
-_NO_MEMBER = {
-    SiteKind.GALERA: "Check wsrep_on, wsrep_cluster_status and wsrep_local_state",
-    SiteKind.GROUP_REPLICATION: "See performance_schema.replication_group_members",
+
+
+@dataclass(frozen=True, slots=True)
+class _Advice:
+    """What to do about the nodes of a group, for a person.
+
+    absent:  about one that is no member.  strange: about a member that is not one of
+    the nodes.  same: about two that go by one name.
+    """
+
+    absent: str
+    strange: str
+    same: str
+
+
+_FOLLOWERS = _Advice(
+    absent=_STOPPED,
+    strange="Add it to the inventory's group, or let no commit wait for it: it may have"
+    " what the others lack.",
+    same="Give each a name of its own: PostgreSQL, application_name in"
+    " primary_conninfo; MySQL and MariaDB, server_id.",
+)
+_ADVICE = {
+    SiteKind.GALERA: _Advice(
+        absent="Check wsrep_on, wsrep_cluster_status and wsrep_local_state there.",
+        strange="Add it to the inventory's group, or stop it; an arbitrator (garbd)"
+        " cannot be one of the nodes.",
+        same="Give each a wsrep_node_name of its own.",
+    ),
+    SiteKind.GROUP_REPLICATION: _Advice(
+        absent="Its MEMBER_STATE in performance_schema.replication_group_members must"
+        " be ONLINE; START GROUP_REPLICATION has it join.",
+        strange="Add it to the inventory's group (its MEMBER_HOST is in"
+        " performance_schema.replication_group_members), or have it leave the"
+        " replication group.",
+        same="Two hosts of the inventory lead to one server. Name the servers"
+        " themselves, not MySQL Router.",
+    ),
 }
 
 
@@ -96,16 +132,17 @@ def member_of(
     engine, writes = site.nodes[name].engine, name == site.writer_name
     if site.promise is None or not replicates(engine):
         return ""
+    writer = facts.identity if writes else known[site.writer_name].facts.identity
+    if writes:
+        _require_kind(site, writer)
     if writes and not site.kind.is_group:
         return ""
-    writer = facts.identity if writes else known[site.writer_name].facts.identity
-    _require_kind(site, writer)
     membership, target = engine.membership(), site.nodes[name].engine.target
     if membership is None:
         why, hint = "follows no other server", _STOPPED
         if site.kind.is_group:
             why = "is not a member of the cluster's majority"
-            hint = f"{_NO_MEMBER[site.kind]} there."
+            hint = _ADVICE[site.kind].absent
         raise EngineError(f"node {name} ({target}) {why}", hint=hint)
     cluster = "system_identifier"
     ours, theirs = writer.get(cluster), facts.identity.get(cluster)
@@ -121,18 +158,24 @@ def member_of(
 
 
 def _require_kind(site: Site, writer: Mapping[str, str]) -> None:
-    """Raise EngineError if the writer is a node of a group of another kind, or of none.
+    """Raise EngineError unless the writer is in a group of the site's kind, or in none.
 
     writer: its identity.
     """
     groups = {kind.named_by: kind for kind in SiteKind if kind.is_group}
     named, _ = name_in_log(writer)
-    if groups.get(named) is not (site.kind if site.kind.is_group else None):
-        kind = groups.get(named, SiteKind.SEMI_SYNC)
+    found, name = groups.get(named), site.writer_name
+    if found is not None and found is not site.kind:
         raise EngineError(
-            f"node {site.writer_name} is not of a cluster of the topology"
+            f"node {name} is in a cluster of the topology {found.value}, and not"
             f" {site.kind.value}",
-            hint=f"Set dbcheck_topology: {kind.value}.",
+            hint=f"Set dbcheck_topology: {found.value}.",
+        )
+    if site.kind.is_group and found is None:
+        raise EngineError(
+            f"node {name} is in no cluster of the topology {site.kind.value}",
+            hint=f"{_ADVICE[site.kind].absent} Or set the dbcheck_topology that the"
+            " servers have.",
         )
 
 
@@ -146,8 +189,9 @@ def require_members(rig: Rig, nodes: Mapping[str, NodeBefore]) -> None:
     if site.promise is None:
         return
     members = [node.member for node in nodes.values() if node.member]
-    _require_apart(members)
-    _require_known(site, members)
+    advice = _ADVICE.get(site.kind, _FOLLOWERS)
+    _require_apart(members, advice)
+    _require_known(site, members, advice)
     settings = nodes[site.writer_name].facts.settings
     shown = dict[str, None]()
     for name, node in nodes.items():
@@ -190,7 +234,7 @@ def _has_row(node: Node, table: TableSpec, row_id: int) -> bool:
     return False
 
 
-def _require_known(site: Site, members: Sequence[str]) -> None:
+def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
     """Raise EngineError if commits may wait for a standby that is not of the cluster.
 
     What it alone has would look lost.
@@ -203,11 +247,9 @@ def _require_known(site: Site, members: Sequence[str]) -> None:
         if name not in members:
             raise EngineError(
                 f"commits may wait for {name}, which is not one of the nodes",
-                hint="Add it to the inventory's group, or let no commit wait for it: it"
-                " may have what the others lack."
-                + (" Stop an arbitrator (garbd)." if site.kind.is_group else ""),
+                hint=advice.strange,
             )
-    _require_apart(names)
+    _require_apart(names, advice)
     if site.kind.is_group and len(names) < len(members) - 1:
         raise EngineError(
             f"{site.writer_name} sees {len(names)} other members, and the group has"
@@ -216,10 +258,9 @@ def _require_known(site: Site, members: Sequence[str]) -> None:
         )
 
 
-def _require_apart(names: Sequence[str]) -> None:
+def _require_apart(names: Sequence[str], advice: _Advice) -> None:
     if len(set(names)) < len(names):
         raise EngineError(
             f"several nodes go by one name: {', '.join(sorted(names))}",
-            hint="Give each a name of its own: PostgreSQL, application_name in"
-            " primary_conninfo; MySQL and MariaDB, server_id; Galera, wsrep_node_name.",
+            hint=advice.same,
         )

@@ -216,8 +216,8 @@ def _site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     kind, promise = SiteKind(entry.topology), Promise(entry.survives)
     by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
     if kind.is_group:
-        begins = by is PromotedBy.SQL
-        return Group(kind, nodes, entry.name, promise, begins=begins)
+        bootstrap = by is PromotedBy.SQL
+        return Group(kind, nodes, entry.name, promise, bootstrap=bootstrap)
     program = PromotionProgram(entry.promote, entry.return_s)
     return Cluster(
         kind,

@@ -69,7 +69,7 @@ def cluster_rig(
     nodes = {name: lab_node(lab) for name, lab in cluster.labs.items()}
     promise = Promise(cluster.spec.promise)
     if cluster.kind.is_group:
-        site: Cluster = Group(cluster.kind, nodes, names[0], promise, begins=True)
+        site: Cluster = Group(cluster.kind, nodes, names[0], promise, bootstrap=True)
     else:
         site = Cluster(cluster.kind, nodes, names[0], promise, brings_back=True)
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)

@@ -361,7 +361,7 @@ class ClusterOptions(Group):
         if given:
             raise UsageError(
                 f"a single server cannot be run with {', '.join(given)}",
-                hint="Add --nodes 2, or 3 for a --topology that decides by majority.",
+                hint="Add --nodes 2, or 3 for galera and group-replication.",
             )
         return None
 

@@ -142,7 +142,7 @@ def require_possible(entry: Entry, *, control: bool, twice: bool, far: bool) -> 
             f"host {entry.name}: the power comes back by itself after a cut by this"
             " switch, and the old writer has to stay off while another takes over",
             hint="Give it a switch that leaves the host off, or set dbcheck_survives:"
-            " all (or writer, unless the nodes decide by majority).",
+            " all (or writer, with streaming and semi-sync).",
         )
 
 

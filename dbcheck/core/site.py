@@ -45,14 +45,14 @@ class SiteKind(enum.Enum):
     def forms_by_itself(self) -> bool:
         """Whether the nodes of a group form it again after a cut of them all.
 
-        Those of Group Replication do not: one of them has to be told to begin it (MySQL
-        9.7 manual, 20.5.2 Restarting a Group).
+        Group Replication does not: an operator or dbcheck must bootstrap it (MySQL 9.7
+        manual, 20.5.2 Restarting a Group).
         """
         return self is not SiteKind.GROUP_REPLICATION
 
     @property
     def named_by(self) -> str:
-        """What of a server's identity names the data of such a group, "" of others."""
+        """Which part of a server's identity names its group, "" unless it is of one."""
         match self:
             case SiteKind.GALERA:
                 return GALERA_CLUSTER

@@ -47,8 +47,8 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
             first,
             group,
             f"no node of {first.topology} is promoted",
-            f"Leave out {PREFIX}promote and {PREFIX}promoted_by: the nodes decide by"
-            " majority.",
+            f"Leave out {PREFIX}promote; {PREFIX}promoted_by may be sql or auto. The"
+            " nodes decide by majority who takes writes.",
         )
     if bool(first.promote) != (first.promoted_by == PromotedBy.COMMAND.value):
         raise _wrong(

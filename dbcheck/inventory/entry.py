@@ -187,8 +187,9 @@ class Entry:
             description="For each host of a group that is a cluster: how its servers "
             "are one. `streaming`: PostgreSQL's streaming replication; "
             "`semi-sync`: replication of MySQL or MariaDB by GTID. `galera`: MariaDB "
-            "Galera Cluster. `group-replication`: of MySQL. `dbcheck run GROUP` then "
-            "tests the cluster, see [clusters.md](clusters.md)."
+            "Galera Cluster. `group-replication`: MySQL Group Replication, also of "
+            "an InnoDB Cluster. `dbcheck run GROUP` then tests the cluster, see "
+            "[clusters.md](clusters.md)."
         ),
     ] = ""
     writer: Annotated[

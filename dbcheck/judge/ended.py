@@ -19,7 +19,6 @@ _DARK = (
     "crash canary or its log would show that"
 )
 _OF_THE_WRITER = "the crash canary is the writer's, and another node was read"
-_COPIED = "a node of a group that returns may copy another's data, without the canary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,6 @@ def ended(case: Case) -> Ended:
         by_session=manifest.family == "mysql",  # see engines.mysql.canary
         unflushed=case.writer.facts.product == "MySQL",
         no_canary=(_OF_THE_WRITER if case.promoted else "")
-        or (_COPIED if case.whole_group else "")
         or manifest.no_canary
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in logs),
@@ -92,11 +90,10 @@ def ended(case: Case) -> Ended:
 def _canary(case: Case, *, held: bool) -> bool | None:
     """Return whether the canary's row is there, None if that shows nothing.
 
-    A promotion empties its table as well, and so does the copy of another node's data
-    that a node of a group takes.
+    A promotion empties its table as well.
     """
     found = case.after.canary
-    if case.promoted or (case.whole_group and found is False):
+    if case.promoted:
         return None
     return found if held or found is False else None
 

@@ -17,7 +17,7 @@ from dbcheck.core.promise import Promise
 from dbcheck.core.site import SiteKind
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.galera import Ports, galera_settings
-from dbcheck.lab.groupreplication import group_settings, join_group
+from dbcheck.lab.group_replication import group_settings, join_group
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.link import Link
@@ -117,7 +117,7 @@ class ClusterLab:
             if first is not None:
                 source = Source(_port(first), first.password, name)
             lab = self._start(name, replace(node, settings=settings), folder, source)
-            join_group(lab, begins=first is None)
+            join_group(lab, first=first is None)
 
     def _start(
         self, name: str, spec: LabSpec, folder: Path, source: Source | None

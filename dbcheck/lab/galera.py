@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.errors import UsageError
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.servers.base import standard_name
+from dbcheck.lab.servers.base import require_undecided, standard_name
 
 _HOST = "127.0.0.1"
 _OPTIONS = "wsrep_provider_options"
@@ -59,12 +58,7 @@ def galera_settings(
         "server_id": str(number),
         **begins,
     }
-    for name in (*ours, "wsrep_new_cluster"):
-        if name in asked:
-            raise UsageError(
-                f"the lab decides {name} of a Galera cluster itself",
-                hint="Leave that setting out.",
-            )
+    require_undecided(asked, {*ours, "wsrep_new_cluster"}, "a Galera cluster")
     # Of two values of an option Galera takes the later one.
     more = asked.pop(_OPTIONS, "")
     parts = [*(f"{name}={value}" for name, value in options.items()), more]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 
-import mysql.connector
-from sqlalchemy.engine import make_url
-
-from dbcheck.errors import LabError
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.servers.base import USER, Source, standard_name
+from dbcheck.lab.servers.base import Source, standard_name
+from dbcheck.lab.statements import run_statements
 
 _LOG_BIN = {"log_bin": "ON", "sync_binlog": "1"}
 # For ever, as far as the server takes that, in milliseconds.
@@ -103,23 +99,3 @@ def follow(lab: Lab, source: Source) -> None:
     statements = _FOLLOW.get(lab.spec.engine, ())
     if statements:
         run_statements(lab, statements, port=source.port)
-
-
-def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> None:
-    """Run these on the MySQL or MariaDB server of *lab*; raise LabError.
-
-    values: what stands for {name} in them; user and password are the lab's own.
-    """
-    url = make_url(lab.target_url)
-    try:
-        link = mysql.connector.connect(
-            host=url.host, port=url.port or 0, user=USER, password=lab.password
-        )
-        with contextlib.closing(link), contextlib.closing(link.cursor()) as cursor:
-            for statement in statements:
-                cursor.execute(
-                    statement.format(user=USER, password=lab.password, **values)
-                )
-    except mysql.connector.Error as error:
-        text = str(error).replace(lab.password, "***")
-        raise LabError(f"a server of the cluster does not follow: {text}") from None

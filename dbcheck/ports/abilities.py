@@ -262,18 +262,22 @@ class Grouped(Protocol):
     def require_alone(self) -> None:
         """Raise EngineError if it is."""
 
-    def history(self) -> str:
-        """Return which transactions it has, as begin_group() takes them."""
 
-    def begin_group(self, histories: Mapping[str, str]) -> None:
-        """Have it begin its group again, after a cut of all its nodes.
+class Bootstraps(Protocol):
+    """The server may be of a group that does not form by itself once all were cut."""
 
-        histories: of the other nodes, by name.  Raise EngineError, with what to do,
-        also if one of them has a transaction that this node lacks.
+    def transactions(self) -> str:
+        """Return which transactions it has, as bootstrap_group() takes them."""
+
+    def bootstrap_group(self, others: Mapping[str, str]) -> None:
+        """Have it form its group again, as the only member so far.
+
+        others: by the names of the other nodes, what their transactions() returned.
+        Raise EngineError, with what to do, also if this node lacks one of these.
         """
 
     def join_group(self) -> None:
-        """Have it join the group that another node has begun, unless it has joined.
+        """Have it join the group that another node has formed, unless it has joined.
 
         Raise EngineError, with what to do if that helps.
         """
@@ -357,6 +361,11 @@ def replicates(engine: Engine) -> TypeGuard[Replicates]:
 def may_be_grouped(engine: Engine) -> TypeGuard[Grouped]:
     """Return whether *engine* has that ability."""
     return _has(engine, Grouped)
+
+
+def may_bootstrap(engine: Engine) -> TypeGuard[Bootstraps]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, Bootstraps)
 
 
 def _has(engine: object, ability: type) -> bool:

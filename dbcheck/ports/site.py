@@ -112,7 +112,9 @@ class Site(Protocol):
         """
 
     def ready(self) -> str | None:
-        """Bring recovery one step on, in seconds; never raises an EngineError.
+        """Bring recovery one step on; never raises an EngineError.
+
+        A step takes seconds, and up to 75 s where a server is asked to join its group.
 
         Return None if the node to be read takes queries, else the reason.
         """

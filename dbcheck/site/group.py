@@ -7,18 +7,15 @@ read is a node of the majority that has all that the others have.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 
 from dbcheck.core.promise import Promise
-from dbcheck.core.replication import PromotedBy, Promotion, Received, most_advanced
+from dbcheck.core.replication import PromotedBy, Promotion, Received
 from dbcheck.core.site import SiteKind
 from dbcheck.errors import EngineError
-from dbcheck.ports.abilities import Grouped, may_be_grouped
 from dbcheck.ports.site import Node
+from dbcheck.site.bootstrap import Bootstrap
 from dbcheck.site.cluster import Cluster, replicating
-
-JOIN_EVERY_S = 10.0  # a node that was refused is asked again; each try takes seconds
 
 
 class Group(Cluster):
@@ -34,9 +31,7 @@ class Group(Cluster):
     engines.mysql.group_replication).
 
     After a cut of all nodes, one alone may be behind another that is still off: the
-    writer is read once all are members again.  A group that does not form by itself is
-    begun from the node that has all that any other has, once all of them answer and
-    none has joined one.
+    writer is read once all are members again.  See also site.bootstrap.
     """
 
     def __init__(
@@ -46,23 +41,23 @@ class Group(Cluster):
         writer_name: str,
         promise: Promise,
         *,
-        begins: bool = False,
+        bootstrap: bool = False,
     ) -> None:
-        """begins: dbcheck has the group begin again if it does not do so by itself.
+        """bootstrap: dbcheck forms the group again if it does not do so by itself.
 
         Raise UsageError unless these nodes can be a group, and be cut as one.
         """
         kind.require_promise(promise, len(nodes))
         super().__init__(kind, nodes, writer_name, promise, by=PromotedBy.AUTO)
         self._writer_member = ""
-        self._again_s: dict[str, float] = {}  # when a node is asked to join again
-        self._absent: dict[str, str] = {}  # why it is no member
-        self._begins = begins and not kind.forms_by_itself
+        due = bootstrap and not kind.forms_by_itself
+        self._bootstrap = Bootstrap(self._nodes) if due else None
 
     def with_writer(self, node: Node) -> Group:
         nodes = {**self._nodes, self.writer_name: node}
+        bootstrap = self._bootstrap is not None
         return Group(
-            self.kind, nodes, self.writer_name, self.promise, begins=self._begins
+            self.kind, nodes, self.writer_name, self.promise, bootstrap=bootstrap
         )
 
     def prepare(self) -> None:
@@ -73,17 +68,17 @@ class Group(Cluster):
 
     def ready(self) -> str | None:
         if self.promise.cuts_all:
-            why = self._all_back()
-            return self._form() or why if why and self._begins else why
+            why = self._missing()
+            if why is None or self._bootstrap is None:
+                return why
+            return self._bootstrap.step() or why
         off = self._look()
-        if self._note(off, self._without_writer()):
+        name, why = self._without_writer()
+        if self._note(off, name):
             return None
         if off.is_back:
             return f"the old writer {self.writer_name} still answers or has power"
-        return (
-            f"the other nodes still count {self.writer_name} as a member, or are no"
-            " majority that takes writes"
-        )
+        return why
 
     def failure(self) -> str | None:
         if not self.promise.cuts_all:
@@ -97,7 +92,7 @@ class Group(Cluster):
         found = Promotion(self._by, dict(self._received))
         return self._with_descent(found)
 
-    def _all_back(self) -> str | None:
+    def _missing(self) -> str | None:
         for name in self._nodes:
             received, why = self._asked_for(name)
             if received is None:
@@ -109,62 +104,30 @@ class Group(Cluster):
                 return f"{name} still applies what it has received"
         return None
 
-    def _form(self) -> str:
-        """Take a step to form the group again; return what is missing, or ""."""
-        found, since = {}, self._received
-        for name, node in self._nodes.items():
-            try:
-                found[name] = replicating(node).received()
-            except EngineError as error:
-                return f"{name} does not answer yet: {error}"
-        self._received = found
-        if joined := [name for name, one in found.items() if one.members]:
-            return self._join([name for name in self._nodes if name not in joined])
-        if found != since:
-            return "waiting until no node comes any further"
-        return self._begin()
-
-    def _begin(self) -> str:
-        name = most_advanced(self._received)
-        if name is None:
-            return "no node reports how much it has received"
-        try:
-            others = {n: _grouped(one).history() for n, one in self._nodes.items()}
-            del others[name]
-            _grouped(self._nodes[name]).begin_group(others)
-        except EngineError as error:
-            return f"{name} does not begin the group again: {error.with_hint}"
-        return f"{name}, which has most, has begun the group again"
-
-    def _join(self, names: Sequence[str]) -> str:
-        """Have these join; return why the first of them is no member yet, or ""."""
-        for name in names:
-            if time.monotonic() < self._again_s.get(name, 0.0):
-                continue
-            self._again_s[name] = time.monotonic() + JOIN_EVERY_S
-            self._absent[name] = f"{name} joined the group and left it; see its log"
-            try:
-                _grouped(self._nodes[name]).join_group()
-            except EngineError as error:
-                why = f"{name} does not join the group: {error.with_hint}"
-                self._absent[name] = why
-        return self._absent[names[0]] if names else ""
-
-    def _without_writer(self) -> str:
+    def _without_writer(self) -> tuple[str, str]:
         """Return the name of a node that can be read, without the writer in its view.
 
-        "" as long as there is none.
+        As long as there is none, "" and why the last one is not read.
         """
+        why = ""
         for name in self._nodes:
             if name == self.writer_name:
                 continue
-            received, _ = self._asked_for(name)
-            if received is None or received.position != received.applied:
-                continue
-            if not received.members or self._counts_writer(received.members):
-                continue
-            if replicating(self._nodes[name]).takes_writes():
-                return name
+            if not (why := self._unfit(name)):
+                return name, ""
+        return "", why
+
+    def _unfit(self, name: str) -> str:
+        """Return why another node than the writer cannot be read yet, "" if it can."""
+        received, error = self._asked_for(name)
+        if received is None:
+            return f"{name} is not among a majority{error}"
+        if not received.members or self._counts_writer(received.members):
+            return f"{name} still counts {self.writer_name} as a member"
+        if received.position != received.applied:
+            return f"{name} still applies what it has received"
+        if not replicating(self._nodes[name]).takes_writes():
+            return f"{name} takes no writes"
         return ""
 
     def _counts_writer(self, members: Sequence[str]) -> bool:
@@ -190,9 +153,3 @@ class Group(Cluster):
             return None, ""
         self._received[name] = received
         return received, ""
-
-
-def _grouped(node: Node) -> Grouped:
-    engine = node.engine
-    assert may_be_grouped(engine)  # those of the families that groups are of can be
-    return engine

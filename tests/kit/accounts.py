@@ -45,12 +45,16 @@ CLUSTERS = {
 }
 
 
-def of_a_cluster(name: str) -> list[str]:
-    """Return the statements that the account of a cluster needs beside those."""
+def of_a_cluster(name: str, *, cut: bool = False) -> list[str]:
+    """Return the statements that the account of a cluster needs beside those.
+
+    cut: all of its nodes are, so it is formed again.
+    """
     text = DOCUMENT.read_text("utf-8").split(f"\n### {CLUSTERS[name]}\n")[1]
-    block = re.search(r"```sql\n(.*?)```", text, re.S)
-    assert block is not None
-    return block[1].splitlines()
+    section = re.split(r"\n##", text)[0]
+    first, *rest = re.findall(r"```sql\n(.*?)```", section, re.S)
+    blocks = [first, *rest] if cut else [first]
+    return [line for block in blocks for line in block.splitlines()]
 
 
 def connect(server: DatabaseServer, database: str) -> Any:

@@ -63,17 +63,22 @@ def cluster_of(
             yield cluster, rig
 
 
+GROUPS = {"galera": "mariadb", "group-replication": "mysql"}  # and their servers
+
+
 @contextlib.contextmanager
-def galera(
+def group_of(
+    topology: str,
     folder: Path,
     promise: Promise = Promise.WRITER_GONE,
     drive: DriveSpec | None = None,
     nodes: int = 3,
     **values: str,
 ) -> Iterator[tuple[ClusterLab, Rig]]:
-    """Give a Galera cluster, as cluster_of() does."""
+    """Give a cluster of one of GROUPS, as cluster_of() does."""
+    engine = GROUPS[topology]
     with cluster_of(
-        folder, nodes, promise, drive, "mariadb", topology="galera", **values
+        folder, nodes, promise, drive, engine, topology=topology, **values
     ) as made:
         yield made
 
@@ -94,7 +99,7 @@ def promoting(rig: Rig, promote: Promote) -> Rig:
     return replace(rig, site=changed)
 
 
-def cycle(rig: Rig, before: Callable[[], None] = lambda: None) -> Outcome:
+def cycle(rig: Rig, before: Callable[[], object] = lambda: None) -> Outcome:
     """Run a cycle; *before* its load something is done to the cluster."""
     started = preflight(rig, WORKLOAD, seed=1)
     before()

@@ -35,6 +35,17 @@ def connect(url: str, password: str) -> Any:
     )
 
 
+def execute_on(lab: Lab, *statements: str) -> list[Any]:
+    """Run these on the server of *lab*; return the rows of the last one."""
+    rows: list[Any] = []
+    with contextlib.closing(connect(lab.target_url, lab.password)) as link:
+        cursor = link.cursor()
+        for statement in statements:
+            cursor.execute(statement)
+            rows = list(cursor.fetchall()) if cursor.description else []
+    return rows
+
+
 class Table:
     """A table of numbers, each inserted in a transaction of its own."""
 

@@ -19,11 +19,10 @@ from dbcheck.lab.lab import Lab
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 from tests.kit.accounts import ACCOUNT, CLUSTERS, connect_to, of_a_cluster, statements
-from tests.kit.clusters import cluster_of, cycle
+from tests.kit.clusters import GROUPS, cluster_of, cycle
 from tests.kit.servers import skip_without_server
 
 PASSWORD = "only-of-this-test"
-GROUPS = {"galera": "mariadb", "group-replication": "mysql"}  # and their servers
 
 
 def run(lab: Lab, name: str, words: Sequence[str]) -> None:
@@ -42,27 +41,32 @@ def run(lab: Lab, name: str, words: Sequence[str]) -> None:
             link.cursor().execute(text)
 
 
-@pytest.mark.parametrize("engine", sorted(CLUSTERS))
+@pytest.mark.parametrize(
+    ("engine", "promise"),
+    [
+        *((engine, Promise.WRITER_GONE) for engine in sorted(CLUSTERS)),
+        ("group-replication", Promise.ALL),  # the account forms it again
+    ],
+)
 def test_the_documented_account_is_enough_for_a_cluster(
-    tmp_path: Path, engine: str
+    tmp_path: Path, engine: str, promise: Promise
 ) -> None:
     server = GROUPS.get(engine, engine)
     skip_without_server(server)
-    given: Any = {}
-    if engine in GROUPS:  # one of them is formed again by the account
-        given = {"nodes": 3, "topology": engine, "promise": Promise.ALL}
-    with cluster_of(tmp_path, engine=server, **given) as (cluster, rig):
-        run(cluster.labs["node1"], server, [*statements(server), *of_a_cluster(engine)])
+    given: Any = {"nodes": 3, "topology": engine} if engine in GROUPS else {}
+    with cluster_of(tmp_path, engine=server, promise=promise, **given) as made:
+        cluster, rig = made
+        words = of_a_cluster(engine, cut=promise.cuts_all)
+        run(cluster.labs["node1"], server, [*statements(server), *words])
         site = rig.site
         nodes = {}
         for name, node in site.nodes.items():
             url = make_url(node.engine.target).set(username=ACCOUNT, database="dbcheck")
             own = open_engine(url.render_as_string(), PASSWORD)
             nodes[name] = replace(node, engine=own, host=None)
-        assert site.promise is not None
-        kind, writer, promise = site.kind, site.writer_name, site.promise
+        kind, writer = site.kind, site.writer_name
         if kind.is_group:
-            limited: Cluster = Group(kind, nodes, writer, promise, begins=True)
+            limited: Cluster = Group(kind, nodes, writer, promise, bootstrap=True)
         else:
             limited = Cluster(kind, nodes, writer, promise, brings_back=True)
         outcome = cycle(replace(rig, site=limited))

@@ -6,9 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import mysql.connector
 import pytest
-from sqlalchemy.engine import make_url
 
 from dbcheck.campaign import following
 from dbcheck.campaign.cycle import finish_cycle
@@ -18,9 +16,9 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec
 from tests.kit.clusters import WORKLOAD, cluster_of, cycle, promoting, standing
+from tests.kit.lab_access import execute_on
 from tests.kit.servers import skip_without_server
 
 ENGINES = pytest.mark.parametrize("engine", ["mysql", "mariadb"])
@@ -30,17 +28,6 @@ WORDS = {"mysql": "source", "mariadb": "master"}
 @pytest.fixture(autouse=True)
 def has_server(request: pytest.FixtureRequest) -> None:
     skip_without_server(request.node.callspec.params["engine"])
-
-
-def execute(lab: Lab, *statements: str) -> None:
-    url = make_url(lab.target_url)
-    link = mysql.connector.connect(
-        host=url.host, port=url.port or 0, user=url.username, password=lab.password
-    )
-    cursor = link.cursor()
-    for statement in statements:
-        cursor.execute(statement)
-    link.close()
 
 
 @ENGINES
@@ -92,7 +79,7 @@ def test_a_replica_that_has_not_applied_all_is_not_promoted(
     stop = "stop replica sql_thread"
     with cluster_of(tmp_path, engine=engine) as (cluster, rig):
         brief = replace(rig, limits=replace(rig.limits, return_s=4))
-        outcome = cycle(brief, lambda: execute(cluster.labs["node2"], stop))
+        outcome = cycle(brief, lambda: execute_on(cluster.labs["node2"], stop))
     assert outcome.verdict is Verdict.INCONCLUSIVE
     (reason,) = outcome.judgement.reasons
     assert "waiting before the promotion, which would delete the rest" in reason
@@ -116,7 +103,7 @@ def test_a_replica_that_others_promoted_too_early_proves_nothing(
 
         site._unapplied = promote_too_early
         rig = replace(rig, site=site)
-        outcome = cycle(rig, lambda: execute(cluster.labs["node2"], stop))
+        outcome = cycle(rig, lambda: execute_on(cluster.labs["node2"], stop))
     assert outcome.found is not None
     assert outcome.found.counts
     assert outcome.verdict is Verdict.INCONCLUSIVE
@@ -141,7 +128,7 @@ def test_a_replica_of_mariadb_that_restarts_discards_its_relay_log(
     promise = Promise.ALL_WRITER_GONE
     stop = "stop replica sql_thread"
     with cluster_of(tmp_path, 2, promise, DriveSpec(), engine) as (cluster, rig):
-        outcome = cycle(rig, lambda: execute(cluster.labs["node2"], stop))
+        outcome = cycle(rig, lambda: execute_on(cluster.labs["node2"], stop))
     assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
     assert "discards what it had received" in outcome.result.diagnosis[0].reason
 

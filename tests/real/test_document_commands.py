@@ -33,10 +33,8 @@ LEFT_OUT = {
     "dbcheck reconcile runs/ID$": "tests/real/test_reconcile_run.py has such a run",
     "dbcheck lab fetch": "CI has fetched it",
     "dbcheck run (pair|GROUP)": "tests/real/test_cluster_command.py has such a group",
-    "dbcheck run galera": "tests/real/test_cluster_galera.py has such a group",
-    ".* --topology galera": "tests/real/test_cluster_galera.py runs such a command",
-    ".* --topology group-replication": "tests/real/test_cluster_group_replication.py"
-    " runs such a command",
+    "dbcheck run galera": "tests/real/test_cluster_groups.py has such a group",
+    ".* --topology": "tests/real/test_cluster_groups.py runs such a command",
     "dbcheck lab explore runs": "tests/real/test_explore_command.py has such a folder",
     "dbcheck lab log-writes": "tests/real/test_log_writes_command.py has a recording",
     "dbcheck witness check": "the witness of a lab is on the target's own host",

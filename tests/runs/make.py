@@ -427,6 +427,16 @@ def unstable_row(run: Path) -> bool:
     return True
 
 
+def diverged_row(run: Path) -> bool:
+    """Have another node of the group lack a row."""
+    after = read(run / "after.json")
+    epoch = read(run / "manifest.json")["epoch"]
+    lacking = ["ledger", 7, epoch, 1, 3, 0, True]
+    after["others"] = {"node2": {"rows": 102, "unlike": 1, "first": [lacking]}}
+    write(run / "after.json", after)
+    return True
+
+
 class Row(NamedTuple):
     """One row as a run of format 4 or later stores it; see RECORD."""
 
@@ -535,6 +545,7 @@ DERIVED: Mapping[str, tuple[str, Callable[[Path], bool]]] = {
     "lost-after-its-commit": ("two-phase-pass", lost_after_its_commit),
     "broken-condition": ("orders-pass", broken_condition),
     "unstable-row": ("orders-pass", unstable_row),
+    "diverged-row": ("mysql-pass", diverged_row),
 }
 
 

@@ -30,7 +30,6 @@ from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge import cluster
 from dbcheck.judge.case import Case
-from dbcheck.judge.ended import ended
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.server import same_settings
@@ -272,13 +271,6 @@ def depth_of(one: Case, found: Mapping[str, Depth]) -> Depth | None:
         load=replace(one.load, nodes=dict.fromkeys(nodes, seen)),
         after=replace(one.after, nodes={**one.after.nodes, **after}),
     ).shown_depth
-
-
-def test_the_canary_shows_nothing_once_data_may_have_been_copied() -> None:
-    one = case(Promise.ALL, WHOLE)
-    assert ended(replace(one, after=replace(one.after, canary=False))).canary is None
-    # One that is there was not removed by a crash.
-    assert ended(replace(one, after=replace(one.after, canary=True))).canary is True
 
 
 def test_settings_of_a_writer_that_is_gone_lose_nothing_of_another_node() -> None:

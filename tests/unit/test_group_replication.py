@@ -10,12 +10,12 @@ import pytest
 from dbcheck.core.promise import Promise
 from dbcheck.core.promised import kept_by
 from dbcheck.core.site import SiteKind, lineage
-from dbcheck.engines.mysql import group_replication
+from dbcheck.engines.mysql import group_bootstrap, group_replication
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.group_replication import View, is_member
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
-from dbcheck.lab.groupreplication import group_settings
+from dbcheck.lab.group_replication import group_settings
 from dbcheck.lab.spec import LabSpec
 
 GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
@@ -130,29 +130,30 @@ def test_the_primary_takes_writes(
     assert group_replication.takes_writes(link(**rows)) is takes
 
 
-def test_a_group_is_begun_from_a_server_that_has_all() -> None:
+def test_a_group_is_formed_by_a_server_that_has_all() -> None:
     has_all = link(group_lacking=[("",)])
-    group_replication.require_most(has_all, {"b": f"{GROUP}:1-9"})
+    group_bootstrap.require_all_of(has_all, {"b": f"{GROUP}:1-9"})
     lacks = link(group_lacking=[(f"{GROUP}:11",)])
-    with pytest.raises(EngineError, match=f"b has {GROUP}:11, which") as at:
-        group_replication.require_most(lacks, {"b": f"{GROUP}:1-9:11"})
-    assert "by hand" in at.value.hint
-    assert group_replication.history(link()) == f"{GROUP}:1-10"
+    with pytest.raises(EngineError, match=f"it lacks {GROUP}:11, which b has") as at:
+        group_bootstrap.require_all_of(lacks, {"b": f"{GROUP}:1-9:11"})
+    assert "must be cloned" in at.value.hint
+    assert group_bootstrap.transactions(link()) == f"{GROUP}:1-10"
     more = link(group_received=[("x:1", "y:2")])
-    assert group_replication.history(more) == "x:1,y:2"
+    assert group_bootstrap.transactions(more) == "x:1,y:2"
 
 
 def test_a_server_that_joins_by_itself_is_left_alone() -> None:
     busy = link(group_members=[], group_joining=[("a thread",)])
-    for act in (group_replication.begin, group_replication.join):
-        with pytest.raises(EngineError, match="still tries to join the group"):
+    for act in (group_bootstrap.bootstrap, group_bootstrap.join):
+        with pytest.raises(EngineError, match="still tries to join the group") as at:
             act(busy)
-    assert not {"stop_group", "start_group", "begin_group_on"} & set(busy.ran)
+        assert at.value.hint == "dbcheck waits for that."
+    assert not {"stop_group", "start_group", "bootstrap_on"} & set(busy.ran)
     failed = link(group_members=[("a", "ERROR")], group_joining=[("a thread",)])
-    group_replication.join(failed)
+    group_bootstrap.join(failed)
     assert failed.ran[-2:] == ["stop_group", "start_group"]
     member = link()
-    group_replication.join(member)
+    group_bootstrap.join(member)
     assert "start_group" not in member.ran
 
 
@@ -165,10 +166,10 @@ def test_a_server_that_joins_by_itself_is_left_alone() -> None:
 )
 def test_a_refusal_says_what_to_do(text: str, hint: str) -> None:
     with pytest.raises(EngineError, match=text[:4]) as at:
-        group_replication.join(link(group_members=[], start_group=EngineError(text)))
+        group_bootstrap.join(link(group_members=[], start_group=EngineError(text)))
     assert hint in at.value.hint
     with pytest.raises(EngineError, match="bootstrap_group may still be ON") as at:
-        group_replication.over(link(begin_group_off=EngineError("gone")))
+        group_bootstrap.end_bootstrap(link(bootstrap_off=EngineError("gone")))
     assert "set global group_replication_bootstrap_group = OFF" in at.value.hint
 
 

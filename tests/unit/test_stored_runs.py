@@ -35,6 +35,7 @@ _REGISTERS = {"registers-pass", "registers-lying"}
 _ONE_BY_ONE = {
     *("two-phase-pass", "resurrected-item", "lost-after-its-commit"),
     *("seen-then-lost", "orders-pass", "broken-condition", "unstable-row"),
+    "diverged-row",
     *("duplicate-row", "unexpected-row", "stale-register", "torn-register"),
 }
 LACKING = {
@@ -91,6 +92,7 @@ DIAGNOSED = {
     "lost-after-its-commit": ("prepared", []),
     "broken-condition": ("inconsistent", ["data pages"]),
     "unstable-row": ("unstable", ["data pages"]),
+    "diverged-row": ("diverged", []),
     "index-mismatch": ("index-mismatch", ["data pages"]),
     "unrecoverable": ("unrecoverable", []),
 }

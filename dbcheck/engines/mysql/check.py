@@ -99,6 +99,13 @@ def product_of(link: MysqlLink) -> str:
     return name
 
 
+_OF_A_GROUP = (
+    "Set dbcheck_writer to the primary (MEMBER_ROLE in"
+    " performance_schema.replication_group_members). Leave the setting as it is: a row"
+    " that is written to a secondary is on no other member."
+)
+
+
 def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     """Raise EngineError unless this is a supported server that takes writes."""
     version, comment, account = link.row("server")
@@ -106,9 +113,11 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     require_known(variables)
     for setting in _READ_ONLY:
         if variables.get(setting, "") not in _OFF:
+            hint = f"Test a server that accepts writes, or set {setting} = OFF."
+            if group_replication.is_member(variables):
+                hint = _OF_A_GROUP
             raise EngineError(
-                f"the server is read-only: {setting} is {variables[setting]}",
-                hint=f"Test a server that accepts writes, or set {setting} = OFF.",
+                f"the server is read-only: {setting} is {variables[setting]}", hint=hint
             )
     for setting in _READ_ONLY_SESSION:
         if variables.get(setting, "") not in _OFF:

@@ -56,7 +56,7 @@ from dbcheck.engines.mysql.replicating import (
     CONNECT_S,
     READY_S,
     Replicating,
-    named,
+    group_identity,
 )
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.mysql.storage import OPTION, StorageEngine, storage_of
@@ -183,7 +183,7 @@ class MysqlEngine(Replicating):
                 variables[TABLES_IN] = self._storage.name
             (variables["default_storage_engine"],) = link.row("default_engine")
             variables |= galera.options(variables)
-            grouped = named(link, variables)
+            grouped = group_identity(link, variables)
             status, second, clock_us = _uptime(link)
         lower = {name.lower(): value for name, value in {**variables, **status}.items()}
         return ServerFacts(

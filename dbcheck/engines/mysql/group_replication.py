@@ -1,4 +1,4 @@
-"""A member of a MySQL replication group: its view, how far it has come, its return.
+"""A member of a MySQL replication group: its view, and how far it has come.
 
 A commit is answered once a majority of the members has it in memory, and each applies
 it by itself afterwards (MySQL 9.7 manual, 20.1.1.2 Group Replication).
@@ -6,8 +6,7 @@ it by itself afterwards (MySQL 9.7 manual, 20.1.1.2 Group Replication).
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.core.replication import (
@@ -25,16 +24,6 @@ from dbcheck.errors import EngineError
 _ONLINE, _UNREACHABLE = "ONLINE", "UNREACHABLE"
 _JOINED = (_ONLINE, "RECOVERING")
 _OFF = ("OFF", "0")
-_JOIN_S = 60.0  # MySQL itself waits so long for a view that has the joiner
-_LOG = (
-    "Look into its error log. A server that has transactions which the group lacks is"
-    " refused."
-)
-_PRIVILEGES = (
-    "Grant the account GROUP_REPLICATION_ADMIN and SYSTEM_VARIABLES_ADMIN"
-    " (docs/privileges.md), or form the group again by other means"
-    " (dbcheck_promoted_by: auto)."
-)
 
 
 def is_member(variables: Mapping[str, str]) -> bool:
@@ -97,7 +86,7 @@ def followers(link: MysqlLink) -> Members:
 
 def membership(link: MysqlLink) -> Membership | None:
     """Return this member's server_uuid and the name of its group."""
-    view = _view(link)
+    view = view_of(link)
     return Membership(view.own, _group(link)) if view.online else None
 
 
@@ -109,7 +98,7 @@ def received(link: MysqlLink) -> Received:
     plugin/group_replication/src/gcs_event_handlers.cc and applier.cc,
     applier_thread_handle()).
     """
-    view = _view(link)
+    view = view_of(link)
     (queued,) = link.row("group_queue")
     executed, unapplied = link.row("group_received")
     group = _group(link)
@@ -131,7 +120,7 @@ def takes_writes(link: MysqlLink) -> bool:
     """Return whether this member is among the majority and not read-only."""
     variables = dict(link.rows("variables"))
     read_only = (variables.get(name) for name in ("read_only", "super_read_only"))
-    return _view(link).online and all(value in _OFF for value in read_only)
+    return view_of(link).online and all(value in _OFF for value in read_only)
 
 
 def descent(link: MysqlLink) -> Descent:
@@ -141,81 +130,8 @@ def descent(link: MysqlLink) -> Descent:
     return Descent({group: counts(executed).get(group, 0)})
 
 
-def history(link: MysqlLink) -> str:
-    """Return all transactions that this server has applied or has in its relay log."""
-    executed, unapplied = link.row("group_received")
-    return ",".join(filter(None, (executed, unapplied)))
-
-
-def require_most(link: MysqlLink, histories: Mapping[str, str]) -> None:
-    """Raise EngineError if one of *histories* has transactions that this one lacks.
-
-    histories: by the names of other servers; see history().
-    """
-    for name, theirs in histories.items():
-        (lacking,) = link.row("group_lacking", {"theirs": theirs})
-        if lacking:
-            raise EngineError(
-                f"the group is not begun again: no server has all transactions;"
-                f" {name} has {lacking}, which the one with most lacks",
-                hint="Decide by hand which server the group begins from.",
-            )
-
-
-def begin(link: MysqlLink) -> None:
-    """Have this server begin the group anew, as its only member; then over() is due."""
-    with _asked():
-        _end_attempt(link)
-        link.rows("begin_group_on")
-        link.rows("start_group", answer_s=_JOIN_S)
-
-
-def over(link: MysqlLink) -> None:
-    """Have the server join a group again and begin none, whenever it starts its part.
-
-    Raise EngineError, with what to do.
-    """
-    try:
-        link.rows("begin_group_off")
-    except EngineError as error:
-        raise EngineError(
-            f"group_replication_bootstrap_group may still be ON: {error}",
-            hint="Run: set global group_replication_bootstrap_group = OFF; or else this"
-            " server may begin a second group.",
-        ) from error
-
-
-def join(link: MysqlLink) -> None:
-    """Have this server join the group, unless it has; return once it has."""
-    if _view(link).joined:
-        return
-    with _asked():
-        _end_attempt(link)
-        link.rows("start_group", answer_s=_JOIN_S)
-
-
-def _end_attempt(link: MysqlLink) -> None:
-    """End what is left of an attempt to join; raise EngineError while one goes on."""
-    if not _view(link).states and link.rows("group_joining"):
-        raise EngineError(
-            "it still tries to join the group by itself"
-            " (group_replication_start_on_boot), which takes a minute"
-        )
-    link.rows("stop_group")
-
-
-@contextlib.contextmanager
-def _asked() -> Generator[None]:
-    """Add what to do to the error of a statement that was refused."""
-    try:
-        yield
-    except EngineError as error:
-        denied = "denied" in str(error).lower()
-        hint = error.hint or (_PRIVILEGES if denied else _LOG)
-        raise EngineError(str(error), hint=hint) from error
-
-
-def _view(link: MysqlLink) -> View:
+def view_of(link: MysqlLink) -> View:
+    """Return what this member sees of its group now."""
     own, _ = link.row("executed_mysql")
     return View(own, dict(link.rows("group_members")))
 

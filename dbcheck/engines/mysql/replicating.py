@@ -16,7 +16,12 @@ from dbcheck.core.replication import (
     Received,
 )
 from dbcheck.core.server import ServerFacts
-from dbcheck.engines.mysql import galera, group_replication, replication
+from dbcheck.engines.mysql import (
+    galera,
+    group_bootstrap,
+    group_replication,
+    replication,
+)
 from dbcheck.engines.mysql.check import product_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.reach import accepts
@@ -28,7 +33,7 @@ CONNECT_S = 10.0
 READY_S = 2.0  # for each of the few answers that connecting takes
 
 
-class Kind(Protocol):
+class ClusterProtocol(Protocol):
     """How servers are one cluster; see ports.abilities.Replicates."""
 
     def followers(self, link: MysqlLink, /) -> Followers: ...
@@ -44,7 +49,7 @@ class Kind(Protocol):
     def descent(self, link: MysqlLink, /) -> Descent: ...
 
 
-def kind_of(link: MysqlLink) -> Kind:
+def kind_of(link: MysqlLink) -> ClusterProtocol:
     """Return how the server behind *link* is a node of a cluster.
 
     Raise EngineError for a node of Galera that is not MariaDB: no test runs one.
@@ -62,7 +67,7 @@ def kind_of(link: MysqlLink) -> Kind:
     return galera
 
 
-def named(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, str]:
+def group_identity(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, str]:
     """Return what names the data of the group that the server is a node of, if any.
 
     variables: the server's.
@@ -75,7 +80,7 @@ def named(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, str]:
 
 
 class Replicating(ABC):
-    """Contracts in ports.abilities.Replicates and Grouped."""
+    """Contracts in ports.abilities: Replicates, Grouped and Bootstraps."""
 
     _url: sqlalchemy.engine.URL
 
@@ -93,22 +98,33 @@ class Replicating(ABC):
         with self._open(None) as link:
             require_alone(dict(link.rows("variables")))
 
-    def history(self) -> str:
-        with self._open(None) as link:
-            return group_replication.history(link)
+    def transactions(self) -> str:
+        with self._open_member() as link:
+            return group_bootstrap.transactions(link)
 
-    def begin_group(self, histories: Mapping[str, str]) -> None:
-        with self._open(None) as link:
-            group_replication.require_most(link, histories)
+    def bootstrap_group(self, others: Mapping[str, str]) -> None:
+        with self._open_member() as link:
+            group_bootstrap.require_all_of(link, others)
             try:
-                group_replication.begin(link)
+                group_bootstrap.bootstrap(link)
             finally:
                 with self._open(None) as other:  # whatever became of the first
-                    group_replication.over(other)
+                    group_bootstrap.end_bootstrap(other)
 
     def join_group(self) -> None:
-        with self._open(None) as link:
-            group_replication.join(link)
+        with self._open_member() as link:
+            group_bootstrap.join(link)
+
+    def _open_member(self) -> MysqlLink:
+        """Connect; raise EngineError unless it belongs to a replication group."""
+        link = self._open(None)
+        try:
+            if kind_of(link) is not group_replication:
+                raise EngineError("it belongs to no replication group")
+        except BaseException:
+            link.close()
+            raise
+        return link
 
     def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
         link = self._open(None, server=server)

@@ -16,7 +16,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -84,6 +84,18 @@ class Source:
 def standard_name(setting: str) -> str:
     """Return the name of a setting as servers show it, however it was written."""
     return setting.replace("-", "_").lower()
+
+
+def require_undecided(given: Iterable[str], decided: Collection[str], of: str) -> None:
+    """Raise UsageError if a setting was *given* that the lab decides by itself.
+
+    of: whose it is, in messages.
+    """
+    for name in given:
+        if standard_name(name) in decided:
+            raise UsageError(
+                f"the lab decides {name} of {of} itself", hint="Leave that setting out."
+            )
 
 
 class DatabaseServer(abc.ABC):
@@ -166,12 +178,7 @@ class DatabaseServer(abc.ABC):
 
         An engine raises it for a value, too, with which its data cannot be created.
         """
-        for name in settings:
-            if standard_name(name) in cls.own:
-                raise UsageError(
-                    f"the lab decides the {cls.name} server's {name} itself",
-                    hint="Leave that setting out.",
-                )
+        require_undecided(settings, cls.own, f"the {cls.name} server")
 
     @property
     def password(self) -> str:

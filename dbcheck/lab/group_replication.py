@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dbcheck.errors import UsageError
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.replicas import run_statements
-from dbcheck.lab.servers.base import standard_name
+from dbcheck.lab.servers.base import require_undecided, standard_name
+from dbcheck.lab.statements import run_statements
 
 _HOST = "127.0.0.1"
 _PREFIX = "group_replication_"
@@ -33,7 +32,7 @@ _RECOVERY = (
     " source_password = '{password}' for channel 'group_replication_recovery'"
 )
 _START = "start group_replication"
-_BEGIN = (
+_BOOTSTRAP = (
     f"set global {_PREFIX}bootstrap_group = on",
     _START,
     f"set global {_PREFIX}bootstrap_group = off",
@@ -59,15 +58,11 @@ def group_settings(
         f"{_PREFIX}group_seeds": ",".join(addresses),
     }
     asked = {standard_name(name): value for name, value in given.items()}
-    for name in (*ours, f"{_PREFIX}bootstrap_group"):
-        if name in asked:
-            raise UsageError(
-                f"the lab decides {name} of a replication group itself",
-                hint="Leave that setting out.",
-            )
+    decided = {*ours, f"{_PREFIX}bootstrap_group"}
+    require_undecided(asked, decided, "a replication group")
     return {**ours, **_CHOSEN, **asked}
 
 
-def join_group(lab: Lab, *, begins: bool) -> None:
-    """Have the server of *lab* begin its group, or join it; raise LabError."""
-    run_statements(lab, (_RECOVERY, *(_BEGIN if begins else (_START,))))
+def join_group(lab: Lab, *, first: bool) -> None:
+    """Have the server of *lab* bootstrap its group, or join it; raise LabError."""
+    run_statements(lab, (_RECOVERY, *(_BOOTSTRAP if first else (_START,))))
