@@ -99,6 +99,10 @@ class ConnectionLost(EngineError):
         self.session = session
 
 
+class StillBootstraps(EngineError):
+    """A server may form a second group when it next starts its part in one."""
+
+
 class TableLost(EngineError):
     """The server answers, but the table is gone or cannot be read to its end.
 

@@ -169,7 +169,8 @@ def _require_kind(site: Site, writer: Mapping[str, str]) -> None:
         raise EngineError(
             f"node {name} is in a cluster of the topology {found.value}, and not"
             f" {site.kind.value}",
-            hint=f"Set dbcheck_topology: {found.value}.",
+            hint=f"Set dbcheck_topology: {found.value}, or remove the settings of such"
+            " a cluster from the server.",
         )
     if site.kind.is_group and found is None:
         raise EngineError(
@@ -242,13 +243,21 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
     engine = site.writer.engine
     assert replicates(engine)
     with contextlib.closing(engine.open_followers()) as followers:
-        names = [one.name for one in followers.read() if one.is_awaited]
-    for name in names:
-        if name not in members:
+        found = followers.read()
+    if not site.kind.is_group:  # one for which no commit waits may follow it
+        found = [one for one in found if one.is_awaited]
+    for one in found:
+        if one.name not in members:
             raise EngineError(
-                f"commits may wait for {name}, which is not one of the nodes",
+                f"commits may wait for {one.name}, which is not one of the nodes",
                 hint=advice.strange,
             )
+        if not one.is_awaited:
+            raise EngineError(
+                f"{one.name} is not a full member of the group yet: {one.state}",
+                hint=advice.absent,
+            )
+    names = [one.name for one in found]
     _require_apart(names, advice)
     if site.kind.is_group and len(names) < len(members) - 1:
         raise EngineError(

@@ -128,6 +128,18 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
+class Detached:
+    """A server that is out of its group, and does not try to join it.
+
+    name, group: see Membership.  transactions: a set, as its product writes them.
+    """
+
+    name: str
+    group: str
+    transactions: str
+
+
+@dataclass(frozen=True, slots=True)
 class Received:
     """How far a node that follows has come.
 

@@ -254,7 +254,8 @@ def _passed(
     unseen = [
         item.reason
         for item in items
-        if item.id is ItemId.PLACES and item.standing is Standing.NOT_OBSERVABLE
+        if item.id in (ItemId.PLACES, ItemId.AGREE)
+        and item.standing is Standing.NOT_OBSERVABLE
     ]
     open_by_class = cut.leaves_open(depth) if cut else ""
     left_open = (open_by_class, _HOST_KEPT if alone else "", *unseen)

@@ -14,7 +14,13 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.operation import StatementSpec
-from dbcheck.core.replication import Descent, Follower, Membership, Received
+from dbcheck.core.replication import (
+    Descent,
+    Detached,
+    Follower,
+    Membership,
+    Received,
+)
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
@@ -266,15 +272,25 @@ class Grouped(Protocol):
 class Bootstraps(Protocol):
     """The server may be of a group that does not form by itself once all were cut."""
 
-    def transactions(self) -> str:
-        """Return which transactions it has, as bootstrap_group() takes them."""
+    def require_may_bootstrap(self) -> None:
+        """Raise EngineError, with the GRANT, if this account may not do all of this."""
+
+    def detached(self) -> Detached:
+        """Return what the server is, and has.
+
+        Raise EngineError if it is in a group, or tries to join one.
+        """
 
     def bootstrap_group(self, others: Mapping[str, str]) -> None:
         """Have it form its group again, as the only member so far.
 
-        others: by the names of the other nodes, what their transactions() returned.
-        Raise EngineError, with what to do, also if this node lacks one of these.
+        others: by the names of the other nodes, the transactions that they have.
+        Raise EngineError, with what to do, also if this node lacks one of these, and
+        StillBootstraps if end_bootstrap() is due.
         """
+
+    def end_bootstrap(self) -> None:
+        """Have it form no group when it next starts; raise StillBootstraps."""
 
     def join_group(self) -> None:
         """Have it join the group that another node has formed, unless it has joined.

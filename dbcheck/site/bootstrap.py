@@ -5,33 +5,64 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from dbcheck.core.replication import Received, most_advanced
-from dbcheck.errors import EngineError
+from dbcheck.core.replication import Membership, Received, most_advanced
+from dbcheck.errors import EngineError, StillBootstraps
 from dbcheck.ports.abilities import Bootstraps, may_bootstrap
 from dbcheck.ports.site import Node
 from dbcheck.site.cluster import replicating
 
-JOIN_EVERY_S = 10.0  # a node that was refused is asked again so much later
+AGAIN_S = 10.0  # what was refused is tried again so much later
 
 
 class Bootstrap:
-    """Has the node form the group that has all that any other has, and the others join.
+    """Has one node form the group, which has all that any other has, and the rest join.
 
-    Only once every node answers and none is a member of a group: a second group would
-    take writes beside the first.
+    Once, and only while every node answers, is the server that it was before the cut,
+    and neither is in a group nor tries to join one: a second group would take writes
+    beside the first.  No node is asked to join a group that somebody else formed: one
+    that has what the group lacks is refused at first, and let in once the group has
+    used the same GTIDs, with other rows.
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         """nodes: all of the group, by their names."""
         self._nodes = nodes
+        self._before: dict[str, Membership] = {}
         self._received: dict[str, Received] = {}
+        self._formed_by = self._left_on = ""
         self._next_try_s: dict[str, float] = {}
-        self._why_absent: dict[str, str] = {}
+        self._why: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        """Note what the nodes are before the cut.
+
+        Raise EngineError if one is no member, or if an account may not form the group.
+        """
+        for name, node in self._nodes.items():
+            membership = replicating(node).membership()
+            if membership is None:
+                raise EngineError(f"node {name} is not a member of the group any more")
+            self._before[name] = membership
+            _able(node).require_may_bootstrap()
+
+    def unfinished(self) -> str:
+        """Return why a node may still form a second group, after one try to prevent it.
+
+        "" if none does.
+        """
+        if not (name := self._left_on):
+            return ""
+        try:
+            _able(self._nodes[name]).end_bootstrap()
+        except EngineError as error:
+            return f"{name}: {error.with_hint}"
+        self._left_on = ""
+        return ""
 
     def step(self) -> str:
         """Do what is due now; return what the group still lacks, "" if all joined.
 
-        It blocks while the server is asked to form the group or to join it.
+        It blocks while a server is asked to form the group or to join it.
         """
         found, before = {}, self._received
         for name, node in self._nodes.items():
@@ -42,7 +73,12 @@ class Bootstrap:
         self._received = found
         absent = [name for name, one in found.items() if not one.members]
         if len(absent) < len(found):
-            return self._join(absent)
+            return _split(found) or self._join(absent)
+        if self._formed_by:
+            return (
+                f"{self._formed_by} formed the group and left it: its error log says"
+                " why. Form the group by hand"
+            )
         if found != before:
             return "waiting until no node comes any further"
         return self._form()
@@ -51,20 +87,49 @@ class Bootstrap:
         name = most_advanced(self._received)
         if name is None:
             return "no node reports how much it has received"
+        if not self._is_due(name):
+            return self._why[name]
         try:
-            others = {n: _able(node).transactions() for n, node in self._nodes.items()}
+            others = {n: self._transactions(n) for n in self._nodes}
             del others[name]
             _able(self._nodes[name]).bootstrap_group(others)
+            self._formed_by = name
+        except StillBootstraps as error:
+            self._formed_by = self._left_on = name
+            return f"{name}: {error.with_hint}"
         except EngineError as error:
-            return f"{name} did not form the group again: {error.with_hint}"
+            why = f"{name} did not form the group again: {error.with_hint}"
+            return self._put_off(name, why)
         return f"{name}, which has most transactions, has formed the group again"
+
+    def _transactions(self, name: str) -> str:
+        """Return those that a node has; raise EngineError unless it is as before."""
+        before = self._before.get(name)
+        try:
+            found = _able(self._nodes[name]).detached()
+        except EngineError as error:
+            raise EngineError(f"{name}: {error}", hint=error.hint) from error
+        if before is None:
+            raise EngineError(f"what {name} was before the cut is not known")
+        if (found.name, found.group) != (before.name, before.source):
+            raise EngineError(
+                f"at the address of {name} answers server {found.name} of group"
+                f" {found.group}; it was server {before.name} of group {before.source}"
+            )
+        return found.transactions
 
     def _join(self, names: Sequence[str]) -> str:
         """Ask one of these to join; return why one of them is no member yet, or ""."""
-        now_s = time.monotonic()
-        due = [name for name in names if self._next_try_s.get(name, 0.0) <= now_s]
+        if not names:
+            return ""
+        if not self._formed_by:
+            return (
+                f"{names[0]} is not in the group, which dbcheck did not form: have it"
+                " join, or clone it if it is refused"
+            )
+        due = [name for name in names if self._is_due(name)]
         if not due:
-            return self._why_absent[names[0]] if names else ""
+            return self._why[names[0]]
         name = due[0]
         try:
             _able(self._nodes[name]).join_group()
@@ -72,13 +137,31 @@ class Bootstrap:
             why = f"{name} did not join the group: {error.with_hint}"
         else:
             why = (
-                f"{name} joined the group and left it: its error log says why"
-                " (transactions that the group lacks, or data that no member's binary"
-                " log has any more)"
+                f"{name} joined the group and left it: its error log says why, for"
+                " example data that no member's binary log has any more"
             )
-        self._why_absent[name] = why
-        self._next_try_s[name] = time.monotonic() + JOIN_EVERY_S
+        self._put_off(name, why)
         return f"{name} was asked to join the group"
+
+    def _is_due(self, name: str) -> bool:
+        return self._next_try_s.get(name, 0.0) <= time.monotonic()
+
+    def _put_off(self, name: str, why: str) -> str:
+        self._next_try_s[name], self._why[name] = time.monotonic() + AGAIN_S, why
+        return why
+
+
+def _split(found: Mapping[str, Received]) -> str:
+    """Return which two nodes are in groups of their own, "" if none are."""
+    joined = {name: set(one.members) for name, one in found.items() if one.members}
+    first, *rest = joined
+    for name in rest:
+        if joined[name].isdisjoint(joined[first]):
+            return (
+                f"{first} and {name} are in different groups of one name. Stop Group"
+                " Replication on one of them before any client writes"
+            )
+    return ""
 
 
 def _able(node: Node) -> Bootstraps:

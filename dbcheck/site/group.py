@@ -64,14 +64,18 @@ class Group(Cluster):
         with contextlib.suppress(EngineError):
             member = replicating(self.writer).membership()
             self._writer_member = member.name if member else ""
+        if self._bootstrap and self.promise.cuts_all:
+            self._bootstrap.prepare()
         super().prepare()
 
     def ready(self) -> str | None:
         if self.promise.cuts_all:
-            why = self._missing()
-            if why is None or self._bootstrap is None:
+            if self._bootstrap and (why := self._bootstrap.unfinished()):
                 return why
-            return self._bootstrap.step() or why
+            missing = self._missing()
+            if missing is None or self._bootstrap is None:
+                return missing
+            return self._bootstrap.step() or missing
         off = self._look()
         name, why = self._without_writer()
         if self._note(off, name):

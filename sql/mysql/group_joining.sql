@@ -2,4 +2,7 @@
 -- after its start, and while it is a member.
 select name
   from performance_schema.threads
- where name = 'thread/group_rpl/THD_applier_module_receiver';
+ where name in (
+    'thread/group_rpl/THD_applier_module_receiver',
+    'thread/group_rpl/THD_delayed_initialization'
+);

@@ -13,7 +13,7 @@ from dbcheck.core.site import SiteKind, lineage
 from dbcheck.engines.mysql import group_bootstrap, group_replication
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.group_replication import View, is_member
-from dbcheck.errors import EngineError, UsageError
+from dbcheck.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.group_replication import group_settings
 from dbcheck.lab.spec import LabSpec
@@ -85,6 +85,8 @@ def test_what_is_queued_is_received_and_not_applied() -> None:
     assert behind.ran.index("group_queue") < behind.ran.index("group_received")
     off = group_replication.received(link(group_members=[("a", "ERROR")]))
     assert (off.position, off.connected, off.members) == (10, False, ())
+    # A queue that is not shown may hold anything.
+    assert group_replication.received(link(group_queue=[])).position is None
 
 
 def test_a_member_is_known_by_its_uuid_and_its_group() -> None:
@@ -130,21 +132,72 @@ def test_the_primary_takes_writes(
     assert group_replication.takes_writes(link(**rows)) is takes
 
 
+def refused() -> None:
+    raise AssertionError("no other connection is needed")
+
+
+OUT: dict[str, Any] = {"group_members": [], "group_lacking": [("",)]}
+
+
 def test_a_group_is_formed_by_a_server_that_has_all() -> None:
-    has_all = link(group_lacking=[("",)])
-    group_bootstrap.require_all_of(has_all, {"b": f"{GROUP}:1-9"})
-    lacks = link(group_lacking=[(f"{GROUP}:11",)])
+    has_all = link(**OUT)
+    group_bootstrap.bootstrap(has_all, {"b": f"{GROUP}:1-9"}, refused)
+    assert has_all.ran[-4:] == [
+        "stop_group",
+        "bootstrap_on",
+        "start_group",
+        "bootstrap_off",
+    ]
+    lacks = link(**{**OUT, "group_lacking": [(f"{GROUP}:11",)]})
     with pytest.raises(EngineError, match=f"it lacks {GROUP}:11, which b has") as at:
-        group_bootstrap.require_all_of(lacks, {"b": f"{GROUP}:1-9:11"})
+        group_bootstrap.bootstrap(lacks, {"b": f"{GROUP}:1-9:11"}, refused)
     assert "must be cloned" in at.value.hint
-    assert group_bootstrap.transactions(link()) == f"{GROUP}:1-10"
-    more = link(group_received=[("x:1", "y:2")])
-    assert group_bootstrap.transactions(more) == "x:1,y:2"
+    assert "bootstrap_on" not in lacks.ran
+    with pytest.raises(EngineError, match="it has joined a group meanwhile"):
+        group_bootstrap.bootstrap(member := link(group_lacking=[("",)]), {}, refused)
+    assert not {"stop_group", "bootstrap_on"} & set(member.ran)
+
+
+def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
+    failing = link(**OUT, start_group=EngineError("3092: not configured properly"))
+    with pytest.raises(EngineError, match="3092"):
+        group_bootstrap.bootstrap(failing, {}, refused)
+    assert failing.ran[-1] == "bootstrap_off"
+    ended: list[str] = []
+    gone = link(
+        **OUT, start_group=EngineError("gone"), bootstrap_off=EngineError("gone")
+    )
+    with pytest.raises(EngineError, match="gone"):
+        group_bootstrap.bootstrap(gone, {}, lambda: ended.append("anew"))
+    assert ended == ["anew"]
+    on = group_bootstrap.still_bootstraps(EngineError("cannot connect"))
+    assert "may still be ON: cannot connect" in str(on)
+    assert "set global group_replication_bootstrap_group = OFF" in on.hint
+
+    def still_on() -> None:
+        raise on
+
+    with pytest.raises(StillBootstraps, match="may still be ON"):
+        group_bootstrap.bootstrap(gone, {}, still_on)
+
+
+def test_a_server_out_of_its_group_shows_what_it_has() -> None:
+    found = group_bootstrap.detached(link(**OUT))
+    assert (found.name, found.group) == ("a", GROUP)
+    assert found.transactions == f"{GROUP}:1-10"
+    more = link(**OUT, group_received=[("x:1", "y:2")])
+    assert group_bootstrap.detached(more).transactions == "x:1,y:2"
+    with pytest.raises(EngineError, match="it is in a group already"):
+        group_bootstrap.detached(link())
 
 
 def test_a_server_that_joins_by_itself_is_left_alone() -> None:
-    busy = link(group_members=[], group_joining=[("a thread",)])
-    for act in (group_bootstrap.bootstrap, group_bootstrap.join):
+    busy = link(**OUT, group_joining=[("a thread",)])
+    for act in (
+        group_bootstrap.detached,
+        group_bootstrap.join,
+        lambda to: group_bootstrap.bootstrap(to, {}, refused),
+    ):
         with pytest.raises(EngineError, match="still tries to join the group") as at:
             act(busy)
         assert at.value.hint == "dbcheck waits for that."
@@ -158,6 +211,30 @@ def test_a_server_that_joins_by_itself_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("grants", "enough"),
+    [
+        (["GRANT GROUP_REPLICATION_ADMIN,SYSTEM_VARIABLES_ADMIN ON *.* TO `a`"], True),
+        (["GRANT ALL PRIVILEGES ON *.* TO `a` WITH GRANT OPTION"], True),
+        (["GRANT SUPER ON *.* TO `a`"], True),
+        (["GRANT USAGE ON *.* TO `a`", "GRANT `dba` TO `a`"], True),  # perhaps
+        (["GRANT SYSTEM_VARIABLES_ADMIN ON *.* TO `a`"], False),
+        (["GRANT ALL PRIVILEGES ON `dbcheck`.* TO `a`"], False),
+    ],
+)
+def test_the_account_must_be_allowed_to_form_a_group(
+    grants: list[str], enough: bool
+) -> None:
+    asked = link(grants=[(each,) for each in grants])
+    if enough:
+        group_bootstrap.require_allowed(asked)
+        assert "bootstrap_off" in asked.ran
+        return
+    with pytest.raises(EngineError, match="lacks GROUP_REPLICATION_ADMIN") as at:
+        group_bootstrap.require_allowed(asked)
+    assert "docs/privileges.md" in at.value.hint
+
+
+@pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("1227: Access denied; you need GROUP_REPLICATION_ADMIN", "Grant the account"),
@@ -168,9 +245,6 @@ def test_a_refusal_says_what_to_do(text: str, hint: str) -> None:
     with pytest.raises(EngineError, match=text[:4]) as at:
         group_bootstrap.join(link(group_members=[], start_group=EngineError(text)))
     assert hint in at.value.hint
-    with pytest.raises(EngineError, match="bootstrap_group may still be ON") as at:
-        group_bootstrap.end_bootstrap(link(bootstrap_off=EngineError("gone")))
-    assert "set global group_replication_bootstrap_group = OFF" in at.value.hint
 
 
 def test_no_member_is_promoted() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise
-from dbcheck.core.replication import Descent, Membership, Received
+from dbcheck.core.replication import Descent, Detached, Membership, Received
 from dbcheck.core.site import SiteKind
-from dbcheck.errors import EngineError, UsageError
+from dbcheck.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
 
@@ -25,11 +25,12 @@ class Member:
     attended = False
     family = "mysql"
 
-    def __init__(self, members: tuple[str, ...] = ALL) -> None:
+    def __init__(self, name: str, members: tuple[str, ...] = ALL) -> None:
+        self.name = name
         self.shown = Received(10, 10, True, members)
         self.power = PowerState.ON
-        self.failed = self.refuses = ""
-        self.writes = True
+        self.failed = self.refuses = self.busy = ""
+        self.writes, self.still_on = True, False
         self.asked: list[object] = []
 
     def failure(self) -> str | None:
@@ -52,7 +53,7 @@ class Member:
     def open_followers(self, **_: Any) -> None: ...
 
     def membership(self) -> Membership:
-        return Membership("a", "the cluster")
+        return Membership(self.name, "the cluster")
 
     def received(self) -> Received:
         if self.power is not PowerState.ON:
@@ -67,11 +68,22 @@ class Member:
 
     def require_alone(self) -> None: ...
 
-    def transactions(self) -> str:
-        return f"1-{self.shown.position}"
+    def require_may_bootstrap(self) -> None: ...
+
+    def detached(self) -> Detached:
+        if self.busy:
+            raise EngineError(self.busy)
+        return Detached(self.name, "the cluster", f"1-{self.shown.position}")
+
+    def end_bootstrap(self) -> None:
+        self.asked.append("end")
+        if self.still_on:
+            raise StillBootstraps("may still be ON", hint="Run OFF.")
 
     def bootstrap_group(self, others: Mapping[str, str]) -> None:
         self.asked.append(dict(others))
+        if self.still_on:
+            raise StillBootstraps("may still be ON", hint="Run OFF.")
         if self.refuses:
             raise EngineError(self.refuses, hint="Look.")
 
@@ -86,7 +98,7 @@ class Member:
 
 @pytest.fixture
 def nodes() -> dict[str, Member]:
-    return {name: Member() for name in ALL}
+    return {name: Member(name) for name in ALL}
 
 
 def site_of(nodes: dict[str, Member], promise: Promise = Promise.WRITER_GONE) -> Group:
@@ -213,10 +225,18 @@ def formed(nodes: dict[str, Member], *, bootstrap: bool = True) -> Group:
     site = Group(
         SiteKind.GROUP_REPLICATION, found, "a", Promise.ALL, bootstrap=bootstrap
     ).with_writer(found["a"])
+    site.prepare()
     site.cut()
     for one in nodes.values():
         one.shown = Received(10, 10)
     return site
+
+
+def back(nodes: dict[str, Member], site: Group) -> None:
+    """Restore all, and look once."""
+    for one in nodes.values():
+        one.restore()
+    assert site.ready() == "waiting until no node comes any further"
 
 
 def test_a_group_is_formed_by_the_node_with_most_once_all_answer(
@@ -233,11 +253,8 @@ def test_a_group_is_formed_by_the_node_with_most_once_all_answer(
     nodes["b"].shown = Received(13, 9)
     assert site.ready() == "waiting until no node comes any further"
     assert site.ready() == "b, which has most transactions, has formed the group again"
-    assert [one.asked for one in nodes.values()] == [
-        [],
-        [{"a": "1-10", "c": "1-10"}],
-        [],
-    ]
+    others = {"a": "1-10", "c": "1-10"}
+    assert [one.asked for one in nodes.values()] == [[], [others], []]
     nodes["b"].shown = Received(13, 13, True, ("b",))
     assert site.ready() == "a was asked to join the group"
     assert site.ready() == "c was asked to join the group"
@@ -249,19 +266,86 @@ def test_a_group_is_formed_by_the_node_with_most_once_all_answer(
     assert site.reader_name == "a"
 
 
-def test_a_group_that_cannot_be_formed_says_why(nodes: dict[str, Member]) -> None:
+def test_what_was_refused_is_not_tried_at_once_again(nodes: dict[str, Member]) -> None:
     site = formed(nodes)
-    for one in nodes.values():
-        one.restore()
-        one.refuses = "no"
+    back(nodes, site)
+    nodes["a"].refuses = "no"
+    for _ in range(3):
+        assert site.ready() == "a did not form the group again: no. Look."
+    assert len(nodes["a"].asked) == 1
+
+
+def test_a_group_is_formed_once(nodes: dict[str, Member]) -> None:
+    """Where it does not last, each further try would add transactions."""
+    site = formed(nodes)
+    back(nodes, site)
+    assert "has formed the group again" in (site.ready() or "")
+    for _ in range(3):
+        assert "a formed the group and left it" in (site.ready() or "")
+    assert len(nodes["a"].asked) == 1
+
+
+def test_a_node_that_was_refused_is_named(nodes: dict[str, Member]) -> None:
+    site = formed(nodes)
+    back(nodes, site)
     site.ready()
-    assert site.ready() == "a did not form the group again: no. Look."
     nodes["a"].shown = Received(10, 10, True, ("a",))
+    nodes["b"].refuses = "no"
     assert site.ready() == "b was asked to join the group"
     assert site.ready() == "c was asked to join the group"
     for _ in range(2):
         assert site.ready() == "b did not join the group: no. Look."
-    assert nodes["b"].asked == ["join"]  # it is asked again only after a while
+    assert nodes["b"].asked == ["join"]
+
+
+def test_no_node_is_asked_to_join_what_others_formed(nodes: dict[str, Member]) -> None:
+    """The group may lack what that node has, and take it in later with other rows."""
+    site = formed(nodes)
+    for one in nodes.values():
+        one.restore()
+    nodes["b"].shown = Received(10, 10, True, ("b",))
+    for _ in range(3):
+        assert (site.ready() or "").startswith("a is not in the group, which dbcheck")
+    assert not any(one.asked for one in nodes.values())
+
+
+def test_no_group_is_formed_beside_another(nodes: dict[str, Member]) -> None:
+    site = formed(nodes)
+    back(nodes, site)
+    nodes["c"].busy = "it still tries to join the group by itself"
+    assert "did not form the group again: c: it still tries" in (site.ready() or "")
+    assert not any(one.asked for one in nodes.values())
+    for name in "ab":
+        nodes[name].shown = Received(10, 10, True, (name,))
+    assert (site.ready() or "").startswith("a and b are in different groups")
+    assert not any(one.asked for one in nodes.values())
+
+
+@pytest.mark.parametrize("changed", ["b", "x"])
+def test_another_server_at_an_address_forms_no_group(
+    nodes: dict[str, Member], changed: str
+) -> None:
+    site = formed(nodes)
+    back(nodes, site)
+    nodes["c"].name = changed
+    why = f"at the address of c answers server {changed} of group the cluster"
+    assert why in (site.ready() or "")
+    assert not any(one.asked for one in nodes.values())
+
+
+def test_nothing_is_read_while_a_second_group_may_be_formed(
+    nodes: dict[str, Member],
+) -> None:
+    site = formed(nodes)
+    back(nodes, site)
+    nodes["a"].still_on = True
+    assert site.ready() == "a: may still be ON. Run OFF."
+    for one in nodes.values():
+        one.shown = Received(13, 13, True, ALL)
+    assert site.ready() == "a: may still be ON. Run OFF."
+    assert nodes["a"].asked[-1] == "end"
+    nodes["a"].still_on = False
+    assert site.ready() is None
 
 
 def test_a_group_that_others_form_is_left_to_them(nodes: dict[str, Member]) -> None:

@@ -87,7 +87,7 @@ def followers(link: MysqlLink) -> Members:
 def membership(link: MysqlLink) -> Membership | None:
     """Return this member's server_uuid and the name of its group."""
     view = view_of(link)
-    return Membership(view.own, _group(link)) if view.online else None
+    return Membership(view.own, group_of(link)) if view.online else None
 
 
 def received(link: MysqlLink) -> Received:
@@ -98,14 +98,15 @@ def received(link: MysqlLink) -> Received:
     plugin/group_replication/src/gcs_event_handlers.cc and applier.cc,
     applier_thread_handle()).
     """
-    view = view_of(link)
-    (queued,) = link.row("group_queue")
+    view, queue = view_of(link), link.rows("group_queue")
     executed, unapplied = link.row("group_received")
-    group = _group(link)
+    group = group_of(link)
     applied = counts(executed).get(group, 0)
-    position = applied + counts(unapplied).get(group, 0) + int(queued)
-    members = view.names if view.joined else ()
-    return Received(position, applied, view.online, members)
+    position = applied + counts(unapplied).get(group, 0)
+    if not view.joined:
+        return Received(position, applied)
+    came = position + int(queue[0][0]) if queue else None
+    return Received(came, applied, view.online, view.names)
 
 
 def promote(link: MysqlLink) -> None:
@@ -126,7 +127,7 @@ def takes_writes(link: MysqlLink) -> bool:
 def descent(link: MysqlLink) -> Descent:
     """Return up to where this member has applied its group's transactions."""
     _, executed = link.row("executed_mysql")
-    group = _group(link)
+    group = group_of(link)
     return Descent({group: counts(executed).get(group, 0)})
 
 
@@ -136,6 +137,6 @@ def view_of(link: MysqlLink) -> View:
     return View(own, dict(link.rows("group_members")))
 
 
-def _group(link: MysqlLink) -> str:
+def group_of(link: MysqlLink) -> str:
     """Return the group's name as its GTIDs have it."""
     return str(dict(link.rows("cluster_node"))[REPLICATION_GROUP]).lower()

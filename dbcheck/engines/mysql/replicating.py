@@ -12,6 +12,7 @@ from dbcheck.core.replication import (
     GALERA_CLUSTER,
     REPLICATION_GROUP,
     Descent,
+    Detached,
     Membership,
     Received,
 )
@@ -98,18 +99,24 @@ class Replicating(ABC):
         with self._open(None) as link:
             require_alone(dict(link.rows("variables")))
 
-    def transactions(self) -> str:
+    def require_may_bootstrap(self) -> None:
         with self._open_member() as link:
-            return group_bootstrap.transactions(link)
+            group_bootstrap.require_allowed(link)
+
+    def detached(self) -> Detached:
+        with self._open_member() as link:
+            return group_bootstrap.detached(link)
 
     def bootstrap_group(self, others: Mapping[str, str]) -> None:
         with self._open_member() as link:
-            group_bootstrap.require_all_of(link, others)
-            try:
-                group_bootstrap.bootstrap(link)
-            finally:
-                with self._open(None) as other:  # whatever became of the first
-                    group_bootstrap.end_bootstrap(other)
+            group_bootstrap.bootstrap(link, others, self.end_bootstrap)
+
+    def end_bootstrap(self) -> None:
+        try:
+            with self._open(None) as link:
+                group_bootstrap.end_bootstrap(link)
+        except EngineError as error:
+            raise group_bootstrap.still_bootstraps(error) from error
 
     def join_group(self) -> None:
         with self._open_member() as link:
