@@ -16,15 +16,15 @@ from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.aging import age
 from dbcheck.campaign.auditing import audit_before
 from dbcheck.campaign.checking import require_sound
-from dbcheck.campaign.following import (
-    member_of,
-    require_members,
-    require_replicated,
-)
 from dbcheck.campaign.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.campaign.independence import require_independent, require_other_host
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.managed import require_failover
+from dbcheck.campaign.members import (
+    member_of,
+    require_members,
+    require_replicated,
+)
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.room import with_room
 from dbcheck.campaign.waiting import settled_facts

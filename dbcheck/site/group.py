@@ -50,7 +50,7 @@ class Group(Cluster):
         kind.require_promise(promise, len(nodes))
         super().__init__(kind, nodes, writer_name, promise, by=PromotedBy.AUTO)
         self._writer_member = ""
-        due = bootstrap and not kind.forms_by_itself
+        due = bootstrap and promise.cuts_all and not kind.forms_by_itself
         self._bootstrap = Bootstrap(self._nodes) if due else None
 
     def with_writer(self, node: Node) -> Group:
@@ -64,7 +64,7 @@ class Group(Cluster):
         with contextlib.suppress(EngineError):
             member = replicating(self.writer).membership()
             self._writer_member = member.name if member else ""
-        if self._bootstrap and self.promise.cuts_all:
+        if self._bootstrap:
             self._bootstrap.prepare()
         super().prepare()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import following
+from dbcheck.campaign import members
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.promise import Promise
@@ -138,7 +138,7 @@ def test_a_replica_of_another_server_is_refused(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MariaDB's have the same server_id as those of this cluster, and other rows."""
-    monkeypatch.setattr(following, "REPLICATED_S", 2.0)
+    monkeypatch.setattr(members, "REPLICATED_S", 2.0)
     with (
         cluster_of(tmp_path / "one", engine=engine) as (_, rig),
         cluster_of(tmp_path / "other", engine=engine) as (_, others),
