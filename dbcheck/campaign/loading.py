@@ -56,7 +56,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     beside = Beside(readers_of(rig, started))
     notice = ""
     try:
-        rig.site.prepare()
+        rig.site.prepare(started.manifest.seed)
         rig.before_load()
         cutter.note_clock()
         beside.drives = begin_counting(rig, started, load.acked)

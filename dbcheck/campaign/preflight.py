@@ -333,6 +333,7 @@ def _manifest(
         seen_log=has_readers,
         own_clocks=rig.far is not None,
         promise=site.promise,
+        stagger_s=site.stagger_s,
     )
 
 

@@ -67,11 +67,12 @@ def cluster_rig(
     """Return the rig of the cluster, whose witness is beside the writer."""
     names = list(cluster.labs)
     nodes = {name: lab_node(lab) for name, lab in cluster.labs.items()}
-    promise = Promise(cluster.spec.promise)
+    promise, stagger_s = Promise(cluster.spec.promise), cluster.spec.stagger_s
+    made = (cluster.kind, nodes, names[0], promise)
     if cluster.kind.is_group:
-        site: Cluster = Group(cluster.kind, nodes, names[0], promise, bootstrap=True)
+        site: Cluster = Group(*made, bootstrap=True, stagger_s=stagger_s)
     else:
-        site = Cluster(cluster.kind, nodes, names[0], promise, brings_back=True)
+        site = Cluster(*made, brings_back=True, stagger_s=stagger_s)
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**cluster.lab.to_values(), "cluster": cluster.spec.to_values()}
     return replace(rig, site=site, lab=values, used_epochs=set())

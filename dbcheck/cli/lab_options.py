@@ -10,7 +10,7 @@ import click
 
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SEED, Number
-from dbcheck.core.promise import Promise
+from dbcheck.core.promise import STAGGER_S_MAX, Promise
 from dbcheck.errors import UsageError
 from dbcheck.lab.clusterspec import NODES_MAX, TOPOLOGIES, ClusterSpec
 from dbcheck.lab.lab import best_rung
@@ -347,6 +347,17 @@ class ClusterOptions(Group):
         ),
     ] = _CLUSTER.link_down_after_s
 
+    stagger: Annotated[
+        float,
+        Flag(
+            "--stagger",
+            metavar="S",
+            type=click.FloatRange(0, STAGGER_S_MAX),
+            help="--promise all: cut the writer first and the others within so many "
+            "seconds, in an order that the seed draws. Default: all at one moment.",
+        ),
+    ] = _CLUSTER.stagger_s
+
     def spec(self) -> ClusterSpec | None:
         """Return the cluster, None of a single server; raise UsageError."""
         if self.nodes > 1:
@@ -356,6 +367,7 @@ class ClusterOptions(Group):
                 self.topology or _CLUSTER.topology,
                 self.link_delay_ms,
                 self.link_down_after,
+                self.stagger,
             )
         given = [flag for flag in self.flags_given() if flag != "--nodes"]
         if given:
@@ -439,6 +451,7 @@ def flags_of_cluster(spec: ClusterSpec) -> list[str]:
         topology=spec.topology or None,
         link_delay_ms=spec.link_delay_ms,
         link_down_after=spec.link_down_after_s,
+        stagger=spec.stagger_s,
     ).changed()
 
 

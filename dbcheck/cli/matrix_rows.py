@@ -55,6 +55,7 @@ _CLUSTER = {
     "topology": "topology",
     "link_delay_ms": "link_delay_ms",
     "link_down_after": "link_down_after_s",
+    "stagger": "stagger_s",
 }
 # The keys of a row that describe the load; the others are those of a workload file.
 _WORKLOAD = "workload"

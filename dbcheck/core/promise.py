@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from random import Random
+
+from dbcheck.errors import UsageError
 
 
 class Promise(enum.Enum):
@@ -40,6 +43,32 @@ class Promise(enum.Enum):
         """Return which of them get it back before anything is read."""
         cut = self.cut(names, writer)
         return tuple(name for name in cut if self.writer_returns or name != writer)
+
+
+STAGGER_S_MAX = 60.0
+
+
+def require_stagger(promise: Promise, stagger_s: float) -> None:
+    """Raise UsageError unless nodes that are cut for *promise* can be cut so."""
+    if stagger_s and not promise.cuts_all:
+        raise UsageError(
+            f"the promise {promise.value} cuts one node, so no cuts can be staggered",
+            hint=f"Use {Promise.ALL.value}, or leave the time between the cuts out.",
+        )
+
+
+def staggered(
+    names: Iterable[str], writer: str, stagger_s: float, seed: int
+) -> dict[str, float]:
+    """Return after how many seconds each node is cut; the *writer* is the first.
+
+    The others follow in an order that *seed* draws, the last of them at *stagger_s*.
+    """
+    others = sorted(name for name in names if name != writer)
+    draw = Random(seed)
+    draw.shuffle(others)
+    delays = sorted(draw.uniform(0, stagger_s) for _ in others[1:])
+    return dict(zip([writer, *others], [0.0, *delays, stagger_s], strict=False))
 
 
 _DESCRIPTIONS = {

@@ -100,6 +100,7 @@ class Manifest:
     sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
     no_canary:     why no crash canary was planted on the writer, "" if one was.
     promise:       what the cluster promises to survive; None of a single server.
+    stagger_s:     in how many seconds its nodes are cut, the writer first; 0: at once.
     """
 
     run_id: str
@@ -128,6 +129,7 @@ class Manifest:
     seen_log: bool = False
     own_clocks: bool = False
     promise: Promise | None = None
+    stagger_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""

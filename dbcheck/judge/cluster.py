@@ -41,9 +41,10 @@ def survived(case: Case) -> Survived | None:
     promise = case.manifest.promise
     if promise is None:
         return None
-    return Survived(
-        promise.description, case.after.reader_name if case.promoted else ""
-    )
+    what, stagger_s = promise.description, case.manifest.stagger_s
+    if stagger_s:
+        what += f", one after the other within {stagger_s:g} s"
+    return Survived(what, case.after.reader_name if case.promoted else "")
 
 
 def left_behind(case: Case) -> tuple[str, ...]:
@@ -323,7 +324,7 @@ def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
         if (after_s := (went_us - last_us) / 1e6) >= late_s:
             latest, late_s = name, after_s
     reason = f"{cuts} were cut, {latest} {late_s:.3f} s after the last ack"
-    if late_s >= LAST_ACK_AGE_MAX_S:
+    if late_s >= LAST_ACK_AGE_MAX_S + case.manifest.stagger_s:
         return Standing.ABSENT, (
             f"{reason}: it had time to write what it had only received"
         )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from dbcheck.core.cut import PowerScope
-from dbcheck.core.promise import Promise
+from dbcheck.core.promise import STAGGER_S_MAX, Promise, require_stagger
 from dbcheck.core.site import SiteKind
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import TIME_MAX, LabSpec
@@ -33,6 +33,7 @@ class ClusterSpec:
              default.
     link_delay_ms: how long each byte between the writer and a standby takes.
     link_down_after_s: seconds of load after which the links go down; 0: never.
+    stagger_s: see core.records.Manifest.
     """
 
     nodes: Annotated[int, Meta(ge=2, le=NODES_MAX)] = 2
@@ -44,6 +45,7 @@ class ClusterSpec:
     ] = ""
     link_delay_ms: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
     link_down_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
+    stagger_s: Annotated[float, Meta(ge=0, le=STAGGER_S_MAX)] = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no such cluster can be."""
@@ -80,6 +82,7 @@ def kind_of(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
 def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
     """Raise UsageError if labs of that spec cannot make such a cluster."""
     kind = kind_of(lab, spec)
+    require_stagger(Promise(spec.promise), spec.stagger_s)
     if lab.power_scope != PowerScope.HOST.value:
         raise UsageError(
             "the drives of a cluster cannot lose their power alone",

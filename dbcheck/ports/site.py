@@ -82,6 +82,10 @@ class Site(Protocol):
         """What the cluster promises to survive; None of a single server."""
 
     @property
+    def stagger_s(self) -> float:
+        """In how many seconds all nodes are cut, the writer first; 0: at once."""
+
+    @property
     def away(self) -> frozenset[str]:
         """The names of the nodes that are to stay off until the rows were read."""
 
@@ -93,8 +97,11 @@ class Site(Protocol):
     def attended(self) -> bool:
         """Whether a human cuts: wait as long as it takes."""
 
-    def prepare(self) -> None:
-        """Do what must be done before cut() can act at once."""
+    def prepare(self, seed: int) -> None:
+        """Do what must be done before cut() can act at once.
+
+        seed: draws when each node is cut, if that is not at one moment.
+        """
 
     def cut(self) -> Mapping[str, Cut]:
         """Drop the power of the nodes that are to lose it; return how, by node.

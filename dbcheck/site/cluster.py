@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.promise import Promise
+from dbcheck.core.promise import Promise, require_stagger, staggered
 from dbcheck.core.replication import (
     PromotedBy,
     Promotion,
@@ -52,12 +52,17 @@ class Cluster:
         by: PromotedBy = PromotedBy.SQL,
         promote: Promote | None = None,
         brings_back: bool = False,
+        stagger_s: float = 0.0,
     ) -> None:
-        """promote: by COMMAND, what promotes a node.  brings_back: see Site.
+        """promote: by COMMAND, what promotes a node.
 
+        brings_back, stagger_s: see Site.
         Raise UsageError unless these nodes can be a cluster, and be cut as one.
         """
+        require_stagger(promise, stagger_s)
         self.kind, self.promise, self.brings_back = kind, promise, brings_back
+        self.stagger_s = stagger_s
+        self._delays_s: Mapping[str, float] = {}
         self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
         self._by, self._promote = by, promote or _by_sql
@@ -90,6 +95,7 @@ class Cluster:
             by=self._by,
             promote=self._promote,
             brings_back=self.brings_back,
+            stagger_s=self.stagger_s,
         )
 
     @property
@@ -101,20 +107,26 @@ class Cluster:
     def attended(self) -> bool:
         return any(node.power.attended for node in self._cut_nodes().values())
 
-    def prepare(self) -> None:
+    def prepare(self, seed: int) -> None:
+        writer, stagger_s = self.writer_name, self.stagger_s
+        self._delays_s = staggered(self._nodes, writer, stagger_s, seed)
         for node in self._cut_nodes().values():
             if isinstance(node.power, Preparing):
                 node.power.prepare()
 
     def cut(self) -> Mapping[str, Cut]:
-        """Cut them at the same moment, as far as their switches allow.
+        """Cut them at the same moment, as far as their switches allow, or staggered.
 
         Raise PartlyCut, with the cuts that were made, if a switch fails.
         """
-        done, failed = _each(self._cut_nodes(), lambda node: node.power.cut())
+        done, failed = _each(self._cut_nodes(), self._cut)
         if failed is not None:
             raise PartlyCut(str(failed), done, hint=failed.hint)
         return done
+
+    def _cut(self, name: str, node: Node) -> Cut:
+        time.sleep(self._delays_s.get(name, 0.0))
+        return node.power.cut()
 
     def state(self) -> PowerState:
         states = {node.power.state() for node in self._cut_nodes().values()}
@@ -204,7 +216,7 @@ class Cluster:
     def _restored(self, names: Iterable[str]) -> Mapping[str, float | None]:
         """Restore each, whatever happens to another; raise PowerError then."""
         nodes = {name: self._nodes[name] for name in names}
-        done, failed = _each(nodes, lambda node: node.power.restore())
+        done, failed = _each(nodes, lambda _, node: node.power.restore())
         if failed is not None:
             raise failed
         return done
@@ -304,7 +316,7 @@ class Cluster:
 
 
 def _each(
-    nodes: Mapping[str, Node], work: Callable[[Node], T]
+    nodes: Mapping[str, Node], work: Callable[[str, Node], T]
 ) -> tuple[dict[str, T], PowerError | None]:
     """Do *work* on all nodes at once; return the results, and what failed first."""
     done: dict[str, T] = {}
@@ -312,7 +324,7 @@ def _each(
     if not nodes:
         return done, failed
     with ThreadPoolExecutor(len(nodes)) as pool:
-        asked = {name: pool.submit(work, node) for name, node in nodes.items()}
+        asked = {name: pool.submit(work, name, node) for name, node in nodes.items()}
     for name, result in asked.items():
         try:
             done[name] = result.result()

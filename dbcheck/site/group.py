@@ -42,31 +42,38 @@ class Group(Cluster):
         promise: Promise,
         *,
         bootstrap: bool = False,
+        stagger_s: float = 0.0,
     ) -> None:
         """bootstrap: dbcheck forms the group again if it does not do so by itself.
 
+        stagger_s: see Site.
         Raise UsageError unless these nodes can be a group, and be cut as one.
         """
         kind.require_promise(promise, len(nodes))
-        super().__init__(kind, nodes, writer_name, promise, by=PromotedBy.AUTO)
+        super().__init__(
+            *(kind, nodes, writer_name, promise),
+            by=PromotedBy.AUTO,
+            stagger_s=stagger_s,
+        )
         self._writer_member = ""
         due = bootstrap and promise.cuts_all and not kind.forms_by_itself
         self._bootstrap = Bootstrap(self._nodes) if due else None
 
     def with_writer(self, node: Node) -> Group:
         nodes = {**self._nodes, self.writer_name: node}
-        bootstrap = self._bootstrap is not None
         return Group(
-            self.kind, nodes, self.writer_name, self.promise, bootstrap=bootstrap
+            *(self.kind, nodes, self.writer_name, self.promise),
+            bootstrap=self._bootstrap is not None,
+            stagger_s=self.stagger_s,
         )
 
-    def prepare(self) -> None:
+    def prepare(self, seed: int) -> None:
         with contextlib.suppress(EngineError):
             member = replicating(self.writer).membership()
             self._writer_member = member.name if member else ""
         if self._bootstrap:
             self._bootstrap.prepare()
-        super().prepare()
+        super().prepare(seed)
 
     def ready(self) -> str | None:
         if self.promise.cuts_all:

@@ -20,6 +20,7 @@ class SingleServer:
     writer: Node
     kind = SiteKind.SINGLE
     promise = None
+    stagger_s = 0.0
     brings_back = False
     away: ClassVar[frozenset[str]] = frozenset()
     writer_name = reader_name = ONLY_NODE
@@ -39,7 +40,7 @@ class SingleServer:
     def attended(self) -> bool:
         return self.writer.power.attended
 
-    def prepare(self) -> None:
+    def prepare(self, seed: int) -> None:
         if isinstance(self.writer.power, Preparing):
             self.writer.power.prepare()
 

@@ -96,6 +96,7 @@ SITES: dict[SiteKind, Callable[[], tuple[Site, list[Server]]]] = {
     SiteKind.STREAMING: lambda: pair(SiteKind.STREAMING),
     SiteKind.SEMI_SYNC: lambda: pair(SiteKind.SEMI_SYNC),
     SiteKind.GALERA: lambda: group(SiteKind.GALERA),
+    SiteKind.GROUP_REPLICATION: lambda: group(SiteKind.GROUP_REPLICATION),
 }
 
 
@@ -120,7 +121,7 @@ def test_another_writer_keeps_the_names(site: Site) -> None:
 
 
 def test_a_cut_names_nodes_that_lose_their_power(site: Site) -> None:
-    site.prepare()
+    site.prepare(1)
     assert site.state() is PowerState.ON
     assert site.ready() is None
     cuts = site.cut()
@@ -176,7 +177,7 @@ def test_what_a_switch_says_of_its_target_is_passed_on() -> None:
 
 def test_only_a_switch_that_can_is_prepared() -> None:
     site, (server,) = single()
-    site.prepare()
+    site.prepare(1)
     assert server.prepared == 1
     plain: Any = SimpleNamespace()
-    SingleServer(Node(plain, plain)).prepare()
+    SingleServer(Node(plain, plain)).prepare(1)

@@ -189,7 +189,7 @@ def test_groups_that_are_not_as_declared_are_refused(tmp_path: Path) -> None:
         semi_sync = Cluster(SiteKind.SEMI_SYNC, site.nodes, "node1", gone)
         for other in (galera, semi_sync):
             hint = refused(other, "node1 is in a cluster of the topology group-repl")
-            assert hint == "Set dbcheck_topology: group-replication."
+            assert hint.startswith("Set dbcheck_topology: group-replication, or ")
         known = {name: site.nodes[name] for name in ("node1", "node2", "node3")}
         part = Group(site.kind, known, "node1", gone)
         assert "MEMBER_HOST" in refused(part, "which is not one of the nodes")

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.site.group import Group
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of
 from tests.kit.clusters import (
@@ -92,6 +94,25 @@ def test_a_group_that_lost_its_power_has_every_commit(
         assert standing(outcome, item) is Standing.PRESENT, item
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement
+
+
+def test_nodes_that_are_cut_one_after_the_other_come_back(tmp_path: Path) -> None:
+    """The first one's view of the group is then another than the last one's."""
+    with group_of("group-replication", tmp_path, Promise.ALL) as (_, rig):
+        kind, nodes = rig.site.kind, rig.site.nodes
+        site = Group(kind, nodes, "node1", Promise.ALL, bootstrap=True, stagger_s=3.0)
+        outcome = cycle(replace(rig, site=site))
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert "one after the other within 3 s" in outcome.judgement.reasons[0]
+    load = outcome.load
+    assert load is not None
+    went = {
+        name: node.cut.exact_us or 0 for name, node in load.nodes.items() if node.cut
+    }
+    first, second, third = sorted(went, key=lambda name: went[name])
+    assert first == "node1"
+    assert went[third] - went[first] > 2_000_000  # less what the first cut took
+    assert went[first] < went[second] <= went[third]
 
 
 @AT_DRIVE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.promise import Promise
+from dbcheck.core.promise import Promise, staggered
 from dbcheck.core.replication import Descent, PromotedBy, Received
 from dbcheck.core.site import SiteKind
 from dbcheck.errors import EngineError, PartlyCut, PowerError, UsageError
@@ -294,3 +294,31 @@ def test_a_server_that_cannot_follow_makes_no_cluster() -> None:
         node: Any = Node(server, Server())  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=f"it is a {server.family} server"):
             Cluster(SiteKind.SEMI_SYNC, {"a": node}, "a", Promise.WRITER)
+
+
+def test_nodes_are_cut_one_after_the_other_the_writer_first(
+    nodes: dict[str, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    site = site_of(nodes, Promise.ALL, stagger_s=3.0).with_writer(
+        Node(nodes["a"], nodes["a"])  # type: ignore[arg-type]
+    )
+    site.prepare(7)
+    assert site.cut().keys() == nodes.keys()
+    assert min(slept) == 0.0
+    assert max(slept) == 3.0
+    assert len(set(slept)) == 3
+    names = [staggered("abcd", "c", 3.0, seed) for seed in range(20)]
+    assert {next(iter(one.items())) for one in names} == {("c", 0.0)}
+    assert {tuple(one)[1] for one in names} == {"a", "b", "d"}  # the seed draws it
+    assert names[1] == staggered("dcba", "c", 3.0, 1)
+    assert set(staggered("abc", "a", 0.0, 1).values()) == {0.0}
+
+
+@pytest.mark.parametrize("promise", [Promise.WRITER, Promise.WRITER_GONE])
+def test_one_cut_cannot_be_staggered(
+    nodes: dict[str, Server], promise: Promise
+) -> None:
+    with pytest.raises(UsageError, match="cuts one node"):
+        site_of(nodes, promise, stagger_s=1.0)

@@ -367,3 +367,20 @@ def test_a_writer_may_return_as_a_node_that_is_read_only() -> None:
     assert item(same_settings, replace(one, after=after)).standing is (
         Standing.CONTRADICTED
     )
+
+
+def test_nodes_may_be_cut_within_the_time_that_was_asked_for() -> None:
+    one = case(Promise.ALL, WHOLE)
+    late = Cut(9_000_000, 12_000_000, {"off_s": 5.0, "off_seen": True})
+    assert one.load is not None
+    nodes = {**one.load.nodes, "c": replace(one.load.nodes["c"], cut=late)}
+    one = replace(one, load=replace(one.load, nodes=nodes))
+    assert item(cluster.nodes_cut, one).standing is Standing.ABSENT
+    asked = replace(one, manifest=replace(one.manifest, stagger_s=3.0))
+    found = item(cluster.nodes_cut, asked)
+    assert found.standing is Standing.PRESENT
+    assert "c 2." in found.reason
+    (reason,) = judge(asked).reasons
+    assert "a power cut of all nodes, one after the other within 3 s" in reason
+    less = replace(one, manifest=replace(one.manifest, stagger_s=0.5))
+    assert item(cluster.nodes_cut, less).standing is Standing.ABSENT

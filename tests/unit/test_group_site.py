@@ -124,7 +124,7 @@ def test_a_node_that_still_counts_the_writer_is_not_read(
 
 def test_another_node_may_have_left_before_the_writer(nodes: dict[str, Member]) -> None:
     site = site_of(nodes)
-    site.prepare()
+    site.prepare(1)
     site.cut()
     nodes["b"].shown = replace(nodes["b"].shown, members=("a", "b"))
     assert site.ready() == "c still counts a as a member"
@@ -225,7 +225,7 @@ def formed(nodes: dict[str, Member], *, bootstrap: bool = True) -> Group:
     site = Group(
         SiteKind.GROUP_REPLICATION, found, "a", Promise.ALL, bootstrap=bootstrap
     ).with_writer(found["a"])
-    site.prepare()
+    site.prepare(1)
     site.cut()
     for one in nodes.values():
         one.shown = Received(10, 10)

@@ -156,6 +156,10 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
             ClusterSpec(link_delay_ms=2.5, link_down_after_s=1),
             "--nodes 2 --link-delay-ms 2.5 --link-down-after 1.0",
         ),
+        (
+            ClusterSpec(3, "all", "galera", stagger_s=3),
+            "--nodes 3 --promise all --topology galera --stagger 3.0",
+        ),
     ],
 )
 def test_a_lab_s_cluster_is_repeated_as_one(
