@@ -227,6 +227,7 @@ def _cluster(outcome: Outcome) -> ClusterResult | None:
         standbys=tuple(name for name in manifest.nodes if name != writer),
         read=after.reader_name,
         promise=manifest.promise,
+        stagger_s=manifest.stagger_s,
         promoted_by=promotion.by if promotion and outcome.case.promoted else None,
         left=outcome.case.left,
         left_failed={n: o.failure for n, o in after.elsewhere.items() if o.failure},

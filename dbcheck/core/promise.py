@@ -30,10 +30,13 @@ class Promise(enum.Enum):
         """Whether every node loses its power."""
         return self in (Promise.ALL, Promise.ALL_WRITER_GONE)
 
-    @property
-    def description(self) -> str:
-        """Return what the commits must survive, to come after "survived"."""
-        return _DESCRIPTIONS[self]
+    def describe(self, stagger_s: float) -> str:
+        """Return what the commits must survive, to come after "survived".
+
+        stagger_s: see core.records.Manifest.
+        """
+        order = f", one after the other within {stagger_s:g} s" if stagger_s else ""
+        return _DESCRIPTIONS[self] + order
 
     def cut(self, names: Iterable[str], writer: str) -> tuple[str, ...]:
         """Return which of the nodes *names* lose their power."""

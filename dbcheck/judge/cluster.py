@@ -41,9 +41,7 @@ def survived(case: Case) -> Survived | None:
     promise = case.manifest.promise
     if promise is None:
         return None
-    what, stagger_s = promise.description, case.manifest.stagger_s
-    if stagger_s:
-        what += f", one after the other within {stagger_s:g} s"
+    what = promise.describe(case.manifest.stagger_s)
     return Survived(what, case.after.reader_name if case.promoted else "")
 
 

@@ -132,6 +132,7 @@ class ClusterResult:
     writer: the node that took the load.  standbys: the others.  read: the node whose
             rows were read.
     promise: what the commits were to survive.
+    stagger_s: in how many seconds the nodes were cut, the writer first; 0: at once.
     promoted_by: null if no other node took over.
     left:   by the name of each other node that was read afterwards, by itself: what is
             there that the node which took over lacks.
@@ -142,6 +143,7 @@ class ClusterResult:
     standbys: tuple[str, ...]
     read: str
     promise: Promise
+    stagger_s: float
     promoted_by: PromotedBy | None
     left: Mapping[str, Left]
     left_failed: Mapping[str, str]

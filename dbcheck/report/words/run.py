@@ -240,7 +240,8 @@ def _cluster(cluster: ClusterResult) -> Iterator[tuple[str, str]]:
     """Yield who wrote, who followed, and who was read."""
     others = ", ".join(cluster.standbys)
     yield "cluster", f"{cluster.writer} took the load; the others: {others}"
-    yield "promise", f"{cluster.promise.value}: {cluster.promise.description}"
+    what = cluster.promise.describe(cluster.stagger_s)
+    yield "promise", f"{cluster.promise.value}: {what}"
     if cluster.promoted_by:
         yield "read", f"{cluster.read}, {_PROMOTED_BY[cluster.promoted_by]}"
     else:
