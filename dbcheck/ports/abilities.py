@@ -281,12 +281,17 @@ class Bootstraps(Protocol):
         Raise EngineError if it is in a group, or tries to join one.
         """
 
-    def bootstrap_group(self, others: Mapping[str, str]) -> None:
-        """Have it form its group again, as the only member so far.
+    def require_all_of(self, others: Mapping[str, str]) -> None:
+        """Raise EngineError if another node has transactions that this one lacks.
 
         others: by the names of the other nodes, the transactions that they have.
-        Raise EngineError, with what to do, also if this node lacks one of these, and
-        StillBootstraps if end_bootstrap() is due.
+        """
+
+    def bootstrap_group(self) -> None:
+        """Have it form its group again, as the only member so far.
+
+        Raise EngineError, with what to do, and StillBootstraps if end_bootstrap() is
+        due.
         """
 
     def end_bootstrap(self) -> None:

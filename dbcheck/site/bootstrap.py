@@ -75,10 +75,7 @@ class Bootstrap:
         if len(absent) < len(found):
             return _split(found) or self._join(absent)
         if self._formed_by:
-            return (
-                f"{self._formed_by} formed the group and left it: its error log says"
-                " why. Form the group by hand"
-            )
+            return self._why[self._formed_by]
         if found != before:
             return "waiting until no node comes any further"
         return self._form()
@@ -92,14 +89,29 @@ class Bootstrap:
         try:
             others = {n: self._transactions(n) for n in self._nodes}
             del others[name]
-            _able(self._nodes[name]).bootstrap_group(others)
-            self._formed_by = name
+            _able(self._nodes[name]).require_all_of(others)
+        except EngineError as error:
+            why = f"{name} cannot form the group again: {error.with_hint}"
+            return self._put_off(name, why)
+        return self._formed(name)
+
+    def _formed(self, name: str) -> str:
+        """Have the node form the group; whatever becomes of that, none does again."""
+        self._formed_by = name
+        self._why[name] = (
+            f"{name} formed the group and left it: its error log says why. Form the"
+            " group by hand"
+        )
+        try:
+            _able(self._nodes[name]).bootstrap_group()
         except StillBootstraps as error:
-            self._formed_by = self._left_on = name
+            self._left_on = name
             return f"{name}: {error.with_hint}"
         except EngineError as error:
-            why = f"{name} did not form the group again: {error.with_hint}"
-            return self._put_off(name, why)
+            self._why[name] = (
+                f"{name} did not form the group: {error.with_hint} Form it by hand."
+            )
+            return self._why[name]
         return f"{name}, which has most transactions, has formed the group again"
 
     def _transactions(self, name: str) -> str:

@@ -141,7 +141,8 @@ OUT: dict[str, Any] = {"group_members": [], "group_lacking": [("",)]}
 
 def test_a_group_is_formed_by_a_server_that_has_all() -> None:
     has_all = link(**OUT)
-    group_bootstrap.bootstrap(has_all, {"b": f"{GROUP}:1-9"}, refused)
+    group_bootstrap.require_all_of(has_all, {"b": f"{GROUP}:1-9"})
+    group_bootstrap.bootstrap(has_all, refused)
     assert has_all.ran[-4:] == [
         "stop_group",
         "bootstrap_on",
@@ -150,25 +151,24 @@ def test_a_group_is_formed_by_a_server_that_has_all() -> None:
     ]
     lacks = link(**{**OUT, "group_lacking": [(f"{GROUP}:11",)]})
     with pytest.raises(EngineError, match=f"it lacks {GROUP}:11, which b has") as at:
-        group_bootstrap.bootstrap(lacks, {"b": f"{GROUP}:1-9:11"}, refused)
+        group_bootstrap.require_all_of(lacks, {"b": f"{GROUP}:1-9:11"})
     assert "must be cloned" in at.value.hint
-    assert "bootstrap_on" not in lacks.ran
     with pytest.raises(EngineError, match="it has joined a group meanwhile"):
-        group_bootstrap.bootstrap(member := link(group_lacking=[("",)]), {}, refused)
+        group_bootstrap.bootstrap(member := link(), refused)
     assert not {"stop_group", "bootstrap_on"} & set(member.ran)
 
 
 def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
     failing = link(**OUT, start_group=EngineError("3092: not configured properly"))
     with pytest.raises(EngineError, match="3092"):
-        group_bootstrap.bootstrap(failing, {}, refused)
+        group_bootstrap.bootstrap(failing, refused)
     assert failing.ran[-1] == "bootstrap_off"
     ended: list[str] = []
     gone = link(
         **OUT, start_group=EngineError("gone"), bootstrap_off=EngineError("gone")
     )
     with pytest.raises(EngineError, match="gone"):
-        group_bootstrap.bootstrap(gone, {}, lambda: ended.append("anew"))
+        group_bootstrap.bootstrap(gone, lambda: ended.append("anew"))
     assert ended == ["anew"]
     on = group_bootstrap.still_bootstraps(EngineError("cannot connect"))
     assert "may still be ON: cannot connect" in str(on)
@@ -178,7 +178,7 @@ def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
         raise on
 
     with pytest.raises(StillBootstraps, match="may still be ON"):
-        group_bootstrap.bootstrap(gone, {}, still_on)
+        group_bootstrap.bootstrap(gone, still_on)
 
 
 def test_a_server_out_of_its_group_shows_what_it_has() -> None:
@@ -196,7 +196,7 @@ def test_a_server_that_joins_by_itself_is_left_alone() -> None:
     for act in (
         group_bootstrap.detached,
         group_bootstrap.join,
-        lambda to: group_bootstrap.bootstrap(to, {}, refused),
+        lambda to: group_bootstrap.bootstrap(to, refused),
     ):
         with pytest.raises(EngineError, match="still tries to join the group") as at:
             act(busy)

@@ -56,15 +56,10 @@ def detached(link: MysqlLink) -> Detached:
     return Detached(view.own, group_of(link), has)
 
 
-def bootstrap(
-    link: MysqlLink, others: Mapping[str, str], end_anew: Callable[[], None]
-) -> None:
-    """Have this server form the group, as its only member.
+def require_all_of(link: MysqlLink, others: Mapping[str, str]) -> None:
+    """Raise EngineError if another server has transactions that this one lacks.
 
-    others: the transactions that other servers have, by their names.
-    end_anew: does the same as end_bootstrap(), over a connection of its own.
-    Raise EngineError, with nothing done, unless it has all of these; StillBootstraps if
-    end_bootstrap() is due.
+    others: the transactions that they have, by the names of the servers.
     """
     for name, theirs in others.items():
         (lacking,) = link.row("group_lacking", {"theirs": theirs})
@@ -74,6 +69,14 @@ def bootstrap(
                 hint="No server has all transactions. Decide which one bootstraps the"
                 " group; the others must be cloned, and lose what they alone have.",
             )
+
+
+def bootstrap(link: MysqlLink, end_anew: Callable[[], None]) -> None:
+    """Have this server form the group, as its only member.
+
+    end_anew: does the same as end_bootstrap(), over a connection of its own.
+    Raise EngineError, and StillBootstraps if end_bootstrap() is due.
+    """
     _end_attempt(link)
     with _advice():
         try:

@@ -107,9 +107,13 @@ class Replicating(ABC):
         with self._open_member() as link:
             return group_bootstrap.detached(link)
 
-    def bootstrap_group(self, others: Mapping[str, str]) -> None:
+    def require_all_of(self, others: Mapping[str, str]) -> None:
         with self._open_member() as link:
-            group_bootstrap.bootstrap(link, others, self.end_bootstrap)
+            group_bootstrap.require_all_of(link, others)
+
+    def bootstrap_group(self) -> None:
+        with self._open_member() as link:
+            group_bootstrap.bootstrap(link, self.end_bootstrap)
 
     def end_bootstrap(self) -> None:
         try:
