@@ -17,30 +17,40 @@ from dbcheck.core.table import TableSpec
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
-from dbcheck.ports.site import Node
+from dbcheck.ports.site import Node, Site
 from dbcheck.runs import RunFolder
 
 APPLIED_S, POLL_S = 30.0, 0.1
+UNCOMPARED = OtherNode(not_done="the client ended before it was compared")
+
+
+def comparable(site: Site, after: AfterRecord) -> list[str]:
+    """Return the names of the nodes that are to have the rows of the one that was read.
+
+    [] unless it is of a group.
+    """
+    if not site.kind.is_group or after.facts is None or after.failure:
+        return []
+    if after.promotion is None or after.reader_name not in after.promotion.received:
+        return []
+    return [n for n in site.nodes if n not in site.away and n != after.reader_name]
 
 
 def read_others(
-    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord, names: list[str]
 ) -> dict[str, OtherNode]:
-    """Return how the rows of each other node compare; {} unless it is of a group.
+    """Return how the rows of each of these nodes compare.
 
-    after: what was read, and is stored.  Only rows of this run count: others may have
-    differed before it.
+    after: what was read, and is stored.  names: see comparable().  Only rows of this
+    run count: others may have differed before it.
     """
-    site, promotion = rig.site, after.promotion
-    read = promotion.received.get(after.reader_name) if promotion else None
-    if not site.kind.is_group or after.facts is None or after.failure or read is None:
-        return {}
-    names = [n for n in site.nodes if n not in site.away and n != after.reader_name]
+    assert after.promotion is not None
     rig.listener.phase(Phase.READ, f"the same rows of {', '.join(names)}, to compare")
-    others = _Others(rig, run, manifest, read)
     if after.left_over:
         why = "prepared transactions were decided after the first reading"
         return {name: OtherNode(not_done=why) for name in names}
+    read = after.promotion.received[after.reader_name]
+    others = _Others(rig, run, manifest, read)
     return {name: others.compared(name) for name in names}
 
 

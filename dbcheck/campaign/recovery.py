@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dbcheck.campaign.again import UNFINISHED, read_again
 from dbcheck.campaign.elsewhere import read_elsewhere, stays_off
-from dbcheck.campaign.others import read_others
+from dbcheck.campaign.others import UNCOMPARED, comparable, read_others
 from dbcheck.campaign.reading import Reading, nothing_read, other_lineage
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
@@ -98,7 +98,9 @@ def _with_the_rest(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
     """Return *after*, which is stored, with what the other nodes show."""
-    if others := read_others(rig, run, manifest, after):
+    if names := comparable(rig.site, after):
+        _stored(run, replace(after, others=dict.fromkeys(names, UNCOMPARED)))
+        others = read_others(rig, run, manifest, after, names)
         after = _stored(run, replace(after, others=others))
     if not rig.site.away:
         return after

@@ -216,11 +216,8 @@ def _site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     kind, promise = SiteKind(entry.topology), Promise(entry.survives)
     by = PromotedBy(entry.promoted_by) if cuts else PromotedBy.AUTO
     if kind.is_group:
-        return Group(
-            *(kind, nodes, entry.name, promise),
-            bootstrap=by is PromotedBy.SQL,
-            stagger_s=entry.stagger_s,
-        )
+        bootstrap = by is PromotedBy.SQL
+        return Group(kind, nodes, entry.name, promise, bootstrap=bootstrap)
     program = PromotionProgram(entry.promote, entry.return_s)
     return Cluster(
         kind,
@@ -229,7 +226,6 @@ def _site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
         promise,
         by=by,
         promote=program.promote if by is PromotedBy.COMMAND else None,
-        stagger_s=entry.stagger_s,
     )
 
 

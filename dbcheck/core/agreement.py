@@ -17,7 +17,7 @@ class OtherNode:
     unlike:   how many rows only one of the two nodes has.  first: the first ones;
               was_there: on the node that was read.
     failure:  why a table of it cannot be read, or disagrees with its own index, "" if
-              neither.
+              neither.  That may be older than the run.
     not_done: why it was not compared, "" if it was.
     """
 
@@ -27,32 +27,24 @@ class OtherNode:
     failure: str = ""
     not_done: str = ""
 
-    @property
-    def differs(self) -> bool:
-        """Whether it holds other rows than the node that was read."""
-        return bool(self.unlike or self.failure)
-
     def reason(self, name: str, reader: str) -> str:
         """Return what differs, for a person; "" if nothing does.
 
         name: of this node.  reader: of the one that was read.
         """
-        if not self.differs:
+        if not self.unlike:
             return ""
-        parts = [f"{name}: {self.failure}"] if self.failure else []
-        if self.unlike:
-            row, rows = self.first[0], f"{self.unlike:,} rows are"
-            alone = reader if row.was_there else name
-            if self.unlike == 1:
-                rows = "1 row is"
-            parts.append(
-                f"{rows} not the same on {name} and {reader}; the one with id"
-                f" {row.row_id} of {row.table} is only on {alone} as it is there"
-            )
-        return "; ".join(parts)
+        row, rows = self.first[0], f"{self.unlike:,} rows are"
+        alone = reader if row.was_there else name
+        if self.unlike == 1:
+            rows = "1 row is"
+        return (
+            f"{rows} not the same on {name} and {reader}; the one with id {row.row_id}"
+            f" of {row.table} is only on {alone} as it is there"
+        )
 
 
 def counts(others: Mapping[str, OtherNode]) -> dict[str, int]:
     """Return the loss by its kind, as Reconciliation.counts has the others."""
-    count = sum(one.unlike or int(one.differs) for one in others.values())
+    count = sum(one.unlike for one in others.values())
     return {LossKind.DIVERGED.value: count} if count else {}

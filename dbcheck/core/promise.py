@@ -52,11 +52,14 @@ STAGGER_S_MAX = 60.0
 
 
 def require_stagger(promise: Promise, stagger_s: float) -> None:
-    """Raise UsageError unless nodes that are cut for *promise* can be cut so."""
-    if stagger_s and not promise.cuts_all:
+    """Raise UsageError unless nodes that are cut for *promise* can be cut so.
+
+    A standby that is read must have been cut when the acknowledgements ended.
+    """
+    if stagger_s and promise is not Promise.ALL:
         raise UsageError(
-            f"the promise {promise.value} cuts one node, so no cuts can be staggered",
-            hint=f"Use {Promise.ALL.value}, or leave the time between the cuts out.",
+            f"cuts for the promise {promise.value} cannot be staggered",
+            hint=f"Use {Promise.ALL.value}, or leave --stagger out.",
         )
 
 

@@ -11,13 +11,7 @@ from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.fields import PREFIX
 
-_OF_ALL = (
-    "topology",
-    "survives",
-    "stagger_s",
-    "promoted_by",
-    "promote",
-)  # the writer is the same
+_OF_ALL = ("topology", "survives", "promoted_by", "promote")  # the writer is the same
 
 
 def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:

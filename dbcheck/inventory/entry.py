@@ -16,7 +16,7 @@ from dbcheck import limits
 from dbcheck.core import managed
 from dbcheck.core.cut import PowerScope, SwitchKind
 from dbcheck.core.identity import Expected
-from dbcheck.core.promise import STAGGER_S_MAX, Promise
+from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
 from dbcheck.core.site import SiteKind
 from dbcheck.errors import UsageError
@@ -207,15 +207,6 @@ class Entry:
             "`group-replication` have `writer-gone` and `all`."
         ),
     ] = Promise.WRITER_GONE.value
-    stagger_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=STAGGER_S_MAX,
-            description="Of a cluster whose hosts are all cut: in how many seconds "
-            "that is done, the writer first. 0: at one moment.",
-        ),
-    ] = 0.0
     promoted_by: Annotated[
         str,
         one_of([each.value for each in PromotedBy]),

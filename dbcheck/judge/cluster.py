@@ -429,6 +429,8 @@ def nodes_agree(case: Case) -> Item | None:
     reason = f"{', '.join(others)} hold the same rows as {reader}"
     if unread := [f"{n}: {one.not_done}" for n, one in others.items() if one.not_done]:
         standing, reason = _UNSEEN, f"not compared: {'; '.join(unread)}"
+    if failed := [f"{n}: {one.failure}" for n, one in others.items() if one.failure]:
+        standing, reason = _CONTRADICTED, "; ".join(failed)
     if other := diverged(case):
         standing, reason = _CONTRADICTED, other
     return Item(ItemId.AGREE, standing, reason, required=False)

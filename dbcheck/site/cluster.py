@@ -5,10 +5,12 @@ What loses its power, and what is read afterwards, follows from the promise.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -119,14 +121,22 @@ class Cluster:
 
         Raise PartlyCut, with the cuts that were made, if a switch fails.
         """
-        done, failed = _each(self._cut_nodes(), self._cut)
+        ending = threading.Event()
+        done, failed = _each(self._cut_nodes(), partial(self._cut, ending), ending)
         if failed is not None:
             raise PartlyCut(str(failed), done, hint=failed.hint)
         return done
 
-    def _cut(self, name: str, node: Node) -> Cut:
-        time.sleep(self._delays_s.get(name, 0.0))
-        return node.power.cut()
+    def _cut(self, ending: threading.Event, name: str, node: Node) -> Cut:
+        """Cut a node once its time has come, unless *ending* was set before."""
+        delay_s = self._delays_s.get(name, 0.0)
+        if delay_s and ending.wait(delay_s):
+            raise PowerError(f"{name} was not cut: the cut of the nodes was ended")
+        try:
+            return node.power.cut()
+        except PowerError:
+            ending.set()
+            raise
 
     def state(self) -> PowerState:
         states = {node.power.state() for node in self._cut_nodes().values()}
@@ -316,15 +326,26 @@ class Cluster:
 
 
 def _each(
-    nodes: Mapping[str, Node], work: Callable[[str, Node], T]
+    nodes: Mapping[str, Node],
+    work: Callable[[str, Node], T],
+    ending: threading.Event | None = None,
 ) -> tuple[dict[str, T], PowerError | None]:
-    """Do *work* on all nodes at once; return the results, and what failed first."""
+    """Do *work* on all nodes at once; return the results, and what failed first.
+
+    ending: set if this thread is interrupted, so that nothing is done afterwards.
+    """
     done: dict[str, T] = {}
     failed: PowerError | None = None
     if not nodes:
         return done, failed
     with ThreadPoolExecutor(len(nodes)) as pool:
         asked = {name: pool.submit(work, name, node) for name, node in nodes.items()}
+        try:
+            wait(asked.values())
+        except BaseException:
+            if ending is not None:
+                ending.set()
+            raise
     for name, result in asked.items():
         try:
             done[name] = result.result()

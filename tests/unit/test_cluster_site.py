@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -296,29 +298,65 @@ def test_a_server_that_cannot_follow_makes_no_cluster() -> None:
             Cluster(SiteKind.SEMI_SYNC, {"a": node}, "a", Promise.WRITER)
 
 
+def staggered_site(nodes: dict[str, Server], stagger_s: float) -> Cluster:
+    writer: Any = nodes["a"]
+    site = site_of(nodes, Promise.ALL, stagger_s=stagger_s)
+    site = site.with_writer(Node(writer, writer))
+    site.prepare(7)
+    return site
+
+
 def test_nodes_are_cut_one_after_the_other_the_writer_first(
     nodes: dict[str, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slept: list[float] = []
-    monkeypatch.setattr("time.sleep", slept.append)
-    site = site_of(nodes, Promise.ALL, stagger_s=3.0).with_writer(
-        Node(nodes["a"], nodes["a"])  # type: ignore[arg-type]
-    )
-    site.prepare(7)
+    went: list[str] = []
+
+    def cut(name: str) -> Cut:
+        went.append(name)
+        return Cut(1, 2)
+
+    for name in nodes:
+        monkeypatch.setattr(nodes[name], "cut", partial(cut, name))
+    site = staggered_site(nodes, 0.05)
     assert site.cut().keys() == nodes.keys()
-    assert min(slept) == 0.0
-    assert max(slept) == 3.0
-    assert len(set(slept)) == 3
-    names = [staggered("abcd", "c", 3.0, seed) for seed in range(20)]
-    assert {next(iter(one.items())) for one in names} == {("c", 0.0)}
-    assert {tuple(one)[1] for one in names} == {"a", "b", "d"}  # the seed draws it
-    assert names[1] == staggered("dcba", "c", 3.0, 1)
+    assert went[0] == "a"
+    assert sorted(went) == ["a", "b", "c"]
+
+
+def test_a_writer_that_is_not_cut_spares_the_others(nodes: dict[str, Server]) -> None:
+    nodes["a"].broken = PowerError("no answer")
+    with pytest.raises(PartlyCut, match="no answer") as at:
+        staggered_site(nodes, 60.0).cut()
+    assert at.value.cuts == {}
+    assert {one.power for one in nodes.values()} == {PowerState.ON}
+
+
+def test_an_interrupt_leaves_no_cut_to_come(
+    nodes: dict[str, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster, "wait", interrupted)
+    site = staggered_site(nodes, 60.0)
+    with pytest.raises(KeyboardInterrupt):
+        site.cut()
+    assert [nodes[name].power for name in "bc"] == [PowerState.ON] * 2
+    assert not [t for t in threading.enumerate() if "ThreadPoolExecutor" in t.name]
+
+
+def test_the_seed_draws_the_order_and_the_times() -> None:
+    drawn = [staggered("abcd", "c", 3.0, seed) for seed in range(20)]
+    assert {next(iter(one.items())) for one in drawn} == {("c", 0.0)}
+    assert {tuple(one)[1] for one in drawn} == {"a", "b", "d"}
+    assert {max(one.values()) for one in drawn} == {3.0}
+    assert drawn[1] == staggered("dcba", "c", 3.0, 1)
     assert set(staggered("abc", "a", 0.0, 1).values()) == {0.0}
 
 
-@pytest.mark.parametrize("promise", [Promise.WRITER, Promise.WRITER_GONE])
-def test_one_cut_cannot_be_staggered(
+@pytest.mark.parametrize("promise", [each for each in Promise if each.value != "all"])
+def test_only_the_cut_of_all_nodes_is_staggered(
     nodes: dict[str, Server], promise: Promise
 ) -> None:
-    with pytest.raises(UsageError, match="cuts one node"):
+    with pytest.raises(UsageError, match="cannot be staggered"):
         site_of(nodes, promise, stagger_s=1.0)

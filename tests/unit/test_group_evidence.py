@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.core.agreement import OtherNode
+from dbcheck.core.changed import ChangedRow
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
@@ -384,3 +386,47 @@ def test_nodes_may_be_cut_within_the_time_that_was_asked_for() -> None:
     assert "a power cut of all nodes, one after the other within 3 s" in reason
     less = replace(one, manifest=replace(one.manifest, stagger_s=0.5))
     assert item(cluster.nodes_cut, less).standing is Standing.ABSENT
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict", "standing"),
+    [
+        (OtherNode(20), Verdict.PASS, Standing.PRESENT),
+        (
+            OtherNode(20, 2, (ChangedRow("ledger", 7, 1, 1, 3, 0, was_there=True),)),
+            Verdict.FAIL,
+            Standing.CONTRADICTED,
+        ),
+        # What may be older than the run is no FAIL of it.
+        (
+            OtherNode(20, failure="no such table"),
+            Verdict.INCONCLUSIVE,
+            Standing.CONTRADICTED,
+        ),
+        (OtherNode(not_done="ended"), Verdict.PASS, Standing.NOT_OBSERVABLE),
+    ],
+)
+@pytest.mark.parametrize("promise", [Promise.WRITER_GONE, Promise.ALL])
+def test_nodes_of_a_group_must_agree(
+    promise: Promise, other: OtherNode, verdict: Verdict, standing: Standing
+) -> None:
+    one = case(promise, WHOLE if promise.cuts_all else GONE_ON)
+    one = replace(one, after=replace(one.after, others={"c": other}))
+    assert item(cluster.nodes_agree, one).standing is standing
+    judgement = judge(one)
+    assert judgement.verdict is verdict
+    if other.not_done:
+        assert "not compared: c: ended" in judgement.reasons[0]
+    if verdict is Verdict.FAIL:
+        assert judgement.reasons == (
+            f"diverged: 2 rows are not the same on c and {one.after.reader_name}; the"
+            f" one with id 7 of ledger is only on {one.after.reader_name} as it is"
+            " there",
+        )
+        # A node that may be of a split cluster is not blamed.
+        back = (WriterOff(PowerState.ON, answers=True), OFF)
+        unsure = GONE_ON if not promise.cuts_all else replace(WHOLE, received={})
+        unsure = replace(unsure, old=back) if unsure is GONE_ON else unsure
+        doubt = replace(one, after=replace(one.after, promotion=unsure))
+        doubt = replace(doubt, manifest=replace(doubt.manifest, promise=promise))
+        assert judge(doubt).verdict is Verdict.INCONCLUSIVE
