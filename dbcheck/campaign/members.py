@@ -27,7 +27,7 @@ REPLICATED_S, POLL_S = 30.0, 0.05
 class _Advice:
     """What to do about the nodes of a group, for a person.
 
-    absent:  about one that is no member.  strange: about a member that is not one of
+    absent:  about one that is not a member.  strange: about a member that is not one of
     the nodes.  same: about two that go by one name.
     """
 

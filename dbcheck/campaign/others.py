@@ -109,7 +109,7 @@ class _Others:
                 return
             if time.monotonic() >= ends_s:
                 raise EngineError(
-                    f"it has not applied all within {APPLIED_S:.0f} s, or is no member"
+                    f"it did not apply all within {APPLIED_S:.0f} s, or is not a member"
                 )
             time.sleep(POLL_S)
 
