@@ -78,6 +78,7 @@ def diagnosis(
     listed = [*found.of_settings(settings)]
     listed += found.of_windows()
     listed += found.of_replication(replication)
+    listed += found.of_divergence()
     if page_cache_kept:
         listed += found.of_the_server()
     elif not spared:
@@ -96,6 +97,7 @@ class _Diagnosis:
         self._shape = shape
         self.total = sum(counts.values())
         self._missing = sum(counts.get(kind, 0) for kind in _MISSING)
+        self._diverged = counts.get(LossKind.DIVERGED, 0)
         self._wrong = {kind: counts[kind] for kind in _WRONG if counts.get(kind)}
 
     def of_settings(self, settings: Sequence[Finding]) -> Iterator[Explanation]:
@@ -108,7 +110,7 @@ class _Diagnosis:
             elif not harm.end:
                 reason = f"{finding} can cause losses of every kind"
                 yield Explanation(Cause.SETTING, self.total, reason)
-            elif end := self._shape.missing - self._shape.reordered:
+            elif end := self._shape.missing - self._shape.reordered + self._diverged:
                 rest = f"{finding} loses what was committed last, and nothing else:"
                 reason = f"{rest} it explains {_of(end, self.total)}"
                 yield Explanation(Cause.SETTING, end, f"{reason}{self._ages()}")
@@ -124,6 +126,15 @@ class _Diagnosis:
         """Yield that the node which took over did not get what is missing."""
         if why and self._missing:
             yield Explanation(Cause.REPLICATION, self._missing, why)
+
+    def of_divergence(self) -> Iterator[Explanation]:
+        """Yield that nodes of a group differ, whatever the one that was read has."""
+        if self._diverged:
+            reason = (
+                "nodes of the group count these rows as applied and do not have them:"
+                " they lost them in the cut, or somebody wrote to one node alone"
+            )
+            yield Explanation(Cause.REPLICATION, self._diverged, reason)
 
     def of_the_server(self) -> Iterator[Explanation]:
         """Yield that no drive was involved."""

@@ -13,11 +13,13 @@ import pytest
 
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
+from dbcheck.core.loss import LossKind
 from dbcheck.core.promise import Promise
 from dbcheck.core.site import SiteKind
 from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql.gtids import counts
 from dbcheck.errors import EngineError
+from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec
@@ -123,6 +125,25 @@ def test_no_group_is_formed_that_would_lack_a_transaction(
         outcome = finish_cycle(replace(rig, limits=limits), started)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "it lacks " in str(outcome.judgement.reasons)
+
+
+@AT_DRIVE
+def test_members_that_flush_late_hold_other_rows(tmp_path: Path) -> None:
+    """Each counts as applied what its binary log has, which it flushes at each commit.
+
+    What a cut leaves of the redo log is chance, so several cuts are made.
+    """
+    late: Any = {"innodb_flush_log_at_trx_commit": "2"}
+    for number in range(8):
+        folder = tmp_path / str(number)
+        with group(folder, Promise.ALL, DriveSpec(), **late) as (_, rig):
+            outcome = cycle(rig)
+        if LossKind.DIVERGED.value in (outcome.result.losses or {}):
+            break
+    assert LossKind.DIVERGED.value in (outcome.result.losses or {})
+    assert outcome.verdict is Verdict.FAIL
+    assert standing(outcome, ItemId.MEMBERS) is Standing.PRESENT
+    assert outcome.result.diagnosis[0].cause is Cause.SETTING
 
 
 @AT_DRIVE

@@ -217,3 +217,15 @@ def test_rows_of_earlier_runs_have_no_shape() -> None:
     off = setting("fsync", "off")
     assert causes({HOLE: 4}, NO_SHAPE) == []
     assert causes({HOLE: 4}, NO_SHAPE, off) == [(Cause.SETTING, 4)]
+
+
+def test_nodes_that_differ_are_explained_by_a_setting_or_by_replication() -> None:
+    late = setting("innodb_flush_log_at_trx_commit", "2")
+    counts = {LossKind.DIVERGED: 9}
+    assert causes(counts, NO_SHAPE) == [(Cause.REPLICATION, 9)]
+    assert causes(counts, NO_SHAPE, late) == [
+        (Cause.SETTING, 9),
+        (Cause.REPLICATION, 9),
+    ]
+    both = {TAIL: 212, **counts}
+    assert causes(both, END, late)[0] == (Cause.SETTING, 221)

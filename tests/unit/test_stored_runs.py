@@ -92,7 +92,7 @@ DIAGNOSED = {
     "lost-after-its-commit": ("prepared", []),
     "broken-condition": ("inconsistent", ["data pages"]),
     "unstable-row": ("unstable", ["data pages"]),
-    "diverged-row": ("diverged", []),
+    "diverged-row": ("diverged", ["replication"]),
     "index-mismatch": ("index-mismatch", ["data pages"]),
     "unrecoverable": ("unrecoverable", []),
 }
