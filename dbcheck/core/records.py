@@ -25,7 +25,7 @@ from dbcheck.core.moments import Moment
 from dbcheck.core.places import Place
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.registry import plan_of, tables_of
-from dbcheck.core.promise import Promise
+from dbcheck.core.promise import STAGGER_S_MAX, Promise
 from dbcheck.core.reached import Reached
 from dbcheck.core.replication import Promotion, ReplicationSeen
 from dbcheck.core.schedule import EPOCH_MAX, Schedule
@@ -137,6 +137,14 @@ class Manifest:
             raise ValueError(f"a run cannot have {self.logs} logs")
         if self.own_clocks and self.ack_logs < 2:
             raise ValueError("a run on other machines has a log for each of them")
+        if self.stagger_s and not (
+            self.lab and self.promise is Promise.ALL and self.stagger_s > 0
+        ):
+            raise ValueError(
+                "only the cut of all nodes of a lab's cluster is staggered"
+            )
+        if self.stagger_s > STAGGER_S_MAX:
+            raise ValueError(f"no cuts are {self.stagger_s} s apart")
         if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
             raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
         if self.lab and self.lab.get("rung") not in [rung.value for rung in Rung]:

@@ -36,14 +36,21 @@ class Bootstrap:
     def prepare(self) -> None:
         """Note what the nodes are before the cut.
 
-        Raise EngineError if one is no member, or if an account may not form the group.
+        Raise EngineError, with nothing cut, if one has left the group, or if an account
+        lacks the privileges to form it again.
         """
         for name, node in self._nodes.items():
             membership = replicating(node).membership()
             if membership is None:
-                raise EngineError(f"node {name} is not a member of the group any more")
+                raise EngineError(
+                    f"node {name} has left the group since it was checked",
+                    hint="Have it join (START GROUP_REPLICATION), then run again.",
+                )
             self._before[name] = membership
-            _able(node).require_may_bootstrap()
+            try:
+                _able(node).require_may_bootstrap()
+            except EngineError as error:
+                raise EngineError(f"node {name}: {error}", hint=error.hint) from error
 
     def unfinished(self) -> str:
         """Return why a node may still form a second group, after one try to prevent it.
@@ -122,16 +129,20 @@ class Bootstrap:
         except EngineError as error:
             raise EngineError(f"{name}: {error}", hint=error.hint) from error
         if before is None:
-            raise EngineError(f"what {name} was before the cut is not known")
+            raise EngineError(
+                f"which server {name} was before the cut is not known",
+                hint="Form the group by hand.",
+            )
         if (found.name, found.group) != (before.name, before.source):
             raise EngineError(
                 f"at the address of {name} answers server {found.name} of group"
-                f" {found.group}; it was server {before.name} of group {before.source}"
+                f" {found.group}; it was server {before.name} of group {before.source}",
+                hint="Have the URL of each node lead to its own server.",
             )
         return found.transactions
 
     def _join(self, names: Sequence[str]) -> str:
-        """Ask one of these to join; return why one of them is no member yet, or ""."""
+        """Ask one of these to join; return why one has not joined yet, or ""."""
         if not names:
             return ""
         if not self._formed_by:

@@ -430,3 +430,22 @@ def test_nodes_of_a_group_must_agree(
         doubt = replace(one, after=replace(one.after, promotion=unsure))
         doubt = replace(doubt, manifest=replace(doubt.manifest, promise=promise))
         assert judge(doubt).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"stagger_s": -1.0}, "is staggered"),
+        ({"stagger_s": float("nan")}, "is staggered"),
+        ({"stagger_s": 1e9}, "no cuts are"),
+        ({"stagger_s": 3.0, "lab": {}}, "is staggered"),
+        ({"stagger_s": 3.0, "promise": Promise.ALL_WRITER_GONE}, "is staggered"),
+    ],
+)
+def test_a_manifest_does_not_excuse_nodes_that_went_late(
+    changed: dict[str, Any], why: str
+) -> None:
+    manifest = case(Promise.ALL, WHOLE).manifest
+    assert replace(manifest, stagger_s=3.0).stagger_s == 3.0
+    with pytest.raises(ValueError, match=why):
+        replace(manifest, **changed)

@@ -49,7 +49,9 @@ def detached(link: MysqlLink) -> Detached:
     """
     view = view_of(link)
     if view.joined:
-        raise EngineError("it is in a group already")
+        raise EngineError(
+            "it is in a group already", hint="dbcheck looks again whose that is."
+        )
     _require_idle(link, view)
     executed, unapplied = link.row("group_received")
     has = ",".join(filter(None, (executed, unapplied)))
@@ -117,7 +119,9 @@ def _end_attempt(link: MysqlLink) -> None:
     """End what is left of an attempt to join; raise EngineError while one goes on."""
     view = view_of(link)
     if view.joined:
-        raise EngineError("it has joined a group meanwhile")
+        raise EngineError(
+            "it has joined a group meanwhile", hint="dbcheck looks again whose that is."
+        )
     _require_idle(link, view)
     with _advice():
         link.rows("stop_group")

@@ -131,7 +131,11 @@ class Replicating(ABC):
         link = self._open(None)
         try:
             if kind_of(link) is not group_replication:
-                raise EngineError("it belongs to no replication group")
+                raise EngineError(
+                    "the server is in no replication group:"
+                    " group_replication_group_name is empty",
+                    hint="Set it as before the cut, and restart the server.",
+                )
         except BaseException:
             link.close()
             raise
