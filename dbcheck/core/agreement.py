@@ -13,7 +13,7 @@ from dbcheck.core.loss import LossKind
 class OtherNode:
     """What one of the other nodes holds, compared with the node that was read.
 
-    rows:     how many it has, in the tables of the plan.
+    rows:     how many of the run it has, in the tables of the plan.
     unlike:   how many rows only one of the two nodes has.  first: the first ones;
               was_there: on the node that was read.
     failure:  why a table of it cannot be read, or disagrees with its own index, "" if

@@ -8,6 +8,8 @@ from random import Random
 
 from dbcheck.errors import UsageError
 
+STAGGER_S_MAX = 60.0
+
 
 class Promise(enum.Enum):
     """Which nodes lose their power, and whether the writer comes back.
@@ -46,9 +48,6 @@ class Promise(enum.Enum):
         """Return which of them get it back before anything is read."""
         cut = self.cut(names, writer)
         return tuple(name for name in cut if self.writer_returns or name != writer)
-
-
-STAGGER_S_MAX = 60.0
 
 
 def require_stagger(promise: Promise, stagger_s: float) -> None:

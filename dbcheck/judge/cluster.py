@@ -426,7 +426,8 @@ def nodes_agree(case: Case) -> Item | None:
     if not others:
         return None
     standing = _PRESENT
-    reason = f"{', '.join(others)} hold the same rows as {reader}"
+    rows = next(iter(others.values())).rows
+    reason = f"{', '.join(others)}: the same {rows:,} rows of this run as on {reader}"
     if unread := [f"{n}: {one.not_done}" for n, one in others.items() if one.not_done]:
         standing, reason = _UNSEEN, f"not compared: {'; '.join(unread)}"
     if failed := [f"{n}: {one.failure}" for n, one in others.items() if one.failure]:

@@ -13,9 +13,7 @@ from dbcheck.core.site import SiteKind
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.galera import is_node, options, view_of
 from dbcheck.errors import EngineError, UsageError
-from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.galera import Ports, galera_settings
-from dbcheck.lab.spec import LabSpec
 
 CLUSTER = "b42ade03-e99a-11f1-8f09-17a7438f329c"
 STATUS = {
@@ -126,35 +124,6 @@ def test_settings_that_were_not_read_are_assumed() -> None:
     (flush,) = kept_by(SiteKind.GALERA, Promise.ALL, {}, {}).doubts
     assert flush == f"{FLUSH} could not be read"
     assert len(kept_by(SiteKind.GALERA, Promise.WRITER_GONE, {}, {}).doubts) == 2
-
-
-@pytest.mark.parametrize(
-    ("engine", "given", "why"),
-    [
-        ("postgresql", {}, "postgresql servers cannot be a cluster of the topology"),
-        ("myrocks", {}, "a lab has no clusters of myrocks servers"),
-        ("mariadb", {"nodes": 2}, "needs 3 nodes or more"),
-        ("mariadb", {"promise": "writer"}, "the promise writer cannot be tested"),
-        ("mariadb", {"link_delay_ms": 5.0}, "have no links that a lab can slow"),
-        ("mariadb", {"link_down_after_s": 1.0}, "have no links that a lab can slow"),
-    ],
-)
-def test_clusters_that_a_lab_cannot_build_are_refused(
-    engine: str, given: dict[str, object], why: str
-) -> None:
-    values: dict[str, object] = {"nodes": 3, "topology": "galera", **given}
-    spec = ClusterSpec(**values)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=why):
-        require_possible(LabSpec(engine), spec)
-
-
-def test_the_topology_is_the_server_s_own_by_default() -> None:
-    for engine, kind in (
-        ("postgresql", SiteKind.STREAMING),
-        ("mysql", SiteKind.SEMI_SYNC),
-        ("mariadb", SiteKind.SEMI_SYNC),
-    ):
-        assert kind_of(LabSpec(engine), ClusterSpec()) is kind
 
 
 def test_only_the_first_node_of_a_lab_begins_the_cluster() -> None:

@@ -14,9 +14,7 @@ from dbcheck.engines.mysql import group_bootstrap, group_replication
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.group_replication import View, is_member
 from dbcheck.errors import EngineError, StillBootstraps, UsageError
-from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.group_replication import group_settings
-from dbcheck.lab.spec import LabSpec
 
 GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
 FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"
@@ -303,29 +301,7 @@ def test_the_reader_is_a_server_that_was_there_before() -> None:
     assert lineage(kind, writer, writer).same
 
 
-@pytest.mark.parametrize(
-    ("engine", "given", "why"),
-    [
-        ("mariadb", {}, "mariadb servers cannot be a cluster of the topology"),
-        ("mysql", {"nodes": 2}, "needs 3 nodes or more"),
-        ("mysql", {"promise": "writer"}, "the promise writer cannot be tested"),
-        ("mysql", {"promise": "all-writer-gone"}, "before another node has flushed it"),
-        ("mysql", {"link_down_after_s": 1.0}, "have no links that a lab can slow"),
-    ],
-)
-def test_groups_that_a_lab_cannot_build_are_refused(
-    engine: str, given: dict[str, object], why: str
-) -> None:
-    values: dict[str, object] = {"nodes": 3, "topology": "group-replication", **given}
-    spec = ClusterSpec(**values)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=why):
-        require_possible(LabSpec(engine), spec)
-
-
 def test_the_members_of_a_lab_know_each_other() -> None:
-    assert kind_of(LabSpec("mysql"), ClusterSpec(3, topology="group-replication")) is (
-        SiteKind.GROUP_REPLICATION
-    )
     ports: list[Any] = [SimpleNamespace(number=number) for number in (11, 12, 13)]
     given = {"group-replication-consistency": "AFTER", BINLOG: "0"}
     second = group_settings(GROUP, 2, ports, given)

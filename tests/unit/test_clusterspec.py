@@ -1,0 +1,57 @@
+"""Which clusters a lab can build."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbcheck.core.site import SiteKind
+from dbcheck.errors import UsageError
+from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.spec import LabSpec
+
+GALERA, GROUP = "galera", "group-replication"
+
+
+@pytest.mark.parametrize(
+    ("topology", "engine", "given", "why"),
+    [
+        (GALERA, "postgresql", {}, "servers cannot be a cluster of the topology"),
+        (GALERA, "myrocks", {}, "a lab has no clusters of myrocks servers"),
+        (GROUP, "mariadb", {}, "servers cannot be a cluster of the topology"),
+        (GALERA, "mariadb", {"nodes": 2}, "needs 3 nodes or more"),
+        (GROUP, "mysql", {"nodes": 2}, "needs 3 nodes or more"),
+        (GALERA, "mariadb", {"promise": "writer"}, "writer cannot be tested"),
+        (GROUP, "mysql", {"promise": "writer"}, "writer cannot be tested"),
+        (GALERA, "mariadb", {"promise": "all-writer-gone"}, "all of them are back"),
+        (GROUP, "mysql", {"promise": "all-writer-gone"}, "has flushed it"),
+        (GALERA, "mariadb", {"link_delay_ms": 5.0}, "have no links that a lab can"),
+        (GALERA, "mariadb", {"link_down_after_s": 1.0}, "have no links that a lab"),
+        (GROUP, "mysql", {"link_down_after_s": 1.0}, "have no links that a lab can"),
+        (GROUP, "mysql", {"stagger_s": 1.0}, "writer-gone cannot be staggered"),
+    ],
+)
+def test_clusters_that_a_lab_cannot_build_are_refused(
+    topology: str, engine: str, given: dict[str, object], why: str
+) -> None:
+    values: dict[str, object] = {"nodes": 3, "topology": topology, **given}
+    spec = ClusterSpec(**values)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=why):
+        require_possible(LabSpec(engine), spec)
+
+
+@pytest.mark.parametrize(
+    ("engine", "topology", "kind"),
+    [
+        ("postgresql", "", SiteKind.STREAMING),
+        ("mysql", "", SiteKind.SEMI_SYNC),
+        ("mariadb", "", SiteKind.SEMI_SYNC),
+        ("mariadb", GALERA, SiteKind.GALERA),
+        ("mysql", GROUP, SiteKind.GROUP_REPLICATION),
+    ],
+)
+def test_the_topology_is_the_server_s_own_by_default(
+    engine: str, topology: str, kind: SiteKind
+) -> None:
+    spec = ClusterSpec(3, "all", topology)
+    assert kind_of(LabSpec(engine), spec) is kind
+    require_possible(LabSpec(engine), spec)
