@@ -34,13 +34,15 @@ class OtherNode:
         """
         if not self.unlike:
             return ""
-        row, rows = self.first[0], f"{self.unlike:,} rows are"
-        alone = reader if row.was_there else name
-        if self.unlike == 1:
-            rows = "1 row is"
+        row, rows = (
+            self.first[0],
+            "1 row" if self.unlike == 1 else f"{self.unlike:,} rows",
+        )
+        without = name if row.was_there else reader
         return (
-            f"{rows} not the same on {name} and {reader}; the one with id {row.row_id}"
-            f" of {row.table} is only on {alone} as it is there"
+            f"{name} and {reader} differ in {rows}, although both have applied all;"
+            f" {without} lacks id {row.row_id} of {row.table}, or has it with other"
+            " content"
         )
 
 

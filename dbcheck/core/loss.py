@@ -63,7 +63,7 @@ class LossKind(Explained):
     )
     DIVERGED = (
         "diverged",
-        "Two nodes of one group have applied all, and hold other rows.",
+        "Two nodes of a group hold different rows, although each has applied all.",
     )
     INDEX_MISMATCH = (
         "index-mismatch",

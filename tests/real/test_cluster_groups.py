@@ -161,7 +161,7 @@ def test_a_member_that_lacks_a_row_is_found(
         outcome = finish_cycle(rig, started)
     assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
     assert outcome.result.losses == {LossKind.DIVERGED.value: 1}
-    assert "1 row is not the same on" in outcome.judgement.reasons[0]
+    assert "differ in 1 row, although" in outcome.judgement.reasons[0]
     assert standing(outcome, ItemId.AGREE) is Standing.CONTRADICTED
     assert "\ndiverged," in (outcome.run.path / "losses.csv").read_text()
     again = judge_run(outcome.run, FrameLogReader())
