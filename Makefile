@@ -24,17 +24,19 @@ pages: .venv/.pages
 demo: setup
 	$(BIN)/dbcheck demo
 
-# MySQL is in no release of Debian, and MyRocks and Galera come with services; the tests
-# that need one of them are skipped without it.
+# MySQL is in no release of Debian, and MyRocks, Galera and Patroni come with services; the
+# tests that need one of them are skipped without it.
 mysql: setup
 	$(BIN)/dbcheck lab fetch mysql
 	$(BIN)/dbcheck lab fetch myrocks
 	$(BIN)/dbcheck lab fetch galera
+	$(BIN)/dbcheck lab fetch patroni
 
 servers: setup
 	-$(BIN)/dbcheck lab fetch mysql
 	-$(BIN)/dbcheck lab fetch myrocks
 	-$(BIN)/dbcheck lab fetch galera
+	-$(BIN)/dbcheck lab fetch patroni
 
 test: servers
 	$(PYTEST) $(PARALLEL)

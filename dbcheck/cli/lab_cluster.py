@@ -19,10 +19,11 @@ from dbcheck.cli.lab_cycles import LIMITS, described
 from dbcheck.cli.lab_rig import lab_node, lab_rig
 from dbcheck.core.promise import Promise
 from dbcheck.core.promised import kept_by
+from dbcheck.core.replication import PromotedBy
 from dbcheck.core.workload import Workload
 from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.clusterspec import PATRONI, ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
@@ -53,7 +54,7 @@ def cluster_cycles(
         folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
         with ClusterLab(lab, spec, folder, number) as cluster:
             rig = cluster_rig(cluster, progress, runs, limits)
-            await_standbys(rig)
+            await_standbys(rig, cluster)
             with contextlib.closing(rig.witness):
                 started = preflight(rig, workload, seed + number)
                 with _links_down(cluster):
@@ -72,21 +73,24 @@ def cluster_rig(
     if cluster.kind.is_group:
         site: Cluster = Group(*made, bootstrap=True, stagger_s=stagger_s)
     else:
-        site = Cluster(*made, brings_back=True, stagger_s=stagger_s)
+        itself = cluster.spec.promoted_by == PATRONI
+        by = PromotedBy.AUTO if itself else PromotedBy.SQL
+        site = Cluster(*made, by=by, brings_back=True, stagger_s=stagger_s)
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**cluster.lab.to_values(), "cluster": cluster.spec.to_values()}
     return replace(rig, site=site, lab=values, used_epochs=set())
 
 
-def await_standbys(rig: Rig) -> None:
+def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
     """Return once all standbys stream, and the writer waits for one if it is to.
 
-    Raise LabError if they do not.
+    rig: of the cluster.  Raise LabError if they do not.
     """
     wanted, ends_s = len(rig.site.nodes) - 1, time.monotonic() + _STREAMING_S
     engine = rig.site.writer.engine
     settings = engine.facts().settings
-    waits = not kept_by(rig.site.kind, Promise.WRITER_GONE, settings, {}).contradiction
+    kept = kept_by(rig.site.kind, Promise.WRITER_GONE, settings, {})
+    waits = cluster.becomes_synchronous or not kept.contradiction
     assert replicates(engine)
 
     def all_there() -> bool:

@@ -13,20 +13,22 @@ from dbcheck.lab import programs
 from dbcheck.lab.fetch import fetch as fetch_into
 from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part
 from dbcheck.lab.fetch_mariadb import fetch as fetch_part
+from dbcheck.lab.fetch_patroni import fetch as fetch_patroni
 
 
 @click.command("fetch", cls=Verb)
-@click.argument("server", type=click.Choice(("mysql", "myrocks", "galera")))
+@click.argument("server", type=click.Choice(("mysql", "myrocks", "galera", "patroni")))
 def fetch(server: str) -> None:
-    """Fetch MySQL, MyRocks or Galera for labs.
+    """Fetch MySQL, MyRocks, Galera or Patroni for labs.
 
     What this machine has already is not fetched.
 
     No release of Debian has MySQL: "mysql" takes the server of Debian unstable (60 MB).
     "myrocks" takes the storage engine MyRocks of the MariaDB that is installed (3 MB),
     without the service that its package brings; "galera" takes what makes a cluster of
-    that MariaDB (5 MB). All come from the mirror that this machine uses, and apt checks
-    them with Debian's keys. Nothing is installed; it needs no root.
+    that MariaDB (5 MB). "patroni" takes Patroni and etcd, without their services (9
+    MB). All come from the mirror that this machine uses, and apt checks them with
+    Debian's keys. Nothing is installed; it needs no root.
     """
     say(f"{server}: {_FETCHED[server]()}")
 
@@ -62,4 +64,17 @@ def _fetch_part(part: Part, name: str, folder: Path) -> None:
     fetch_part(part, folder)
 
 
-_FETCHED = {"mysql": _mysql, "myrocks": _myrocks, "galera": _galera}
+def _patroni() -> Path | None:
+    if not all(map(programs.find_patroni, programs.PATRONI)):
+        folder = programs.patroni_folder()
+        say(f"fetching Patroni and etcd (9 MB) into {folder}")
+        fetch_patroni(folder)
+    return programs.find_patroni("patroni")
+
+
+_FETCHED = {
+    "mysql": _mysql,
+    "myrocks": _myrocks,
+    "galera": _galera,
+    "patroni": _patroni,
+}

@@ -12,7 +12,13 @@ from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SEED, Number
 from dbcheck.core.promise import STAGGER_S_MAX, Promise
 from dbcheck.errors import UsageError
-from dbcheck.lab.clusterspec import NODES_MAX, TOPOLOGIES, ClusterSpec
+from dbcheck.lab.clusterspec import (
+    BY_DBCHECK,
+    NODES_MAX,
+    PATRONI,
+    TOPOLOGIES,
+    ClusterSpec,
+)
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import (
     ENGINES,
@@ -325,6 +331,17 @@ class ClusterOptions(Group):
             "group-replication MySQL Group Replication.",
         ),
     ] = None
+    promoted_by: Annotated[
+        str,
+        Flag(
+            "--promoted-by",
+            type=click.Choice([BY_DBCHECK, PATRONI]),
+            show_default=True,
+            help="Who promotes a standby: dbcheck by SQL, or Patroni, which also "
+            "decides which standby commits wait for. Patroni is for PostgreSQL, and "
+            "needs root.",
+        ),
+    ] = _CLUSTER.promoted_by
     link_delay_ms: Annotated[
         float,
         Flag(
@@ -365,6 +382,7 @@ class ClusterOptions(Group):
                 self.nodes,
                 self.promise,
                 self.topology or _CLUSTER.topology,
+                self.promoted_by,
                 self.link_delay_ms,
                 self.link_down_after,
                 self.stagger,
@@ -449,6 +467,7 @@ def flags_of_cluster(spec: ClusterSpec) -> list[str]:
         nodes=spec.nodes,
         promise=spec.promise,
         topology=spec.topology or None,
+        promoted_by=spec.promoted_by,
         link_delay_ms=spec.link_delay_ms,
         link_down_after=spec.link_down_after_s,
         stagger=spec.stagger_s,

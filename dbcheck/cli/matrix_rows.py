@@ -53,6 +53,7 @@ _CLUSTER = {
     "nodes": "nodes",
     "promise": "promise",
     "topology": "topology",
+    "promoted_by": "promoted_by",
     "link_delay_ms": "link_delay_ms",
     "link_down_after": "link_down_after_s",
     "stagger": "stagger_s",

@@ -18,11 +18,11 @@ from dbcheck.judge.item import Item, ItemId, Standing
 # search for the name before a shutdown ends at the next one, or a line of names would
 # take minutes.
 _CRASHED = re.compile(
-    r"was not properly shut down|was interrupted; last known up|"
+    r"was not properly shut down|was interrupted(?:; last known up| while in recovery)|"
     r"[Ss]tarting (?:XA |table )?crash recovery|was not shutdown normally"
 )
 _SHUT_DOWN = re.compile(
-    r"database system was shut down at|database system is shut down|"
+    r"database system was shut down (?:in recovery )?at|database system is shut down|"
     r"(?:mysqld|mariadbd)(?:(?!mysqld|mariadbd)[^\n])*: Shutdown complete|"
     r"Shutdown completed;|"
     r"Received SHUTDOWN from user"

@@ -6,6 +6,7 @@ Those that follow it do so over links that can fail.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,8 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.core.promise import Promise
 from dbcheck.core.site import SiteKind
-from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.clusterspec import PATRONI, ClusterSpec, kind_of, require_possible
+from dbcheck.lab.etcd import etcd
 from dbcheck.lab.galera import Ports, galera_settings
 from dbcheck.lab.group_replication import group_settings, join_group
 from dbcheck.lab.held_port import HeldPort
@@ -23,6 +25,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.link import Link
 from dbcheck.lab.replicas import follow, settings_of
 from dbcheck.lab.servers.base import Source
+from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
 from dbcheck.lab.spec import LabSpec
 
 
@@ -58,14 +61,25 @@ class ClusterLab:
                     self._form_galera(nodes, folder)
                 case SiteKind.GROUP_REPLICATION:
                     self._form_group(nodes, folder)
+                case _ if spec.promoted_by == PATRONI:
+                    self._begin_patroni(nodes, folder)
                 case _:
                     self._begin_replication(nodes, folder)
         except BaseException:
             self._held.close()
             raise
 
+    @property
+    def becomes_synchronous(self) -> bool:
+        """Whether something else will set the writer to wait for a standby."""
+        patroni = self.spec.promoted_by == PATRONI
+        return patroni and is_synchronous(self.lab.settings)
+
     def take_links_down(self, *names: str) -> None:
-        """Have nothing pass between the writer and these standbys; without any, all."""
+        """Have nothing pass between the writer and these standbys; without any, all.
+
+        Patroni's standbys share one link, which has the writer's name.
+        """
         for name in names or self._links:
             self._links[name].take_down()
 
@@ -91,6 +105,20 @@ class ClusterLab:
             lab = self._start(name, replace(node, settings=settings), folder, source)
             if source is not None:
                 follow(lab, source)
+
+    def _begin_patroni(self, nodes: Sequence[LabSpec], folder: Path) -> None:
+        """Start one after the other: the first one finds no cluster, and leads."""
+        etcd_port, password = self._held.enter_context(etcd()), secrets.token_urlsafe()
+        link = self._linked(self.spec.names[0])
+        for name, node in zip(self.spec.names, nodes, strict=True):
+            first = not self.labs
+            member = PatroniMember(
+                *(name, etcd_port, link.port if first else 0, password),
+                returns=not first,
+            )
+            lab = self._start(name, replace(node, patroni=True), folder, member)
+            if first:
+                link.lead_to(_port(lab))
 
     def _form_galera(self, nodes: Sequence[LabSpec], folder: Path) -> None:
         """Start one after the other: each copies the data of one that is there."""
@@ -120,7 +148,11 @@ class ClusterLab:
             join_group(lab, first=first is None)
 
     def _start(
-        self, name: str, spec: LabSpec, folder: Path, source: Source | None
+        self,
+        name: str,
+        spec: LabSpec,
+        folder: Path,
+        source: Source | PatroniMember | None,
     ) -> Lab:
         place = folder.with_name(f"{folder.name}-{name}")
         lab = Lab.start(spec, place, source=source)
@@ -129,11 +161,16 @@ class ClusterLab:
 
     def _source(self, writer: str, name: str) -> Source:
         """Return how the node *name* reaches the writer: over a link of its own."""
-        lab = self.labs[writer]
-        link = Link(_port(lab), self.spec.link_delay_ms)
+        lab, link = self.labs[writer], self._linked(name)
+        link.lead_to(_port(lab))
+        return Source(link.port, lab.password, name)
+
+    def _linked(self, name: str) -> Link:
+        """Begin a link, which take_links_down() knows by that name."""
+        link = Link(self.spec.link_delay_ms)
         self._held.callback(link.close)
         self._links[name] = link
-        return Source(link.port, lab.password, name)
+        return link
 
 
 def _port(lab: Lab) -> int:

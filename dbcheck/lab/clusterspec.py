@@ -15,6 +15,7 @@ from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.validated import one_of, require
 
 NODES_MAX = 5
+BY_DBCHECK, PATRONI = "sql", "patroni"  # who promotes a standby
 # The topologies that each server can have, the first one by default.
 TOPOLOGIES = {
     "postgresql": (SiteKind.STREAMING,),
@@ -31,6 +32,7 @@ class ClusterSpec:
     promise: see core.promise.Promise.
     topology: how they are one cluster, a value of SiteKind; "": as the server has it by
              default.
+    promoted_by: who promotes a standby, dbcheck by SQL or Patroni.
     link_delay_ms: how long each byte between the writer and a standby takes.
     link_down_after_s: seconds of load after which the links go down; 0: never.
     stagger_s: see core.records.Manifest.
@@ -43,6 +45,7 @@ class ClusterSpec:
     topology: Annotated[
         str, one_of(["", *(each.value for each in SiteKind if each.is_cluster)])
     ] = ""
+    promoted_by: Annotated[str, one_of([BY_DBCHECK, PATRONI])] = BY_DBCHECK
     link_delay_ms: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
     link_down_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
     stagger_s: Annotated[float, Meta(ge=0, le=STAGGER_S_MAX)] = 0.0
@@ -90,6 +93,22 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
         )
     if kind.is_group:
         _require_group(kind, spec)
+    if spec.promoted_by == PATRONI:
+        _require_patroni(kind, Promise(spec.promise))
+
+
+def _require_patroni(kind: SiteKind, promise: Promise) -> None:
+    if kind is not SiteKind.STREAMING:
+        raise UsageError(
+            f"Patroni promotes no server of the topology {kind.value}",
+            hint="Use --engine postgresql, or leave --promoted-by out.",
+        )
+    if promise.writer_returns:
+        raise UsageError(
+            f"the promise {promise.value} cannot be tested where Patroni promotes: it"
+            " may let another node take over before the writer is back",
+            hint=f"Use {Promise.WRITER_GONE.value} or {Promise.ALL_WRITER_GONE.value}.",
+        )
 
 
 def _require_group(kind: SiteKind, spec: ClusterSpec) -> None:

@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dbcheck import children
@@ -47,7 +47,7 @@ def fetch(folder: Path, mirror: str | None = None) -> None:
             whole = Path(scratch, "whole")
             for package in download(Path(scratch, "apt"), source, SUITE, PACKAGE):
                 run(["dpkg-deb", "--extract", str(package), str(whole)])
-            _keep(whole)
+            keep(whole, _KEPT)
             loader = patch(whole, folder, _SERVER)
             server = str(whole / _SERVER)
             run([str(whole / loader), server, "--no-defaults", "--version"])
@@ -133,14 +133,15 @@ def download(folder: Path, mirror: str, suite: str, *wanted: str) -> Iterable[Pa
     return sorted((folder / "cache/archives").glob("*.deb"))
 
 
-def prepare_apt(folder: Path, sources: str) -> Path:
+def prepare_apt(folder: Path, sources: str, installed: bytes = b"") -> Path:
     """Make a tree of apt's own in *folder*, which knows what *sources* have.
 
-    Return the file of its settings.
+    installed: dpkg's status file of what need not be fetched; by default every
+    dependency is wanted.  Return the file of its settings.
     """
     for part in ("state/lists/partial", "cache/archives/partial", "none"):
         (folder / part).mkdir(parents=True)
-    (folder / "status").touch()  # nothing is installed: every dependency is wanted
+    (folder / "status").write_bytes(installed)
     (folder / "sources.list").write_text(sources)
     settings = folder / "apt.conf"
     settings.write_text(configuration(folder, run(["apt-config", "dump", "Acquire"])))
@@ -148,9 +149,9 @@ def prepare_apt(folder: Path, sources: str) -> Path:
     return settings
 
 
-def _keep(whole: Path) -> None:
-    """Remove what the server does not need, and let every account read the rest."""
-    kept = [whole / name for name in _KEPT]
+def keep(whole: Path, wanted: Sequence[str]) -> None:
+    """Remove all but what is *wanted*, and let every account read the rest."""
+    kept = [whole / name for name in wanted]
     for path in sorted(whole.rglob("*"), reverse=True):
         if not any(path.is_relative_to(k) or k.is_relative_to(path) for k in kept):
             if path.is_dir() and not path.is_symlink():

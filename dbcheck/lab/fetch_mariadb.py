@@ -27,7 +27,7 @@ from dbcheck.lab.fetch import (
 )
 
 SERVER_PACKAGE = "mariadb-server-core"
-_ARCHIVES_AS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+ARCHIVES_AS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def fetch(part: Part, folder: Path) -> None:
         ) as scratch:
             tree, whole = Path(scratch, "tree"), Path(scratch, "whole")
             sources = sources_of(
-                run(["apt-get", "indextargets", "--format", _ARCHIVES_AS])
+                run(["apt-get", "indextargets", "--format", ARCHIVES_AS])
             )
             settings = prepare_apt(Path(scratch, "apt"), sources)
             wanted = [f"{name}={version}" for name in part.of_server]

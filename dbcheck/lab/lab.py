@@ -25,6 +25,7 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.reply import result_in
 from dbcheck.lab.servers.base import Source
+from dbcheck.lab.servers.patroni import PatroniMember
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
@@ -33,6 +34,11 @@ from dbcheck.lab.switch import LabSwitch
 from dbcheck.remote.address import SshOptions
 
 T = TypeVar("T")
+
+_NEEDS_NAMESPACES = (
+    "Patroni needs namespaces, which end what it has started (run dbcheck as root with"
+    " CAP_SYS_ADMIN)"
+)
 
 _START_TIMEOUT_S = 120.0
 _REQUEST_TIMEOUT_S = 60.0
@@ -84,7 +90,7 @@ class Lab:
         keep: bool = False,
         name: str = "",
         recordings: Recordings | None = None,
-        source: Source | None = None,
+        source: Source | PatroniMember | None = None,
     ) -> Lab:
         """Build a lab and return once its server takes queries.
 
@@ -93,7 +99,8 @@ class Lab:
                 stays until down().
         recordings: where its drives record all they are asked until the first cut, or
                 what they replay: then no server runs until show().
-        source: the server that this lab's one is to follow, as a copy of it.
+        source: the server that this lab's one is to follow, as a copy of it, or what it
+                is to be a member of.
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if a setting is the lab's own to decide, or its value is of no use.
         """
@@ -117,8 +124,11 @@ class Lab:
         daemon = None
         try:
             _prepare(entry, spec, folder, recordings, keep=keep)
-            if source is not None:
-                entry.note(source=dataclasses.asdict(source))
+            match source:
+                case Source():
+                    entry.note(source=dataclasses.asdict(source))
+                case PatroniMember():
+                    entry.note(member=dataclasses.asdict(source))
             with interrupt.held_back():
                 daemon, ready = _spawn(entry, lock, keep=keep)
             os.close(lock)
@@ -270,6 +280,8 @@ def missing(spec: LabSpec) -> list[str]:
     reasons = [] if spec.rung == "process" else missing_for_drive_rung(spec.filesystem)
     if programs.find("setpriv") is None:
         reasons.append(programs.lacking("setpriv"))
+    if spec.patroni and not namespace.available():
+        reasons.append(_NEEDS_NAMESPACES)
     return [*reasons, *server_of(spec).missing(), *sshd.missing()]
 
 

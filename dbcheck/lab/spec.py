@@ -130,6 +130,7 @@ class LabSpec:
                    under a server that keeps running.
     galera:        the server, MariaDB, is a node of a Galera cluster; its settings name
                    the others.
+    patroni:       the server, PostgreSQL, is started and promoted by Patroni.
     """
 
     engine: Annotated[str, one_of(ENGINES)]
@@ -142,6 +143,7 @@ class LabSpec:
     log_drive: bool = False
     power_scope: Annotated[str, one_of(POWER_SCOPES)] = "host"
     galera: bool = False
+    patroni: bool = False
 
     def __post_init__(self) -> None:
         """Refuse names that mean nothing, and a drive that is too small."""
@@ -150,6 +152,11 @@ class LabSpec:
             raise UsageError(
                 f"{self.engine} servers are not nodes of a Galera cluster",
                 hint="Use the engine mariadb.",
+            )
+        if self.patroni and self.engine != "postgresql":
+            raise UsageError(
+                f"Patroni does not manage {self.engine} servers",
+                hint="Use the engine postgresql.",
             )
         if self.log_drive and self.rung != "drive":
             raise UsageError(

@@ -23,7 +23,7 @@ from dbcheck.core.replication import PromotedBy
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import lab as labs
 from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.clusterspec import BY_DBCHECK, ClusterSpec
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.progress import PlainProgress
@@ -42,24 +42,26 @@ def cluster_of(
     drive: DriveSpec | None = None,
     engine: str = "postgresql",
     topology: str = "",
+    promoted_by: str = BY_DBCHECK,
     **values: str,
 ) -> Iterator[tuple[ClusterLab, Rig]]:
     """Give a cluster of two servers or more, and its rig.
 
-    drive: None for the process rung.  topology: see ClusterSpec.  values: settings.
+    drive: None for the process rung.  topology, promoted_by: see ClusterSpec.  values:
+    settings.
     """
     folder.mkdir(exist_ok=True)
     rung = "drive" if drive else "process"
     lab = LabSpec(engine, rung=rung, drive=drive or DriveSpec(), settings=values)
     if lacking := missing(replace(lab, galera=topology == "galera")):
         pytest.skip("; ".join(lacking))
-    spec = ClusterSpec(nodes, promise.value, topology)
+    spec = ClusterSpec(nodes, promise.value, topology, promoted_by)
     with ClusterLab(lab, spec, folder / "lab") as cluster:
         progress = PlainProgress(Console(file=io.StringIO()))
         limits = Limits(return_s=60)
         rig = cluster_rig(cluster, progress, folder / "runs", limits)
         with contextlib.closing(rig.witness):
-            await_standbys(rig)
+            await_standbys(rig, cluster)
             yield cluster, rig
 
 

@@ -205,7 +205,7 @@ def test_a_standby_that_ends_its_recovery_early_is_refused(tmp_path: Path) -> No
         standby.switch().cut()
         standby.configure({"recovery_target_lsn": "7F/0"})
         standby.switch().restore()
-        await_standbys(rig)
+        await_standbys(rig, cluster)
         with pytest.raises(EngineError, match="recovery_target_lsn is set"):
             cycle(rig)
 

@@ -40,6 +40,26 @@ def test_clusters_that_a_lab_cannot_build_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("engine", "promise", "why"),
+    [
+        (
+            "mysql",
+            "writer-gone",
+            "Patroni promotes no server of the topology semi-sync",
+        ),
+        ("postgresql", "all", "may let another node take over before the writer"),
+        ("postgresql", "writer", "may let another node take over before the writer"),
+    ],
+)
+def test_what_patroni_cannot_show_is_refused(
+    engine: str, promise: str, why: str
+) -> None:
+    spec = ClusterSpec(2, promise, promoted_by="patroni")
+    with pytest.raises(UsageError, match=why):
+        require_possible(LabSpec(engine), spec)
+
+
+@pytest.mark.parametrize(
     ("engine", "topology", "kind"),
     [
         ("postgresql", "", SiteKind.STREAMING),

@@ -157,6 +157,10 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
             "--nodes 2 --link-delay-ms 2.5 --link-down-after 1.0",
         ),
         (
+            ClusterSpec(promoted_by="patroni"),
+            "--nodes 2 --promoted-by patroni",
+        ),
+        (
             ClusterSpec(3, "all", "galera", stagger_s=3),
             "--nodes 3 --promise all --topology galera --stagger 3.0",
         ),

@@ -38,6 +38,16 @@ def replayed(text: str) -> Item | None:
             id="PostgreSQL, recovery",
         ),
         pytest.param(
+            "LOG:  database system was interrupted while in recovery at log time 2026-",
+            Standing.PRESENT,
+            id="PostgreSQL, crash of a standby",
+        ),
+        pytest.param(
+            "LOG:  database system was shut down in recovery at 2026-01-01 00:00 UTC",
+            Standing.CONTRADICTED,
+            id="PostgreSQL, a standby shut down",
+        ),
+        pytest.param(
             "LOG:  database system was shut down at 2026-01-01 00:00:00 UTC",
             Standing.CONTRADICTED,
             id="PostgreSQL, shut down, told at the start",

@@ -29,6 +29,7 @@ from dbcheck.lab.machine import Machine
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.base import Source
+from dbcheck.lab.servers.patroni import PatroniMember
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.state import LabRecord
@@ -53,7 +54,7 @@ class Daemon:
         base: Path,
         spec: LabSpec,
         recordings: Recordings | None,
-        source: Source | None = None,
+        source: Source | PatroniMember | None = None,
     ) -> None:
         self._entry = entry
         self._spec, self._base, self._recordings = spec, base, recordings
@@ -200,10 +201,15 @@ def _recordings_of(entry: LabRecord) -> Recordings | None:
     return Recordings(Path(noted["folder"]), bool(noted["replayed"]))
 
 
-def _source_of(entry: LabRecord) -> Source | None:
-    """Return the server that the lab's one is to follow, None if it follows none."""
-    noted = entry.read().get("source")
-    return Source(**noted) if isinstance(noted, dict) else None
+def _source_of(entry: LabRecord) -> Source | PatroniMember | None:
+    """Return the server that the lab's one is to follow, or what it is a member of."""
+    match entry.read():
+        case {"source": dict(noted)}:
+            return Source(**noted)
+        case {"member": dict(noted)}:
+            return PatroniMember(**noted)
+        case _:
+            return None
 
 
 def _prepare_folder(

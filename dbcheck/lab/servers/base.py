@@ -342,9 +342,9 @@ class DatabaseServer(abc.ABC):
     def _password_file(self) -> Path:
         return self.run / "password"
 
-    def _search_path(self) -> str:
-        """Return PATH as its processes have it."""
-        return children.search_path()
+    def _environment(self) -> dict[str, str]:
+        """Return the variables that its processes have."""
+        return {"PATH": children.search_path(), "LC_ALL": "C"}
 
     @classmethod
     def _program(cls, name: str) -> Path:
@@ -364,13 +364,16 @@ class DatabaseServer(abc.ABC):
 
     def _launch(self) -> None:
         """Start the process; it may not take queries for a while."""
-        program_file = self._program(self.needs[0])
+        command, program = self._command()
         with self.log_file.open("ab") as server_log:
             self._log_start = server_log.tell()
-            self._process = self._spawn(
-                [str(program_file), *self._arguments()], server_log.fileno()
-            )
-        self._tree = ServerTree(self._process, program_file, self.data)
+            self._process = self._spawn(command, server_log.fileno())
+        self._tree = ServerTree(self._process, program, self.data)
+
+    def _command(self) -> tuple[list[str], Path | None]:
+        """Return the command line that starts it, and the program of ServerTree."""
+        program = self._program(self.needs[0])
+        return [str(program), *self._arguments()], program
 
     def _spawn(
         self, command: list[str], output: int, stdin: int = subprocess.DEVNULL
@@ -381,7 +384,7 @@ class DatabaseServer(abc.ABC):
             return subprocess.Popen(
                 children.die_with_parent(command),
                 cwd=self.data,
-                env={"PATH": self._search_path(), "LC_ALL": "C"},
+                env=self._environment(),
                 stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,

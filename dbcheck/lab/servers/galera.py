@@ -66,10 +66,11 @@ class GaleraServer(MariadbServer):
         at = [f"--wsrep-start-position={self._position}"] if self._position else []
         return [*given, f"--wsrep-provider={provider}", *at]
 
-    def _search_path(self) -> str:
+    def _environment(self) -> dict[str, str]:
+        own = super()._environment()
         folders = {str(self._program(name).parent) for name in programs.TRANSFER}
         folders.add(str(self._program("rsync").parent))
-        return os.pathsep.join([*sorted(folders), super()._search_path()])
+        return {**own, "PATH": os.pathsep.join([*sorted(folders), own["PATH"]])}
 
     def _launch(self) -> None:
         if self._begun:

@@ -58,14 +58,14 @@ class PostgresqlServer(DatabaseServer):
     name = "postgresql"
     stop_signal = signal.SIGINT  # a fast shutdown
     accounts = ("postgres",)
-    needs = ("postgres", "initdb")
+    needs: tuple[str, ...] = ("postgres", "initdb")
     own = frozenset({"port", "data_directory", "listen_addresses"})
     _first: Process | None = None  # makes the SysV segment, after a crash a new one
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
         super().check_settings(settings)
-        _segment_size(settings)
+        segment_size(settings)
 
     @property
     def url(self) -> str:
@@ -81,13 +81,17 @@ class PostgresqlServer(DatabaseServer):
             return found
         return programs.find(name, _debian()) or programs.find(name, _wheel())
 
-    def _arguments(self) -> list[str]:
+    def _parameters(self) -> dict[str, str]:
+        """Return its settings, without those that initdb alone can set."""
         given = {
             name: value
             for name, value in self.settings.items()
             if standard_name(name) != _SEGMENT_SIZE
         }
-        settings = {**_SETTINGS, **given, "port": str(self.port)}
+        return {**_SETTINGS, **given}
+
+    def _arguments(self) -> list[str]:
+        settings = {**self._parameters(), "port": str(self.port)}
         if self.adopted and self._major() >= _SYNCFS_SINCE:
             settings = {"recovery_init_sync_method": "syncfs", **settings}
         options = [f"{name}={value}" for name, value in settings.items()]
@@ -113,7 +117,7 @@ class PostgresqlServer(DatabaseServer):
                 "--data-checksums",
                 "--no-sync",
                 *([f"--waldir={self.log_data}"] if self.log_data else []),
-                *_segment_size(self.settings),
+                *segment_size(self.settings),
             ]
         )
 
@@ -186,7 +190,7 @@ class PostgresqlServer(DatabaseServer):
             return []
 
 
-def _segment_size(settings: Mapping[str, str]) -> list[str]:
+def segment_size(settings: Mapping[str, str]) -> list[str]:
     """Return initdb's flag for the size of a WAL segment, none for its default.
 
     Raise UsageError if the size is not one that initdb takes and the lab has room for.

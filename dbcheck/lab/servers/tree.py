@@ -2,7 +2,8 @@
 
 A server is known by what it runs and where: its program file and its working
 folder, which is its data folder.  Parentage would not do: PostgreSQL's children
-have sessions of their own, and lose their parent when it is killed.
+have sessions of their own, and lose their parent when it is killed.  Where another
+program starts the server, whatever works in the folder belongs to it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ class ServerTree:
     """A server process that we started, and all that it forked.
 
     process: the first process, as started by us; it is reaped here.
-    program: the file that it executes; folder: its data folder.
+    program: the file that it executes, None for any; folder: its data folder.
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], program: Path, folder: Path
+        self, process: subprocess.Popen[bytes], program: Path | None, folder: Path
     ) -> None:
         self._process = process
-        self._program = str(program.resolve())
+        self._program = str(program.resolve()) if program else ""
         self._folder = str(folder.resolve())
         self._dying: dict[int, int] = {}  # pid -> pid file descriptor
 
@@ -97,9 +98,11 @@ class ServerTree:
         scripts are by which a node of Galera copies its data.
         """
         try:
-            return os.readlink(f"/proc/{pid}/cwd") == self._folder and (
-                os.readlink(f"/proc/{pid}/exe") == self._program
-                or os.getsid(pid) == self._process.pid
+            if os.readlink(f"/proc/{pid}/cwd") != self._folder:
+                return False
+            executed = os.readlink(f"/proc/{pid}/exe")
+            return executed == self._program or (
+                not self._program or os.getsid(pid) == self._process.pid
             )
         except OSError:  # gone, or another account's
             return False

@@ -1,0 +1,90 @@
+"""The etcd of a cluster that Patroni manages: on this machine, on no drive of a lab."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Generator
+from typing import IO
+
+from dbcheck import children
+from dbcheck.errors import LabError
+from dbcheck.lab import namespace, programs
+from dbcheck.lab.held_port import HeldPort
+
+_HOST = "127.0.0.1"
+_READY_S, _POLL_S, _ASK_S = 30.0, 0.05, 1.0
+_LAST_BYTES = 500  # of its log, shown if it does not start
+# In a namespace of its own, so that nothing of it is left however it ends.
+_IN_MEMORY = 'mount -t tmpfs -o mode=700 dbcheck-etcd /run && exec "$0" "$@"'
+
+
+@contextlib.contextmanager
+def etcd() -> Generator[int, None, None]:
+    """Run one etcd server, whose data are in memory; give its port on 127.0.0.1.
+
+    It ends with the thread that calls this.  Raise LabError if it does not start.
+    """
+    clients, peers = HeldPort(), HeldPort()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            children.die_with_parent(
+                [
+                    *namespace.prefix(),
+                    *("sh", "-c", _IN_MEMORY, *_command(clients, peers)),
+                ]
+            ),
+            env=children.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _await_healthy(clients.number, process, output)
+            yield clients.number
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _command(clients: HeldPort, peers: HeldPort) -> list[str]:
+    program = programs.find_patroni("etcd")
+    if program is None:
+        raise programs.absent("etcd")
+    for_clients, for_peers = (f"http://{_HOST}:{p.number}" for p in (clients, peers))
+    flags = {
+        "data-dir": "/run/etcd",
+        "listen-client-urls": for_clients,
+        "advertise-client-urls": for_clients,
+        "listen-peer-urls": for_peers,
+        "initial-advertise-peer-urls": for_peers,
+        "initial-cluster": f"default={for_peers}",
+    }
+    return [str(program), *(f"--{name}={value}" for name, value in flags.items())]
+
+
+def _await_healthy(
+    port: int, process: subprocess.Popen[bytes], output: IO[bytes]
+) -> None:
+    ends_s = time.monotonic() + _READY_S
+    while not _is_healthy(port):
+        if process.poll() is not None or time.monotonic() >= ends_s:
+            output.seek(max(0, output.seek(0, 2) - _LAST_BYTES))
+            said = output.read().decode("utf-8", "replace").strip()
+            raise LabError(f"etcd did not start: {said or 'it logged nothing'}")
+        time.sleep(_POLL_S)
+
+
+def _is_healthy(port: int) -> bool:
+    """Ask it (etcd documentation, Monitoring etcd, Health Check)."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"http://{_HOST}:{port}/health", timeout=_ASK_S) as answer:
+            return bool(json.load(answer)["health"] == "true")
+    except (OSError, ValueError, KeyError):  # not yet
+        return False

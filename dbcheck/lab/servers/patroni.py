@@ -1,0 +1,189 @@
+"""PostgreSQL that Patroni starts and promotes, as a server of the lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dbcheck.lab import programs
+from dbcheck.lab.held_port import HeldPort
+from dbcheck.lab.servers.base import USER, standard_name
+from dbcheck.lab.servers.postgresql import PostgresqlServer, segment_size
+
+_HOST = "127.0.0.1"
+_PYTHON = Path("/usr/bin/python3")  # Debian's, which its packages of Patroni are for
+# Patroni documentation, Dynamic Configuration Settings.  The first three are the least
+# that it allows: by default a standby takes over after 30 s.
+_OF_CLUSTER: Mapping[str, object] = {
+    "ttl": 20,
+    "loop_wait": 1,
+    "retry_timeout": 3,
+    "maximum_lag_on_failover": 1 << 20,
+    "synchronous_mode": True,
+    "synchronous_mode_strict": False,
+    "synchronous_node_count": 1,
+}
+_WORDS = {"on": True, "true": True, "off": False, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class PatroniMember:
+    """What a server needs to be one of a cluster that Patroni manages.
+
+    name:       by which the cluster lists it.
+    etcd_port:  of the etcd that they share, on 127.0.0.1.
+    advertised_port: where the others reach it on 127.0.0.1; 0: at its own port.
+    password:   of the account dbcheck, which is the same on all of them.
+    returns:    False: once it was cut, PostgreSQL starts without Patroni, and so by
+                itself.
+    """
+
+    name: str
+    etcd_port: int
+    advertised_port: int
+    password: str
+    returns: bool
+
+
+class PatroniServer(PostgresqlServer):
+    """A PostgreSQL server below Patroni, which makes its data: see join().
+
+    Patroni's own settings are among the settings; synchronous_standby_names is not, as
+    Patroni decides it.
+    """
+
+    name = "patroni"
+    stop_signal = signal.SIGTERM
+    needs = (
+        *PostgresqlServer.needs,
+        *("pg_basebackup", "pg_controldata", "pg_ctl", "pg_isready"),
+        *programs.PATRONI,
+    )
+    own: ClassVar[frozenset[str]] = PostgresqlServer.own | {
+        *("cluster_name", "hot_standby", "primary_conninfo"),
+        *("synchronous_standby_names", "wal_log_hints"),
+    }
+    _member: PatroniMember | None = None
+    _api: HeldPort | None = None
+    _begun = _by_itself = False
+
+    @classmethod
+    def find(cls, name: str) -> Path | None:
+        """Return one of the programs: Patroni's and etcd's, or PostgreSQL's."""
+        if name in programs.PATRONI:
+            return programs.find_patroni(name)
+        return super().find(name)
+
+    def join(self, member: PatroniMember) -> None:
+        """Make the empty folders; Patroni fills them when it starts.
+
+        In place of initialise().
+        """
+        self._prepare(member.password)
+        self._member, self._api = member, HeldPort()
+
+    def _launch(self) -> None:
+        returns = self._member is not None and self._member.returns
+        self._by_itself = self._begun and not returns
+        super()._launch()
+        self._begun = True
+
+    def _command(self) -> tuple[list[str], Path | None]:
+        if self._by_itself:
+            return super()._command()
+        file = self.run / "patroni.json"  # which is YAML, too
+        self._write_secret(file, json.dumps(self._configuration()))
+        patroni = self._program("patroni")
+        python = [str(_PYTHON)] if _is_fetched(patroni) else []
+        return [*python, str(patroni), str(file)], None
+
+    def _parameters(self) -> dict[str, str]:
+        ours = super()._parameters()
+        return {k: v for k, v in ours.items() if standard_name(k) not in _OF_CLUSTER}
+
+    def _environment(self) -> dict[str, str]:
+        own, patroni = super()._environment(), self._program("patroni")
+        if not _is_fetched(patroni):
+            return own
+        libraries = patroni.parents[1] / "lib"
+        folders = {path.parent for path in libraries.glob("*/lib*.so.*")}
+        return {
+            **own,
+            "PYTHONPATH": str(libraries / "python3/dist-packages"),
+            "LD_LIBRARY_PATH": os.pathsep.join(map(str, sorted(folders))),
+        }
+
+    def _takes_queries(self, pid: int) -> bool:
+        """Read the status of the server that Patroni has started."""
+        if self._by_itself:
+            return super()._takes_queries(pid)
+        lines = self._pid_file_lines()
+        started = int(lines[0]) if lines and lines[0].isdigit() else 0
+        return started in self.pids() and super()._takes_queries(started)
+
+    def _configuration(self) -> dict[str, Any]:
+        """Return Patroni's configuration (its documentation, YAML Configuration)."""
+        assert self._member is not None  # after join()
+        assert self._api is not None
+        address, api = f"{_HOST}:{self.port}", f"{_HOST}:{self._api.number}"
+        advertised = f"{_HOST}:{self._member.advertised_port or self.port}"
+        account = {"username": USER, "password": self._member.password}
+        parameters = self._parameters()
+        del parameters["listen_addresses"]  # follows from where it is to listen
+        of_cluster = _of_cluster(self.settings)
+        of_cluster["postgresql"] = {"parameters": parameters}
+        log = [{"waldir": str(self.log_data)}] if self.log_data else []
+        return {
+            "scope": "dbcheck",
+            "name": self._member.name,
+            "restapi": {"listen": api, "connect_address": api},
+            "etcd3": {"host": f"{_HOST}:{self._member.etcd_port}"},
+            "bootstrap": {"dcs": of_cluster, "initdb": [*self._initdb(), *log]},
+            "postgresql": {
+                "listen": address,
+                "connect_address": advertised,
+                "data_dir": str(self.data),
+                "bin_dir": str(self._program("postgres").parent),
+                "pgpass": str(self.run / "pgpass"),
+                "authentication": {"superuser": account, "replication": account},
+                "basebackup": ["no-sync", {"checkpoint": "fast"}, *log],
+                "pg_hba": [
+                    f"host {database} all {_HOST}/32 scram-sha-256"
+                    for database in ("all", "replication")
+                ],
+                "parameters": parameters,
+            },
+        }
+
+    def _initdb(self) -> list[object]:
+        sizes = [flag.split("=")[1] for flag in segment_size(self.settings)]
+        return [
+            {"encoding": "UTF8"},
+            {"auth": "scram-sha-256"},
+            *("no-locale", "data-checksums", "no-sync"),
+            *({"wal-segsize": size} for size in sizes),
+        ]
+
+
+def is_synchronous(settings: Mapping[str, str]) -> bool:
+    """Return whether Patroni has commits wait for a standby, given these settings."""
+    return bool(_of_cluster(settings)["synchronous_mode"])
+
+
+def _of_cluster(settings: Mapping[str, str]) -> dict[str, object]:
+    """Return the settings of Patroni, which all nodes of a cluster share."""
+    given = {standard_name(name): _typed(value) for name, value in settings.items()}
+    return {name: given.get(name, value) for name, value in _OF_CLUSTER.items()}
+
+
+def _typed(value: str) -> object:
+    return int(value) if value.isdigit() else _WORDS.get(value.lower(), value)
+
+
+def _is_fetched(patroni: Path) -> bool:
+    return patroni.is_relative_to(programs.patroni_folder())

@@ -1,0 +1,125 @@
+"""Clusters of PostgreSQL that Patroni manages: it promotes, and dbcheck waits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.judging import judge_run
+from dbcheck.core.promise import Promise
+from dbcheck.core.replication import PromotedBy
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab import namespace, programs
+from dbcheck.lab.clusterspec import PATRONI
+from dbcheck.lab.spec import DriveSpec
+from dbcheck.witness.log import FrameLogReader
+from tests.kit.clusters import await_end_of, client_of, cluster_of, cycle, standing
+from tests.kit.waiting import wait_until
+
+needed = pytest.mark.skipif(
+    not all(map(programs.find_patroni, programs.PATRONI)) or not namespace.available(),
+    reason="needs Patroni and etcd (`dbcheck lab fetch patroni`), and root",
+)
+
+
+@needed
+def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, 3, promoted_by=PATRONI) as (cluster, rig):
+        outcome = cycle(rig)
+        log = cluster.labs[outcome.after.reader_name].server_log(1000)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert "promoted self to leader" in log
+    promotion = outcome.after.promotion
+    assert promotion is not None
+    assert promotion.by is PromotedBy.AUTO
+    items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
+    assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
+    assert outcome.after.elsewhere["node1"].failure == ""
+    again = judge_run(outcome.run, FrameLogReader())
+    assert again.judgement == outcome.judgement
+
+
+@needed
+def test_without_synchronous_mode_it_loses_what_no_standby_had(tmp_path: Path) -> None:
+    """Patroni promotes no standby that lags by more than a limit, so that is raised."""
+    with cluster_of(
+        tmp_path,
+        promoted_by=PATRONI,
+        synchronous_mode="off",
+        maximum_lag_on_failover=str(1 << 30),
+    ) as (cluster, rig):
+        outcome = cycle(rig, cluster.take_links_down)
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement.reasons
+    assert outcome.case.left["node1"].behind > 100
+    assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ABSENT
+
+
+@needed
+def test_a_standby_that_lost_its_power_takes_over(tmp_path: Path) -> None:
+    """It starts again with Patroni, and the writer without, so as not to rejoin."""
+    promise = Promise.ALL_WRITER_GONE
+    with cluster_of(tmp_path, 2, promise, DriveSpec(), promoted_by=PATRONI) as made:
+        cluster, rig = made
+        outcome = cycle(rig)
+        old = cluster.labs["node1"].server_log(20)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert standing(outcome, ItemId.SERVER_LOG) is Standing.PRESENT
+    assert outcome.after.elsewhere["node1"].failure == ""
+    assert "database system is ready to accept connections" in old
+
+
+@needed
+def test_nothing_is_left_of_a_cluster_whose_client_is_killed(tmp_path: Path) -> None:
+    source = f"""
+import sys
+from pathlib import Path
+from dbcheck.core.promise import Promise
+from tests.kit.clusters import cluster_of
+
+with cluster_of(Path(sys.argv[1]), promoted_by={PATRONI!r}) as (cluster, _):
+    print(*(lab.name for lab in cluster.labs.values()), flush=True)
+    sys.stdin.read()
+"""
+    with client_of(source, tmp_path) as (client, names):
+        assert len(names) == 2
+        below = set(_all_below(client.pid))
+        assert any("etcd" in _command_of(pid) for pid in below)
+        client.kill()
+    await_end_of(names)
+    wait_until(lambda: not any(_command_of(pid) for pid in below), "their end")
+
+
+@needed
+def test_a_lab_runs_it_from_the_command_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dbcheck", "lab", "run", "--engine", "postgresql"]
+        + ["--nodes", "2", "--promoted-by", PATRONI, "--seed", "1", "--json"]
+        + ["--runs", str(tmp_path / "runs")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (result,) = json.loads(done.stdout)["cycles"]
+    assert result["cluster"]["promoted_by"] == "auto"
+    assert result["cluster"]["read"] == "node2"
+
+
+def _all_below(pid: int) -> list[int]:
+    """Return the processes that this one started, and those that they did."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [one for child in map(int, children) for one in (child, *_all_below(child))]
+
+
+def _command_of(pid: int) -> str:
+    """Return the command line of a process, "" of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
