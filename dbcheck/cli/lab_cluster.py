@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
-import threading
 import time
 from collections.abc import Generator
 from dataclasses import replace
@@ -16,6 +15,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab_cycles import LIMITS, described
+from dbcheck.cli.lab_faults import faults
 from dbcheck.cli.lab_rig import lab_node, lab_rig
 from dbcheck.core.promise import Promise
 from dbcheck.core.promised import kept_by
@@ -48,6 +48,7 @@ def cluster_cycles(
 
     Each has a cluster of its own: after a promotion no node is what it was.
     """
+    workload, limits = _with_pause(workload, limits, spec)
     servers = f"{spec.nodes} servers, promise {spec.promise}"
     progress.phase(Phase.LAB, f"{servers}: {described(lab)}")
     for number in range(cycles):
@@ -57,9 +58,26 @@ def cluster_cycles(
             await_standbys(rig, cluster)
             with contextlib.closing(rig.witness):
                 started = preflight(rig, workload, seed + number)
-                with _links_down(cluster):
-                    outcome = finish_cycle(rig, started)
+                with faults(cluster, rig, seed + number) as faulty:
+                    outcome = finish_cycle(faulty, started)
                 yield outcome
+
+
+def _with_pause(
+    workload: Workload, limits: Limits, spec: ClusterSpec
+) -> tuple[Workload, Limits]:
+    """Return both for a load that a pause interrupts: the cut comes after it.
+
+    Commits wait for a node that is paused, so silence may last as long.
+    """
+    if not spec.pause_after_s:
+        return workload, limits
+    first_s, last_s = workload.cut_after_s
+    over_s = spec.pause_after_s + spec.pause_s
+    return (
+        replace(workload, cut_after_s=(first_s + over_s, last_s + over_s)),
+        replace(limits, silence_s=limits.silence_s + spec.pause_s),
+    )
 
 
 def cluster_rig(
@@ -104,30 +122,3 @@ def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
                 late = f"not all nodes follow the writer after {_STREAMING_S:g} s"
                 raise LabError(late)
             time.sleep(_POLL_S)
-
-
-@contextlib.contextmanager
-def _links_down(cluster: ClusterLab) -> Generator[None, None, None]:
-    """Take the links down once the load has run for its time, if that is wanted.
-
-    Raise LabError at the end if they could not be.
-    """
-    after_s, over = cluster.spec.link_down_after_s, threading.Event()
-    failed: list[LabError] = []
-
-    def wait() -> None:
-        try:
-            if after_s and not over.wait(after_s):
-                cluster.take_links_down()
-        except LabError as error:
-            failed.append(error)
-
-    waiter = threading.Thread(target=wait, name="links", daemon=True)
-    waiter.start()
-    try:
-        yield
-    finally:
-        over.set()
-        waiter.join()
-    if failed:
-        raise failed[0]

@@ -363,7 +363,27 @@ class ClusterOptions(Group):
             "many seconds of load.",
         ),
     ] = _CLUSTER.link_down_after_s
-
+    pause_after: Annotated[
+        float,
+        Flag(
+            "--pause-after",
+            metavar="S",
+            type=_COST,
+            help="Pause a node other than the writer (SIGSTOP) after so many seconds "
+            "of load. The seed draws which. The cut comes once it goes on.",
+        ),
+    ] = _CLUSTER.pause_after_s
+    pause_s: Annotated[
+        float,
+        Flag(
+            "--pause-s",
+            metavar="S",
+            type=_COST,
+            show_default=True,
+            help="How long --pause-after pauses it. The others of a group give a node "
+            "up after 5 s.",
+        ),
+    ] = _CLUSTER.pause_s
     stagger: Annotated[
         float,
         Flag(
@@ -385,6 +405,8 @@ class ClusterOptions(Group):
                 self.promoted_by,
                 self.link_delay_ms,
                 self.link_down_after,
+                self.pause_after,
+                self.pause_s,
                 self.stagger,
             )
         given = [flag for flag in self.flags_given() if flag != "--nodes"]
@@ -470,6 +492,8 @@ def flags_of_cluster(spec: ClusterSpec) -> list[str]:
         promoted_by=spec.promoted_by,
         link_delay_ms=spec.link_delay_ms,
         link_down_after=spec.link_down_after_s,
+        pause_after=spec.pause_after_s,
+        pause_s=spec.pause_s,
         stagger=spec.stagger_s,
     ).changed()
 

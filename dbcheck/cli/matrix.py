@@ -109,8 +109,8 @@ def command(
     rows_before and readers. In the lab, where each row is a lab of its own, also
     engine, fs, mount_options, log_drive, drive, write_cache, flush_ms, write_ms,
     destage_s, cache_mib, survivors, lie_fraction and setting.NAME; and nodes, promise,
-    topology, promoted_by, link_delay_ms, link_down_after and stagger, which make it a
-    cluster. With
+    topology, promoted_by, link_delay_ms, link_down_after, pause_after, pause_s and
+    stagger, which make it a cluster. With
     the NAME of a host in an inventory, or --target, the rows are cuts of that server;
     there also setting.NAME (PostgreSQL; of dbcheck's own sessions) and
     relaxed=false,true (acked too early, as by --control, and undone).

@@ -56,6 +56,8 @@ _CLUSTER = {
     "promoted_by": "promoted_by",
     "link_delay_ms": "link_delay_ms",
     "link_down_after": "link_down_after_s",
+    "pause_after": "pause_after_s",
+    "pause_s": "pause_s",
     "stagger": "stagger_s",
 }
 # The keys of a row that describe the load; the others are those of a workload file.

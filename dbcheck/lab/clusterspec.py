@@ -35,6 +35,8 @@ class ClusterSpec:
     promoted_by: who promotes a standby, dbcheck by SQL or Patroni.
     link_delay_ms: how long each byte between the writer and a standby takes.
     link_down_after_s: seconds of load after which the links go down; 0: never.
+    pause_after_s: seconds of load after which a node is paused that is not the writer,
+             with SIGSTOP; 0: never.  pause_s: for how long.  The cut comes after that.
     stagger_s: see core.records.Manifest.
     """
 
@@ -48,6 +50,8 @@ class ClusterSpec:
     promoted_by: Annotated[str, one_of([BY_DBCHECK, PATRONI])] = BY_DBCHECK
     link_delay_ms: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
     link_down_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
+    pause_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
+    pause_s: Annotated[float, Meta(gt=0, le=TIME_MAX)] = 8.0
     stagger_s: Annotated[float, Meta(ge=0, le=STAGGER_S_MAX)] = 0.0
 
     def __post_init__(self) -> None:

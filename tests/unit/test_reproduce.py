@@ -157,6 +157,10 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
             "--nodes 2 --link-delay-ms 2.5 --link-down-after 1.0",
         ),
         (
+            ClusterSpec(pause_after_s=1, pause_s=3),
+            "--nodes 2 --pause-after 1.0 --pause-s 3.0",
+        ),
+        (
             ClusterSpec(promoted_by="patroni"),
             "--nodes 2 --promoted-by patroni",
         ),

@@ -1,0 +1,38 @@
+"""Faults of nodes and links in a cycle on a lab's cluster."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.cli.lab_cluster import cluster_cycles
+from dbcheck.core.verdict import Verdict
+from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.spec import LabSpec
+from dbcheck.report.progress import PlainProgress
+from tests.kit.rigs import quick
+
+LAB = LabSpec("postgresql", rung="process")
+
+
+def cycle(folder: Path, spec: ClusterSpec, said: io.StringIO) -> Outcome:
+    progress = PlainProgress(Console(file=said, width=200))
+    (outcome,) = cluster_cycles(LAB, spec, quick(), 1, 1, progress, folder)
+    return outcome
+
+
+def slowest_ms(outcome: Outcome) -> float:
+    assert outcome.result.load is not None
+    return outcome.result.load.latency_ms["max"]
+
+
+def test_commits_wait_for_a_standby_that_is_paused(tmp_path: Path) -> None:
+    said = io.StringIO()
+    spec = ClusterSpec(pause_after_s=0.3, pause_s=1.5)
+    outcome = cycle(tmp_path, spec, said)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert "node2 is paused for 1.5 s" in said.getvalue()
+    assert slowest_ms(outcome) > 1000  # an honest commit takes a few
