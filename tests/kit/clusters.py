@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cli.lab import as_host
 from dbcheck.cli.lab_cluster import await_standbys, cluster_rig
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
@@ -83,6 +85,29 @@ def group_of(
         folder, nodes, promise, drive, engine, topology=topology, **values
     ) as made:
         yield made
+
+
+def inventory_of(
+    folder: Path, group: str, cluster: ClusterLab, **given: object
+) -> Path:
+    """Return an inventory whose *group* is that cluster; given: its variables."""
+    hosts = {name: as_host(lab) for name, lab in cluster.labs.items()}
+    children = {group: {"hosts": hosts, "vars": {"dbcheck_writer": "node1", **given}}}
+    file = folder / "inventory.yml"
+    file.write_text(json.dumps({"all": {"children": children}}))
+    file.chmod(0o600)
+    return file
+
+
+def dbcheck(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run dbcheck from the command line."""
+    return subprocess.run(
+        [sys.executable, "-m", "dbcheck", *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
 
 
 def promoting(rig: Rig, promote: Promote) -> Rig:

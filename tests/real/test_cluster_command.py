@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.cli.lab import as_host
 from dbcheck.engines.reach import accepts
 from dbcheck.errors import EngineError
-from dbcheck.lab.lab import Lab
 from dbcheck.power.promote import PromotionProgram
-from tests.kit.clusters import cluster_of
+from tests.kit.clusters import cluster_of, dbcheck, inventory_of
 
 NODE: Any = None
-CLUSTER = {
+CLUSTER: dict[str, Any] = {
     "dbcheck_topology": "streaming",
-    "dbcheck_writer": "node1",
     "dbcheck_survives": "writer-gone",
     "dbcheck_sessions": 4,
 }
@@ -36,25 +31,6 @@ open_engine(sys.argv[1], sys.argv[2]).promote()
 """
 
 
-def inventory(folder: Path, labs: Mapping[str, Lab], **changed: Any) -> Path:
-    hosts = {name: as_host(lab) for name, lab in labs.items()}
-    file = folder / "inventory.yml"
-    group = {"hosts": hosts, "vars": {**CLUSTER, **changed}}
-    file.write_text(json.dumps({"all": {"children": {"pair": group}}}))
-    file.chmod(0o600)
-    return file
-
-
-def dbcheck(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dbcheck", *map(str, words)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 @pytest.mark.parametrize("by", ["sql", "command"])
 def test_a_cluster_is_named_by_its_group(tmp_path: Path, by: str) -> None:
     with cluster_of(tmp_path) as (cluster, _):
@@ -63,7 +39,7 @@ def test_a_cluster_is_named_by_its_group(tmp_path: Path, by: str) -> None:
             words = [sys.executable, "-c", PROMOTES]
             words += [standby.target_url, standby.password]
             changed = {"dbcheck_promoted_by": by, "dbcheck_promote": words}
-        file = inventory(tmp_path, cluster.labs, **changed)
+        file = inventory_of(tmp_path, "pair", cluster, **CLUSTER, **changed)
         done = dbcheck(
             *("run", "pair", "--inventory", file, "--json"),
             *("--runs", tmp_path / "runs", "--seed", 3),
@@ -78,7 +54,7 @@ def test_a_cluster_is_named_by_its_group(tmp_path: Path, by: str) -> None:
 
 def test_what_is_for_one_host_refuses_a_cluster(tmp_path: Path) -> None:
     with cluster_of(tmp_path) as (cluster, _):
-        file = inventory(tmp_path, cluster.labs)
+        file = inventory_of(tmp_path, "pair", cluster, **CLUSTER)
         for words in (
             ("clean", "pair"),
             ("run", "pair", "--control"),
@@ -117,7 +93,8 @@ def test_hosts_that_make_no_cluster_are_refused(
         "dbcheck_witness": "file:/nowhere/{{ inventory_hostname }}",
     }
     hosts = dict.fromkeys(("node1", "node2"), host)
-    group = {"hosts": hosts, "vars": {**CLUSTER, **changed}}
+    given = {"dbcheck_writer": "node1", **CLUSTER, **changed}
+    group = {"hosts": hosts, "vars": given}
     file = tmp_path / "inventory.yml"
     file.write_text(json.dumps({"all": {"children": {"pair": group}}}))
     done = dbcheck("run", "pair", "--inventory", file)

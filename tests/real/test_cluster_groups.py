@@ -9,8 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ import pytest
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.preflight import preflight
-from dbcheck.cli.lab import as_host
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
 from dbcheck.core.promise import Promise
@@ -37,7 +34,9 @@ from tests.kit.clusters import (
     await_end_of,
     client_of,
     cycle,
+    dbcheck,
     group_of,
+    inventory_of,
     standing,
 )
 from tests.kit.lab_access import execute_on
@@ -173,18 +172,10 @@ def test_a_group_of_an_inventory_is_cut_as_one_cluster(
     tmp_path: Path, topology: str
 ) -> None:
     with group_of(topology, tmp_path, Promise.ALL) as (cluster, _):
-        hosts = {name: as_host(lab) for name, lab in cluster.labs.items()}
-        given = {
-            "dbcheck_topology": topology,
-            "dbcheck_writer": "node1",
-            "dbcheck_survives": "all",
-        }
-        children = {"three": {"hosts": hosts, "vars": given}}
-        file = tmp_path / "inventory.yml"
-        file.write_text(json.dumps({"all": {"children": children}}))
-        file.chmod(0o600)
-        words = ["run", "three", "--inventory", str(file), "--json"]
-        done = dbcheck(*words, "--runs", str(tmp_path / "runs"), "--seed", "3")
+        given = {"dbcheck_topology": topology, "dbcheck_survives": "all"}
+        file = inventory_of(tmp_path, "three", cluster, **given)
+        words = ("run", "three", "--inventory", file, "--json")
+        done = dbcheck(*words, "--runs", tmp_path / "runs", "--seed", 3)
     result = json.loads(done.stdout)
     assert done.returncode == 0, result["reasons"]
     assert result["cluster"]["promise"] == "all"
@@ -199,16 +190,6 @@ def test_a_lab_runs_it_from_the_command_line(tmp_path: Path, topology: str) -> N
     assert done.returncode == 0, done.stderr
     (cycle_of_it,) = json.loads(done.stdout)["cycles"]
     assert cycle_of_it["cluster"]["standbys"] == ["node2", "node3"]
-
-
-def dbcheck(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dbcheck", *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
 
 
 _CLIENT = """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,15 @@ from dbcheck.lab import namespace, programs
 from dbcheck.lab.clusterspec import PATRONI
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.clusters import await_end_of, client_of, cluster_of, cycle, standing
+from tests.kit.clusters import (
+    await_end_of,
+    client_of,
+    cluster_of,
+    cycle,
+    dbcheck,
+    inventory_of,
+    standing,
+)
 from tests.kit.waiting import wait_until
 
 needed = pytest.mark.skipif(
@@ -96,19 +102,35 @@ with cluster_of(Path(sys.argv[1]), promoted_by={PATRONI!r}) as (cluster, _):
 
 @needed
 def test_a_lab_runs_it_from_the_command_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "dbcheck", "lab", "run", "--engine", "postgresql"]
-        + ["--nodes", "2", "--promoted-by", PATRONI, "--seed", "1", "--json"]
-        + ["--runs", str(tmp_path / "runs")],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    words = [
+        "lab",
+        "run",
+        "--engine",
+        "postgresql",
+        "--nodes",
+        "2",
+        "--rung",
+        "process",
+        "--json",
+    ]
+    done = dbcheck(*words, "--promoted-by", PATRONI, "--runs", tmp_path, "--seed", 1)
     assert done.returncode == 0, done.stdout + done.stderr
     (result,) = json.loads(done.stdout)["cycles"]
     assert result["cluster"]["promoted_by"] == "auto"
     assert result["cluster"]["read"] == "node2"
+
+
+@needed
+def test_a_cluster_of_an_inventory_is_left_to_patroni(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, promoted_by=PATRONI) as (cluster, _):
+        given = {"dbcheck_topology": "streaming", "dbcheck_promoted_by": "auto"}
+        file = inventory_of(tmp_path, "pair", cluster, **given)
+        words = ("run", "pair", "--inventory", file, "--json", "--seed", 3)
+        done = dbcheck(*words, "--runs", tmp_path / "runs")
+        log = cluster.labs["node2"].server_log(1000)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["cluster"]["read"] == "node2"
+    assert "promoted self to leader" in log
 
 
 def _all_below(pid: int) -> list[int]:
