@@ -25,11 +25,13 @@ class Comparison:
     folder:  where the rows of the second reading are kept meanwhile.
     rows:    how many the second readings found.
     count:   how many rows only one of the two found.  changed: the first ones.
+    new:     how many of these the second one found.
     """
 
     folder: Path
     rows: int = 0
     count: int = 0
+    new: int = 0
     changed: list[ChangedRow] = field(default_factory=list)
 
     def add(self, table: TableSpec, first: Read, second: Read) -> None:
@@ -54,6 +56,7 @@ class Comparison:
 
     def _note(self, table: TableSpec, records: Records, *, was_there: bool) -> None:
         self.count += len(records)
+        self.new += 0 if was_there else len(records)
         room = CHANGED_MAX - len(self.changed)
         for row_id, epoch, session, seq, part, _, _ in records[:room].tolist():
             self.changed.append(

@@ -231,6 +231,7 @@ def _cluster(outcome: Outcome) -> ClusterResult | None:
         promoted_by=promotion.by if promotion and outcome.case.promoted else None,
         left=outcome.case.left,
         left_failed={n: o.failure for n, o in after.elsewhere.items() if o.failure},
+        rejoined={} if manifest.site.is_group else after.others,
     )
 
 

@@ -9,6 +9,7 @@ from dbcheck.campaign.again import UNFINISHED, read_again
 from dbcheck.campaign.elsewhere import read_elsewhere, stays_off
 from dbcheck.campaign.others import UNCOMPARED, comparable, read_others
 from dbcheck.campaign.reading import Reading, nothing_read, other_lineage
+from dbcheck.campaign.rejoined import read_rejoined
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
 from dbcheck.campaign.waiting import await_facts
@@ -107,7 +108,10 @@ def _with_the_rest(
     if not rig.site.brings_back:
         rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))
         return after
-    return _stored(run, read_elsewhere(rig, run, manifest, after))
+    after = _stored(run, read_elsewhere(rig, run, manifest, after))
+    if not rig.site.rejoins or after.facts is None:
+        return after
+    return _stored(run, replace(after, others=read_rejoined(rig, run, manifest, after)))
 
 
 def _read_twice(

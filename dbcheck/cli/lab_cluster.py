@@ -93,7 +93,10 @@ def cluster_rig(
     else:
         itself = cluster.spec.promoted_by == PATRONI
         by = PromotedBy.AUTO if itself else PromotedBy.SQL
-        site = Cluster(*made, by=by, brings_back=True, stagger_s=stagger_s)
+        follow = cluster.follow if cluster.spec.rejoin else None
+        site = Cluster(
+            *made, by=by, brings_back=True, stagger_s=stagger_s, follow=follow
+        )
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**cluster.lab.to_values(), "cluster": cluster.spec.to_values()}
     return replace(rig, site=site, lab=values, used_epochs=set())

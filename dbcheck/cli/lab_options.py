@@ -394,6 +394,15 @@ class ClusterOptions(Group):
             "seconds, in an order that the seed draws. Default: all at one moment.",
         ),
     ] = _CLUSTER.stagger_s
+    rejoin: Annotated[
+        bool,
+        Flag(
+            "--rejoin",
+            is_flag=True,
+            help="Once all was read, have the old writer and the other nodes follow "
+            "the new writer, and compare their rows with its own.",
+        ),
+    ] = _CLUSTER.rejoin
 
     def spec(self) -> ClusterSpec | None:
         """Return the cluster, None of a single server; raise UsageError."""
@@ -408,6 +417,7 @@ class ClusterOptions(Group):
                 self.pause_after,
                 self.pause_s,
                 self.stagger,
+                self.rejoin,
             )
         given = [flag for flag in self.flags_given() if flag != "--nodes"]
         if given:
@@ -495,6 +505,7 @@ def flags_of_cluster(spec: ClusterSpec) -> list[str]:
         pause_after=spec.pause_after_s,
         pause_s=spec.pause_s,
         stagger=spec.stagger_s,
+        rejoin=spec.rejoin,
     ).changed()
 
 

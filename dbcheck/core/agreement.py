@@ -1,4 +1,4 @@
-"""Whether the nodes of a group hold the same rows, once each has applied all."""
+"""Whether the nodes of a cluster hold the same rows, once each has applied all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ class OtherNode:
 
     rows:     how many of the run it has, in the tables of the plan.
     unlike:   how many rows only one of the two nodes has.  first: the first ones;
-              was_there: on the node that was read.
+              was_there: on the node that was read.  Without those in extra.
+    extra:    of a node that followed the other one only once that was read: how many
+              rows only it has.  Those that were acknowledged are lost on the other
+              one, and count there.  first_extra: the first ones.
     failure:  why a table of it cannot be read, or disagrees with its own index, "" if
               neither.  That may be older than the run.
     not_done: why it was not compared, "" if it was.
@@ -26,6 +29,19 @@ class OtherNode:
     first: tuple[ChangedRow, ...] = ()
     failure: str = ""
     not_done: str = ""
+    extra: int = 0
+    first_extra: tuple[ChangedRow, ...] = ()
+
+    def extra_reason(self, name: str, reader: str) -> str:
+        """Return what this node alone has, for a person; "" if nothing."""
+        if not self.extra:
+            return ""
+        rows = "1 row" if self.extra == 1 else f"{self.extra:,} rows"
+        example = f", e.g. id {self.first_extra[0].row_id}" if self.first_extra else ""
+        return (
+            f"rejoined-extra: {name} rejoined, and has {rows} that {reader}"
+            f" lacks{example}; its clients see them"
+        )
 
     def reason(self, name: str, reader: str) -> str:
         """Return what differs, for a person; "" if nothing does.

@@ -35,6 +35,7 @@ class ServerFacts:
     log:      see LogPosition; None if the server does not report it.
     server_log: path of its log on its host, see engines.server_log; "" if unknown.
     platform: what it prints of the system that it was built for, "" if unknown.
+    may_follow: connections may reach it while it follows another server.
     """
 
     product: str
@@ -48,6 +49,7 @@ class ServerFacts:
     log: LogPosition | None = None
     server_log: str = ""
     platform: str = ""
+    may_follow: bool = False
 
     @property
     def start_ambiguous_us(self) -> int:

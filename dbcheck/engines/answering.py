@@ -49,4 +49,4 @@ def _difference(server: ServerFacts, found: Answering) -> str:
     if abs(apart_us) > 2 * server.started_error_us:
         later = "later" if apart_us > 0 else "earlier"
         return f"it started {abs(apart_us) / 1e6:.6g} s {later}"
-    return "it is a standby" if found.standby else ""
+    return "it is a standby" if found.standby and not server.may_follow else ""

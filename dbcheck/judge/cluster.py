@@ -418,27 +418,44 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
 
 
 def nodes_agree(case: Case) -> Item | None:
-    """Judge whether the other nodes of a group hold the rows of the one that was read.
+    """Judge whether the other nodes hold the rows of the one that was read.
 
-    None if none was to be compared.
+    None if none was to be compared: those of a group, and nodes that rejoined.
     """
     others, reader = case.after.others, case.after.reader_name
     if not others:
         return None
-    standing = _PRESENT
-    rows = next(iter(others.values())).rows
-    reason = f"{', '.join(others)}: the same {rows:,} rows of this run as on {reader}"
-    if unread := [f"{n}: {one.not_done}" for n, one in others.items() if one.not_done]:
+    unread = [f"{n}: {one.not_done}" for n, one in others.items() if one.not_done]
+    failed = [f"{n}: {one.failure}" for n, one in others.items() if one.failure]
+    wrong, extra = [diverged(case), *failed], rejoined_extra(case)
+    if any(wrong):
+        standing, reason = _CONTRADICTED, "; ".join(filter(None, (*wrong, extra)))
+    elif extra:
+        standing, reason = Standing.ABSENT, "; ".join((extra, *unread))
+    elif unread:
         standing, reason = _UNSEEN, f"not compared: {'; '.join(unread)}"
-    if failed := [f"{n}: {one.failure}" for n, one in others.items() if one.failure]:
-        standing, reason = _CONTRADICTED, "; ".join(failed)
-    if other := diverged(case):
-        standing, reason = _CONTRADICTED, other
+    else:
+        rows = next(iter(others.values())).rows
+        names = ", ".join(others)
+        standing = _PRESENT
+        reason = f"{names}: the same {rows:,} rows of this run as on {reader}"
     return Item(ItemId.AGREE, standing, reason, required=False)
 
 
+def rejoined_extra(case: Case) -> str:
+    """Return what nodes that rejoined have and the one that was read lacks, or "".
+
+    They break no promise: what was acknowledged among them is lost in any case.
+    """
+    reasons = (
+        one.extra_reason(name, case.after.reader_name)
+        for name, one in case.after.others.items()
+    )
+    return "; ".join(filter(None, reasons))
+
+
 def diverged(case: Case) -> str:
-    """Return how nodes of a group differ from the one that was read, or ""."""
+    """Return what nodes lack, or have otherwise, of the one that was read, or ""."""
     reasons = (
         one.reason(name, case.after.reader_name)
         for name, one in case.after.others.items()

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dbcheck.core.agreement import OtherNode
 from dbcheck.core.audited import Flag
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.cut import PowerScope
@@ -137,6 +138,8 @@ class ClusterResult:
     left:   by the name of each other node that was read afterwards, by itself: what is
             there that the node which took over lacks.
     left_failed: by the same names, why one could not be read.
+    rejoined: by the name of each node that followed the new writer afterwards: how its
+            rows compare.
     """
 
     writer: str
@@ -147,6 +150,7 @@ class ClusterResult:
     promoted_by: PromotedBy | None
     left: Mapping[str, Left]
     left_failed: Mapping[str, str]
+    rejoined: Mapping[str, OtherNode]
 
 
 @dataclass(frozen=True, slots=True)

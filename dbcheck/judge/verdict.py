@@ -251,12 +251,9 @@ def _passed(
         for item in items
         if item.standing is Standing.ASSUMED
     ]
-    unseen = [
-        item.reason
-        for item in items
-        if item.id in (ItemId.PLACES, ItemId.AGREE)
-        and item.standing is Standing.NOT_OBSERVABLE
-    ]
+    shown = {ItemId.PLACES: {Standing.NOT_OBSERVABLE}}
+    shown[ItemId.AGREE] = {Standing.NOT_OBSERVABLE, Standing.ABSENT}
+    unseen = [item.reason for item in items if item.standing in shown.get(item.id, ())]
     open_by_class = cut.leaves_open(depth) if cut else ""
     left_open = (open_by_class, _HOST_KEPT if alone else "", *unseen)
     if cut is CutClass.FAILOVER:

@@ -23,7 +23,7 @@ from dbcheck.lab.group_replication import group_settings, join_group
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.link import Link
-from dbcheck.lab.replicas import follow, settings_of
+from dbcheck.lab.replicas import follow, rejoin, settings_of
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
 from dbcheck.lab.spec import LabSpec
@@ -82,6 +82,14 @@ class ClusterLab:
         """
         for name in names or self._links:
             self._links[name].take_down()
+
+    def follow(self, name: str, writer: str) -> None:
+        """Have a node follow the new *writer*, as an operator does after a failover.
+
+        Both by name.  That it follows is for the caller to see.  Raise LabError.
+        """
+        other = self.labs[writer]
+        rejoin(self.labs[name], other, Source(_port(other), other.password, name))
 
     def close(self) -> None:
         """End all of it."""

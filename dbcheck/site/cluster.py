@@ -24,7 +24,13 @@ from dbcheck.core.replication import (
     most_advanced,
 )
 from dbcheck.core.site import SiteKind
-from dbcheck.errors import EngineError, PartlyCut, PowerError, UsageError
+from dbcheck.errors import (
+    DbcheckError,
+    EngineError,
+    PartlyCut,
+    PowerError,
+    UsageError,
+)
 from dbcheck.ports.abilities import Replicates, replicates
 from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node
@@ -32,6 +38,8 @@ from dbcheck.ports.site import Node
 SETTLED_S = 1.0  # a standby that comes no further for so long is done with what it has
 
 Promote = Callable[[str, Node], None]  # of the node of that name; raises EngineError
+# Has the first node follow the second one, by their names; raises DbcheckError.
+Follow = Callable[[str, str], None]
 T = TypeVar("T")
 
 
@@ -55,15 +63,17 @@ class Cluster:
         promote: Promote | None = None,
         brings_back: bool = False,
         stagger_s: float = 0.0,
+        follow: Follow | None = None,
     ) -> None:
         """promote: by COMMAND, what promotes a node.
 
-        brings_back, stagger_s: see Site.
+        brings_back, stagger_s: see Site.  follow: has a node rejoin; None: none is to.
         Raise UsageError unless these nodes can be a cluster, and be cut as one.
         """
         require_stagger(promise, stagger_s)
         self.kind, self.promise, self.brings_back = kind, promise, brings_back
         self.stagger_s = stagger_s
+        self._follow = follow
         self._delays_s: Mapping[str, float] = {}
         self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
@@ -98,7 +108,23 @@ class Cluster:
             promote=self._promote,
             brings_back=self.brings_back,
             stagger_s=self.stagger_s,
+            follow=self._follow,
         )
+
+    @property
+    def rejoins(self) -> bool:
+        return self._follow is not None and not self.promise.writer_returns
+
+    def rejoin(self) -> Mapping[str, str]:
+        asked = dict.fromkeys(self._nodes, "")
+        del asked[self.reader_name]
+        for name in asked:
+            try:
+                if self._follow is not None:
+                    self._follow(name, self.reader_name)
+            except DbcheckError as error:
+                asked[name] = str(error)
+        return asked
 
     @property
     def away(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ class SingleServer:
     kind = SiteKind.SINGLE
     promise = None
     stagger_s = 0.0
-    brings_back = False
+    brings_back = rejoins = False
     away: ClassVar[frozenset[str]] = frozenset()
     writer_name = reader_name = ONLY_NODE
 
@@ -63,4 +63,7 @@ class SingleServer:
         return None
 
     def bring_back(self) -> Mapping[str, float | None]:
+        return {}
+
+    def rejoin(self) -> Mapping[str, str]:
         return {}

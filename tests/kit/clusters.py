@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -45,19 +46,20 @@ def cluster_of(
     engine: str = "postgresql",
     topology: str = "",
     promoted_by: str = BY_DBCHECK,
+    rejoin: bool = False,
     **values: str,
 ) -> Iterator[tuple[ClusterLab, Rig]]:
     """Give a cluster of two servers or more, and its rig.
 
-    drive: None for the process rung.  topology, promoted_by: see ClusterSpec.  values:
-    settings.
+    drive: None for the process rung.  topology, promoted_by, rejoin: see ClusterSpec.
+    values: settings.
     """
     folder.mkdir(exist_ok=True)
     rung = "drive" if drive else "process"
     lab = LabSpec(engine, rung=rung, drive=drive or DriveSpec(), settings=values)
     if lacking := missing(replace(lab, galera=topology == "galera")):
         pytest.skip("; ".join(lacking))
-    spec = ClusterSpec(nodes, promise.value, topology, promoted_by)
+    spec = ClusterSpec(nodes, promise.value, topology, promoted_by, rejoin=rejoin)
     with ClusterLab(lab, spec, folder / "lab") as cluster:
         progress = PlainProgress(Console(file=io.StringIO()))
         limits = Limits(return_s=60)
@@ -77,7 +79,7 @@ def group_of(
     promise: Promise = Promise.WRITER_GONE,
     drive: DriveSpec | None = None,
     nodes: int = 3,
-    **values: str,
+    **values: Any,
 ) -> Iterator[tuple[ClusterLab, Rig]]:
     """Give a cluster of one of GROUPS, as cluster_of() does."""
     engine = GROUPS[topology]

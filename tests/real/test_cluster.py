@@ -119,11 +119,12 @@ def test_what_a_standby_had_only_written_is_lost_with_its_page_cache(
     tmp_path: Path,
 ) -> None:
     """A cut may meet a moment at which all is flushed, so it is made several times."""
-    promise, settings = Promise.ALL_WRITER_GONE, {"synchronous_commit": "remote_write"}
-    drive = DriveSpec(flush_ms=20)
+    promise, drive = Promise.ALL_WRITER_GONE, DriveSpec(flush_ms=20)
     for number in range(8):
         folder = tmp_path / str(number)
-        with cluster_of(folder, 2, promise, drive, **settings) as (_, rig):
+        with cluster_of(
+            folder, 2, promise, drive, synchronous_commit="remote_write"
+        ) as (_, rig):
             outcome = cycle(rig)
         if outcome.verdict is Verdict.FAIL:
             break

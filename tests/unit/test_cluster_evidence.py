@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.core.agreement import OtherNode, counts
+from dbcheck.core.changed import ChangedRow
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.gone import Gone
 from dbcheck.core.left import Left, left_on
@@ -409,3 +411,50 @@ def test_what_another_node_has_alone() -> None:
     assert left_on([rows], [rows[:2]], lost, 2) == Left(behind=2, extra=1)
     assert left_on([rows], [rows], lost, 2) == Left(0, 0)
     assert left_on([rows], [rows[:2]], lost, 3) == Left(0, 0)
+
+
+GONE_ROW = (ChangedRow("ledger", 7, 1, 1, 3, 0, was_there=True),)
+NEW_ROW = (ChangedRow("ledger", 9, 1, 1, 4, 0, was_there=False),)
+
+
+@pytest.mark.parametrize(
+    ("found", "standing", "why"),
+    [
+        (OtherNode(20), Standing.PRESENT, "writer: the same 20 rows"),
+        (
+            OtherNode(22, extra=2, first_extra=NEW_ROW),
+            Standing.ABSENT,
+            "rejoined-extra: writer rejoined, and has 2 rows that standby lacks, e.g."
+            " id 9; its clients see them",
+        ),
+        (
+            OtherNode(not_done="it is stuck", extra=1),
+            Standing.ABSENT,
+            "rejoined-extra: writer rejoined, and has 1 row that standby lacks; its"
+            " clients see them; writer: it is stuck",
+        ),
+        (OtherNode(not_done="no"), Standing.NOT_OBSERVABLE, "not compared: writer: no"),
+        (
+            OtherNode(19, 1, GONE_ROW, extra=2, first_extra=NEW_ROW),
+            Standing.CONTRADICTED,
+            "writer and standby differ in 1 row, although both have applied all; writer"
+            " lacks id 7 of ledger",
+        ),
+    ],
+)
+def test_what_a_node_that_rejoined_has(
+    found: OtherNode, standing: Standing, why: str
+) -> None:
+    one = case(others={"writer": found})
+    agree = item(cluster.nodes_agree, one)
+    assert agree.standing is standing
+    assert why in agree.reason
+    # Rows that it alone has break no promise; rows that it lacks do.
+    judgement = judge(one)
+    assert (judgement.verdict is Verdict.FAIL) is bool(found.unlike)
+
+
+def test_the_losses_of_a_node_that_rejoined_are_those_that_it_lacks() -> None:
+    found = OtherNode(19, 1, GONE_ROW, extra=2, first_extra=NEW_ROW)
+    assert counts({"writer": found}) == {"diverged": 1}
+    assert counts({"writer": OtherNode(22, extra=2)}) == {}

@@ -28,6 +28,8 @@ GALERA, GROUP = "galera", "group-replication"
         (GALERA, "mariadb", {"link_down_after_s": 1.0}, "have no links that a lab"),
         (GROUP, "mysql", {"link_down_after_s": 1.0}, "have no links that a lab can"),
         (GROUP, "mysql", {"stagger_s": 1.0}, "writer-gone cannot be staggered"),
+        (GROUP, "mysql", {"rejoin": True}, "that another node has replaced"),
+        ("", "mysql", {"rejoin": True, "promise": "all"}, "another node has replaced"),
     ],
 )
 def test_clusters_that_a_lab_cannot_build_are_refused(

@@ -160,6 +160,7 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
             ClusterSpec(pause_after_s=1, pause_s=3),
             "--nodes 2 --pause-after 1.0 --pause-s 3.0",
         ),
+        (ClusterSpec(rejoin=True), "--nodes 2 --rejoin"),
         (
             ClusterSpec(promoted_by="patroni"),
             "--nodes 2 --promoted-by patroni",

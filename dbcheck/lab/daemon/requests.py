@@ -40,6 +40,14 @@ class Restart(Request, frozen=True):
     """Shut the server down in an orderly way and start it again."""
 
 
+class Rejoin(Request, frozen=True):
+    """Have the server follow another one; see servers.base.Source."""
+
+    port: int
+    password: str
+    member: str
+
+
 class Start(Request, frozen=True):
     """Start the server on the drive that came back, whose filesystem is mounted."""
 
@@ -112,6 +120,7 @@ ANY = (
     | Cut
     | Restore
     | Restart
+    | Rejoin
     | Start
     | Counters
     | SetDrive

@@ -72,6 +72,7 @@ class Daemon:
             requests.Cut: lambda _: requests.CutResult(*machine.cut()),
             requests.Restore: self._restore,
             requests.Restart: lambda _: self._restart(),
+            requests.Rejoin: self._rejoin,
             requests.Start: lambda _: self._start(),
             requests.Counters: lambda _: machine.counters(),
             requests.SetDrive: lambda asked: machine.set_drive(**asked.changes()),
@@ -135,6 +136,10 @@ class Daemon:
 
     def _restart(self) -> None:
         self._machine.restart()
+        self._note_processes()
+
+    def _rejoin(self, asked: requests.Rejoin) -> None:
+        self._machine.rejoin(Source(asked.port, asked.password, asked.member))
         self._note_processes()
 
     def _start(self) -> None:

@@ -224,6 +224,13 @@ class DatabaseServer(abc.ABC):
         """
         raise LabError(f"a lab has no standbys of the {self.name} server")
 
+    def rejoin(self, source: Source) -> None:
+        """Prepare a server that is shut down to follow *source* from its next start on.
+
+        Raise LabError if that fails, or if this kind of server cannot.
+        """
+        raise LabError(f"a {self.name} server that is shut down cannot rejoin")
+
     def adopt(self, password: str) -> None:
         """Make what initialise() does beside a data folder that is there already.
 

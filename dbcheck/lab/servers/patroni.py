@@ -6,13 +6,13 @@ import json
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.servers.base import USER, standard_name
+from dbcheck.lab.servers.base import USER, Source, standard_name
 from dbcheck.lab.servers.postgresql import PostgresqlServer, segment_size
 
 _HOST = "127.0.0.1"
@@ -61,7 +61,7 @@ class PatroniServer(PostgresqlServer):
     stop_signal = signal.SIGTERM
     needs = (
         *PostgresqlServer.needs,
-        *("pg_basebackup", "pg_controldata", "pg_ctl", "pg_isready"),
+        *("pg_basebackup", "pg_controldata", "pg_ctl", "pg_isready", "pg_rewind"),
         *programs.PATRONI,
     )
     own: ClassVar[frozenset[str]] = PostgresqlServer.own | {
@@ -87,9 +87,16 @@ class PatroniServer(PostgresqlServer):
         self._prepare(member.password)
         self._member, self._api = member, HeldPort()
 
+    def rejoin(self, source: Source) -> None:
+        """Leave it to Patroni, which rewinds a server that it cannot use as it is."""
+        assert self._member is not None  # after join()
+        self._member = replace(self._member, returns=True)
+
     def _launch(self) -> None:
         returns = self._member is not None and self._member.returns
         self._by_itself = self._begun and not returns
+        of = PostgresqlServer if self._by_itself else PatroniServer
+        self.stop_signal = of.stop_signal
         super()._launch()
         self._begun = True
 
@@ -136,7 +143,7 @@ class PatroniServer(PostgresqlServer):
         parameters = self._parameters()
         del parameters["listen_addresses"]  # follows from where it is to listen
         of_cluster = _of_cluster(self.settings)
-        of_cluster["postgresql"] = {"parameters": parameters}
+        of_cluster["postgresql"] = {"use_pg_rewind": True, "parameters": parameters}
         log = [{"waldir": str(self.log_data)}] if self.log_data else []
         return {
             "scope": "dbcheck",

@@ -124,6 +124,32 @@ class PostgresqlServer(DatabaseServer):
     def follow(self, source: Source) -> None:
         """Copy the data by pg_basebackup; see DatabaseServer."""
         self._prepare(source.password)
+        self._run(
+            [
+                str(self._program("pg_basebackup")),
+                f"--dbname={self._conninfo(source)}",
+                f"--pgdata={self.data}",
+                "--write-recovery-conf",
+                "--checkpoint=fast",
+                "--no-sync",
+                *([f"--waldir={self.log_data}"] if self.log_data else []),
+            ]
+        )
+
+    def rejoin(self, source: Source) -> None:
+        """Rewind it to where *source* left its timeline; see DatabaseServer."""
+        self._run(
+            [
+                str(self._program("pg_rewind")),
+                f"--target-pgdata={self.data}",
+                f"--source-server={self._conninfo(source)} dbname=postgres",
+                "--write-recovery-conf",
+                "--no-sync",
+            ]
+        )
+
+    def _conninfo(self, source: Source) -> str:
+        """Return how to reach *source*; the password is in a file that it names."""
         login = self.run / "source.pgpass"
         self._write_secret(login, f"127.0.0.1:*:*:{USER}:{source.password}\n")
         where = {
@@ -133,18 +159,7 @@ class PostgresqlServer(DatabaseServer):
             "passfile": str(login),
             "application_name": source.member,
         }
-        conninfo = " ".join(f"{name}={value}" for name, value in where.items())
-        self._run(
-            [
-                str(self._program("pg_basebackup")),
-                f"--dbname={conninfo}",
-                f"--pgdata={self.data}",
-                "--write-recovery-conf",
-                "--checkpoint=fast",
-                "--no-sync",
-                *([f"--waldir={self.log_data}"] if self.log_data else []),
-            ]
-        )
+        return " ".join(f"{name}={value}" for name, value in where.items())
 
     def _takes_queries(self, pid: int) -> bool:
         """Read the status where pg_ctl reads it."""

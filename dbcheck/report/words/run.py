@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dbcheck.core.agreement import OtherNode
 from dbcheck.core.audited import alarming
 from dbcheck.core.cut import PowerScope, Rung
 from dbcheck.core.depth import Depth
@@ -254,6 +255,21 @@ def _cluster(cluster: ClusterResult) -> Iterator[tuple[str, str]]:
         )
     for name, why in cluster.left_failed.items():
         yield f"left on {name}", f"not read: {why}"
+    for name, found in cluster.rejoined.items():
+        yield f"{name} rejoined", _rejoined(cluster, found)
+
+
+def _rejoined(cluster: ClusterResult, found: OtherNode) -> str:
+    if found.not_done and found.extra:
+        return f"{found.extra:,} rows that {cluster.read} lacks; {found.not_done}"
+    if found.not_done:
+        return f"not compared: {found.not_done}"
+    if found.failure:
+        return f"its rows could not be read: {found.failure}"
+    return (
+        f"{found.rows:,} rows of this run; {found.extra:,} that {cluster.read} lacks,"
+        f" and {found.unlike:,} of {cluster.read} that it lacks"
+    )
 
 
 def _drives(load: LoadRecord) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,145 @@
+"""The old writer follows the new one again: what it then holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.judging import judge_run
+from dbcheck.core.agreement import OtherNode
+from dbcheck.core.verdict import Verdict
+from dbcheck.errors import LabError
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab import namespace, programs
+from dbcheck.lab.cluster import ClusterLab
+from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI
+from dbcheck.witness.log import FrameLogReader
+from tests.kit.clusters import cluster_of, cycle, standing
+from tests.kit.lab_access import execute_on
+
+TIMEOUT = {
+    "mysql": "rpl_semi_sync_source_timeout",
+    "mariadb": "rpl_semi_sync_master_timeout",
+}
+BY_PATRONI = pytest.param(
+    PATRONI,
+    marks=pytest.mark.skipif(
+        not all(map(programs.find_patroni, programs.PATRONI))
+        or not namespace.available(),
+        reason="needs Patroni and etcd (`dbcheck lab fetch patroni`), and root",
+    ),
+)
+
+
+def of_writer(others: Any) -> OtherNode:
+    found = others["node1"]
+    assert isinstance(found, OtherNode)
+    return found
+
+
+@pytest.mark.parametrize("promoted_by", [BY_DBCHECK, BY_PATRONI])
+def test_a_writer_that_was_rewound_has_the_rows_of_the_new_one(
+    tmp_path: Path, promoted_by: str
+) -> None:
+    with cluster_of(tmp_path, 3, promoted_by=promoted_by, rejoin=True) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    others = outcome.after.others
+    assert others.keys() == {"node1", "node2", "node3"} - {outcome.after.reader_name}
+    assert outcome.found is not None
+    for found in others.values():
+        assert not found.not_done
+        assert (found.unlike, found.extra) == (0, 0)
+        assert found.rows >= outcome.found.confirmed > 0
+    assert standing(outcome, ItemId.AGREE) is Standing.PRESENT
+    again = judge_run(outcome.run, FrameLogReader())
+    assert again.judgement == outcome.judgement
+
+
+def test_pg_rewind_takes_away_what_was_left_behind(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, rejoin=True, synchronous_standby_names="") as made:
+        cluster, rig = made
+        outcome = cycle(rig, cluster.take_links_down)
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.case.left["node1"].behind > 100
+    found = of_writer(outcome.after.others)
+    assert not found.not_done
+    assert found.extra == 0
+
+
+@pytest.mark.parametrize("engine", ["mysql", "mariadb"])
+def test_a_source_that_lost_nothing_follows_as_it_is(
+    tmp_path: Path, engine: str
+) -> None:
+    """Unless the cut left it a commit that was sent to no replica, which is chance."""
+    with cluster_of(tmp_path, engine=engine, rejoin=True) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    left, found = outcome.case.left["node1"], of_writer(outcome.after.others)
+    if left.extra and engine == "mariadb":
+        assert "it does not follow the new writer" in found.not_done
+    else:
+        assert found.extra == left.extra
+    if not left.extra:
+        assert not found.not_done
+        assert standing(outcome, ItemId.AGREE) is Standing.PRESENT
+
+
+@pytest.mark.parametrize("engine", sorted(TIMEOUT))
+def test_a_source_keeps_what_the_new_one_never_had(tmp_path: Path, engine: str) -> None:
+    """MySQL's follows until the new one hands out the same id; MariaDB's does not."""
+    settings: Any = {TIMEOUT[engine]: "50"}
+    with cluster_of(tmp_path, engine=engine, rejoin=True, **settings) as made:
+        cluster, rig = made
+        outcome = cycle(rig, cluster.take_links_down)
+    assert outcome.verdict is Verdict.FAIL
+    behind = outcome.case.left["node1"].behind
+    assert behind > 20
+    found = of_writer(outcome.after.others)
+    if engine == "mariadb":
+        assert "it does not follow the new writer" in found.not_done
+        assert found.extra == 0
+    else:
+        assert "it does not apply all" in found.not_done
+        assert found.extra >= behind
+        assert standing(outcome, ItemId.AGREE) is Standing.ABSENT
+
+
+def test_a_node_that_lost_a_row_as_it_rejoined_has_diverged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow = ClusterLab.follow
+
+    def and_lose_a_row(cluster: ClusterLab, name: str, writer: str) -> None:
+        follow(cluster, name, writer)
+        lab, newest = cluster.labs[name], "order by id desc limit 1 offset 50"
+        ((row_id,),) = execute_on(lab, f"select id from dbcheck.ledger {newest}")
+        execute_on(
+            lab,
+            *("set global super_read_only = off", "set sql_log_bin = 0"),
+            f"delete from dbcheck.ledger where id = {row_id}",
+        )
+
+    monkeypatch.setattr(ClusterLab, "follow", and_lose_a_row)
+    with cluster_of(tmp_path, engine="mysql", rejoin=True) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.FAIL
+    assert outcome.judgement.reasons[0].startswith("diverged: node1 and node2 differ")
+    assert "\ndiverged," in (outcome.run.path / "losses.csv").read_text()
+
+
+def test_a_node_that_cannot_rejoin_changes_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise LabError("it is refused")
+
+    monkeypatch.setattr(ClusterLab, "follow", refuse)
+    with cluster_of(tmp_path, rejoin=True) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS
+    found = of_writer(outcome.after.others)
+    assert found.not_done == "it could not rejoin: it is refused"
+    assert standing(outcome, ItemId.AGREE) is Standing.NOT_OBSERVABLE

@@ -1,0 +1,24 @@
+"""Whether a connection reached the server that it was meant to reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.engines.answering import Answering, require_same
+from dbcheck.errors import OtherServer
+from tests.kit.samples import FACTS
+
+SAME = Answering(FACTS.started_us)
+
+
+def test_a_standby_is_read_only_where_one_is_meant() -> None:
+    standby = replace(SAME, standby=True)
+    require_same("db", FACTS, SAME)
+    with pytest.raises(OtherServer, match="it is a standby"):
+        require_same("db", FACTS, standby)
+    meant = replace(FACTS, may_follow=True)
+    require_same("db", meant, standby)
+    with pytest.raises(OtherServer, match="s later"):
+        require_same("db", meant, replace(standby, started_us=FACTS.started_us + 10**7))
