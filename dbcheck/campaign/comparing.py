@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -13,6 +13,7 @@ import numpy as np
 from dbcheck.core.changed import CHANGED_MAX, ChangedRow, Digest, only_in
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableSpec
+from dbcheck.runs import RunFolder
 
 Read = Callable[[], Iterator[Records]]
 _ROWS_AT_ONCE = 1 << 16
@@ -62,6 +63,26 @@ class Comparison:
             self.changed.append(
                 ChangedRow(table.name, row_id, epoch, session, seq, part, was_there)
             )
+
+
+def compare_stored(
+    found: Comparison, table: TableSpec, run: RunFolder, rows: Read
+) -> None:
+    """Compare the run's rows of a table on another node with those that are stored.
+
+    rows: of all runs, there.
+    """
+    epoch = run.manifest().epoch
+    found.add(
+        table,
+        lambda: _of_epoch(run.survivors(table.name), epoch),
+        lambda: _of_epoch(rows(), epoch),
+    )
+
+
+def _of_epoch(parts: Iterable[Records], epoch: int) -> Iterator[Records]:
+    for records in parts:
+        yield records[records["epoch"] == epoch]
 
 
 def _stored_in(spool: IO[bytes]) -> Iterator[Records]:

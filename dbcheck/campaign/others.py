@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from functools import partial
 
 from dbcheck import interrupt
-from dbcheck.campaign.comparing import Comparison
+from dbcheck.campaign.comparing import Comparison, compare_stored
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.survivors import Survivors
 from dbcheck.core.agreement import OtherNode
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.replication import Received
-from dbcheck.core.survivors import Records
-from dbcheck.core.table import TableSpec
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
@@ -70,26 +68,15 @@ class _Others:
             facts = node.engine.facts()
             survivors = Survivors(self._rig, self._run, self._manifest, facts, node)
             for table in self._manifest.plan().tables:
-                self._compare(found, table, survivors)
+                compare_stored(
+                    found, table, self._run, partial(survivors.inspected, table)
+                )
         except TableLost as error:
             return OtherNode(failure=str(error))
         except EngineError as error:
             return OtherNode(not_done=str(error))
         failure = survivors.index.reason if survivors.index else ""
         return OtherNode(found.rows, found.count, tuple(found.changed), failure)
-
-    def _compare(
-        self, found: Comparison, table: TableSpec, survivors: Survivors
-    ) -> None:
-        found.add(
-            table,
-            lambda: self._of_run(self._run.survivors(table.name)),
-            lambda: self._of_run(survivors.inspected(table)),
-        )
-
-    def _of_run(self, parts: Iterable[Records]) -> Iterator[Records]:
-        for records in parts:
-            yield records[records["epoch"] == self._manifest.epoch]
 
     def _await_all(self, node: Node, member: str) -> None:
         """Return once the node has applied what the one that was read had.

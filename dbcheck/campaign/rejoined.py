@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from dbcheck import interrupt
-from dbcheck.campaign.comparing import Comparison
+from dbcheck.campaign.comparing import Comparison, compare_stored
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.survivors import Survivors
 from dbcheck.core.agreement import OtherNode
@@ -137,24 +138,16 @@ class _Rejoined:
         survivors = Survivors(self._rig, self._run, self._manifest, facts, node)
         tables = self._manifest.plan().tables
         for table in sorted(tables, key=lambda table: table != LEDGER):
-            self._compare(found, table, survivors)
+            rows = partial(self._watched, survivors, table)
+            compare_stored(found, table, self._run, rows)
             if not self._arrived:
                 break
         return found, survivors.index.reason if survivors.index else ""
 
-    def _compare(
-        self, found: Comparison, table: TableSpec, survivors: Survivors
-    ) -> None:
-        found.add(
-            table,
-            lambda: self._of_run(self._run.survivors(table.name)),
-            lambda: self._of_run(survivors.inspected(table)),
-        )
-
-    def _of_run(self, parts: Iterable[Records]) -> Iterator[Records]:
-        for records in parts:
+    def _watched(self, survivors: Survivors, table: TableSpec) -> Iterator[Records]:
+        for records in survivors.inspected(table):
             self._arrived |= bool((records["epoch"] == self._mark.epoch).any())
-            yield records[records["epoch"] == self._manifest.epoch]
+            yield records
 
 
 def _of(found: Comparison, failure: str) -> OtherNode:

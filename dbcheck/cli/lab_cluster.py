@@ -23,7 +23,7 @@ from dbcheck.core.replication import PromotedBy
 from dbcheck.core.workload import Workload
 from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import PATRONI, ClusterSpec
+from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
@@ -91,11 +91,10 @@ def cluster_rig(
     if cluster.kind.is_group:
         site: Cluster = Group(*made, bootstrap=True, stagger_s=stagger_s)
     else:
-        itself = cluster.spec.promoted_by == PATRONI
-        by = PromotedBy.AUTO if itself else PromotedBy.SQL
-        follow = cluster.follow if cluster.spec.rejoin else None
+        by = PromotedBy.AUTO if cluster.spec.by_patroni else PromotedBy.SQL
+        rejoin = cluster.rejoin if cluster.spec.rejoin else None
         site = Cluster(
-            *made, by=by, brings_back=True, stagger_s=stagger_s, follow=follow
+            *made, by=by, brings_back=True, stagger_s=stagger_s, rejoin=rejoin
         )
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**cluster.lab.to_values(), "cluster": cluster.spec.to_values()}
@@ -111,7 +110,7 @@ def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
     engine = rig.site.writer.engine
     settings = engine.facts().settings
     kept = kept_by(rig.site.kind, Promise.WRITER_GONE, settings, {})
-    waits = cluster.becomes_synchronous or not kept.contradiction
+    waits = cluster.patroni_sets_synchronous or not kept.contradiction
     assert replicates(engine)
 
     def all_there() -> bool:

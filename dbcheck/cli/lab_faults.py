@@ -86,9 +86,13 @@ def _happen(cluster: ClusterLab, seed: int, watching: _Watching) -> None:
         watching.phase(Phase.LAB, f"{name} is paused for {spec.pause_s:g} s")
         paused.freeze_server()
 
+    def take_down() -> None:
+        watching.phase(Phase.LAB, "the links go down")
+        cluster.take_links_down()
+
     due: list[tuple[float, Callable[[], object]]] = []
     if spec.link_down_after_s:
-        due.append((spec.link_down_after_s, cluster.take_links_down))
+        due.append((spec.link_down_after_s, take_down))
     if spec.pause_after_s:
         due.append((spec.pause_after_s, pause))
         due.append((spec.pause_after_s + spec.pause_s, paused.thaw_server))

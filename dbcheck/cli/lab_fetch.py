@@ -28,7 +28,8 @@ def fetch(server: str) -> None:
     without the service that its package brings; "galera" takes what makes a cluster of
     that MariaDB (5 MB). "patroni" takes Patroni and etcd, without their services (9
     MB). All come from the mirror that this machine uses, and apt checks them with
-    Debian's keys. Nothing is installed; it needs no root.
+    Debian's keys. Nothing is installed. It needs no root; but fetch Patroni as root, as
+    its labs run as root.
     """
     say(f"{server}: {_FETCHED[server]()}")
 

@@ -339,7 +339,7 @@ class ClusterOptions(Group):
             show_default=True,
             help="Who promotes a standby: dbcheck by SQL, or Patroni, which also "
             "decides which standby commits wait for. Patroni is for PostgreSQL, and "
-            "needs root.",
+            "needs root and `dbcheck lab fetch patroni`.",
         ),
     ] = _CLUSTER.promoted_by
     link_delay_ms: Annotated[
@@ -359,8 +359,8 @@ class ClusterOptions(Group):
             "--link-down-after",
             metavar="S",
             type=_COST,
-            help="Take the network between the writer and the standbys down after so "
-            "many seconds of load.",
+            help="Take the replication between the writer and the standbys down after "
+            "so many seconds of load. Patroni and etcd still reach each other.",
         ),
     ] = _CLUSTER.link_down_after_s
     pause_after: Annotated[
@@ -370,7 +370,7 @@ class ClusterOptions(Group):
             metavar="S",
             type=_COST,
             help="Pause a node other than the writer (SIGSTOP) after so many seconds "
-            "of load. The seed draws which. The cut comes once it goes on.",
+            "of load. The seed draws which. The cut comes after the pause.",
         ),
     ] = _CLUSTER.pause_after_s
     pause_s: Annotated[
@@ -380,8 +380,8 @@ class ClusterOptions(Group):
             metavar="S",
             type=_COST,
             show_default=True,
-            help="How long --pause-after pauses it. The others of a group give a node "
-            "up after 5 s.",
+            help="How long --pause-after pauses it. In a lab, a group expels a silent "
+            "node after 5 s.",
         ),
     ] = _CLUSTER.pause_s
     stagger: Annotated[
@@ -399,13 +399,19 @@ class ClusterOptions(Group):
         Flag(
             "--rejoin",
             is_flag=True,
-            help="Once all was read, have the old writer and the other nodes follow "
-            "the new writer, and compare their rows with its own.",
+            help="--promise writer-gone or all-writer-gone, no group: once all was "
+            "read, have the other nodes follow the new writer without copying its data "
+            "(PostgreSQL: pg_rewind), and compare their rows.",
         ),
     ] = _CLUSTER.rejoin
 
     def spec(self) -> ClusterSpec | None:
         """Return the cluster, None of a single server; raise UsageError."""
+        if "--pause-s" in self.flags_given() and not self.pause_after:
+            raise UsageError(
+                "--pause-s says how long a node is paused, and none is",
+                hint="Add --pause-after.",
+            )
         if self.nodes > 1:
             return ClusterSpec(
                 self.nodes,

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.core.promise import Promise
 from dbcheck.core.site import SiteKind
-from dbcheck.lab.clusterspec import PATRONI, ClusterSpec, kind_of, require_possible
+from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.etcd import etcd
 from dbcheck.lab.galera import Ports, galera_settings
 from dbcheck.lab.group_replication import group_settings, join_group
@@ -61,7 +61,7 @@ class ClusterLab:
                     self._form_galera(nodes, folder)
                 case SiteKind.GROUP_REPLICATION:
                     self._form_group(nodes, folder)
-                case _ if spec.promoted_by == PATRONI:
+                case _ if spec.by_patroni:
                     self._begin_patroni(nodes, folder)
                 case _:
                     self._begin_replication(nodes, folder)
@@ -70,10 +70,9 @@ class ClusterLab:
             raise
 
     @property
-    def becomes_synchronous(self) -> bool:
-        """Whether something else will set the writer to wait for a standby."""
-        patroni = self.spec.promoted_by == PATRONI
-        return patroni and is_synchronous(self.lab.settings)
+    def patroni_sets_synchronous(self) -> bool:
+        """Whether Patroni will set the writer to wait for a standby."""
+        return self.spec.by_patroni and is_synchronous(self.lab.settings)
 
     def take_links_down(self, *names: str) -> None:
         """Have nothing pass between the writer and these standbys; without any, all.
@@ -83,7 +82,7 @@ class ClusterLab:
         for name in names or self._links:
             self._links[name].take_down()
 
-    def follow(self, name: str, writer: str) -> None:
+    def rejoin(self, name: str, writer: str) -> None:
         """Have a node follow the new *writer*, as an operator does after a failover.
 
         Both by name.  That it follows is for the caller to see.  Raise LabError.
@@ -122,7 +121,7 @@ class ClusterLab:
             first = not self.labs
             member = PatroniMember(
                 *(name, etcd_port, link.port if first else 0, password),
-                returns=not first,
+                after_cut=not first,
             )
             lab = self._start(name, replace(node, patroni=True), folder, member)
             if first:

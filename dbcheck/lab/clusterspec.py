@@ -65,6 +65,11 @@ class ClusterSpec:
         return asdict(self)
 
     @property
+    def by_patroni(self) -> bool:
+        """Whether Patroni promotes a standby."""
+        return self.promoted_by == PATRONI
+
+    @property
     def names(self) -> list[str]:
         """The names of the nodes, the writer's first."""
         return [f"node{number}" for number in range(1, self.nodes + 1)]
@@ -102,10 +107,10 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
     if spec.rejoin and (kind.is_group or Promise(spec.promise).writer_returns):
         raise UsageError(
             "only a writer that another node has replaced can rejoin",
-            hint="Leave --rejoin out, or use --promise writer-gone with replication."
-            " The nodes of a group are compared in any case.",
+            hint="Leave --rejoin out, or use --promise writer-gone or all-writer-gone"
+            " with replication. The nodes of a group are compared in any case.",
         )
-    if spec.promoted_by == PATRONI:
+    if spec.by_patroni:
         _require_patroni(kind, Promise(spec.promise))
 
 

@@ -38,7 +38,7 @@ def etcd() -> Generator[int, None, None]:
                     *("sh", "-c", _IN_MEMORY, *_command(clients, peers)),
                 ]
             ),
-            env=children.environment(),
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -50,6 +50,12 @@ def etcd() -> Generator[int, None, None]:
         finally:
             process.kill()
             process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Return our variables without those that configure etcd."""
+    ours = children.environment()
+    return {name: v for name, v in ours.items() if not name.startswith("ETCD_")}
 
 
 def _command(clients: HeldPort, peers: HeldPort) -> list[str]:

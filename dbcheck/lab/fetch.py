@@ -55,6 +55,7 @@ def fetch(folder: Path, mirror: str | None = None) -> None:
 
 
 TARGETS_AS = "$(REPO_URI) $(COMPONENT)"
+ARCHIVES_AS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
 
 
 def mirror_of(targets: str) -> str:
@@ -71,6 +72,26 @@ def mirror_of(targets: str) -> str:
         "apt has no mirror of Debian among its sources",
         hint="Install MySQL's server by hand, and name its mysqld in DBCHECK_MYSQLD.",
     )
+
+
+def sources_of(targets: str) -> str:
+    """Return Debian's archives among apt's index targets, as a list of sources.
+
+    targets: a line for each, its archive, release and component.  Raise LabError if
+    there is none.
+    """
+    found: dict[str, None] = {}
+    for line in targets.splitlines():
+        archive, _, rest = line.partition(" ")
+        release, _, component = rest.partition(" ")
+        if component == "main" and "/debian" in archive:
+            found[f"deb [signed-by={KEYRING}] {archive} {release} main"] = None
+    if not found:
+        raise LabError(
+            "apt has no mirror of Debian among its sources",
+            hint="Install the Debian packages by hand: docs/lab.md names them.",
+        )
+    return "\n".join(found) + "\n"
 
 
 def configuration(folder: Path, host: str) -> str:

@@ -18,16 +18,16 @@ from pathlib import Path
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import (
-    KEYRING,
+    ARCHIVES_AS,
     alone,
     prepare_apt,
     require_debian,
     require_patchelf,
     run,
+    sources_of,
 )
 
 SERVER_PACKAGE = "mariadb-server-core"
-ARCHIVES_AS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +105,3 @@ def _file_of(tree: Path, name: str) -> Path:
         f"none of the packages has {name}",
         hint="Install the Debian package that has it.",
     )
-
-
-def sources_of(targets: str) -> str:
-    """Return Debian's archives among apt's index targets, as a list of sources.
-
-    targets: a line for each, its archive, release and component.  Raise LabError if
-    there is none.
-    """
-    found: dict[str, None] = {}
-    for line in targets.splitlines():
-        archive, _, rest = line.partition(" ")
-        release, _, component = rest.partition(" ")
-        if component == "main" and "/debian" in archive:
-            found[f"deb [signed-by={KEYRING}] {archive} {release} main"] = None
-    if not found:
-        raise LabError(
-            "apt has no mirror of Debian among its sources",
-            hint=f"Install the Debian package {MYROCKS.of_server[0]}; of Galera"
-            f" {GALERA.packages[0]} and {GALERA.of_server[0]}.",
-        )
-    return "\n".join(found) + "\n"

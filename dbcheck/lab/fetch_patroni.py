@@ -12,9 +12,17 @@ import tempfile
 from pathlib import Path
 
 from dbcheck.lab import programs
-from dbcheck.lab.fetch import alone, keep, prepare_apt, require_debian, run
-from dbcheck.lab.fetch_mariadb import ARCHIVES_AS, sources_of
+from dbcheck.lab.fetch import (
+    ARCHIVES_AS,
+    alone,
+    keep,
+    prepare_apt,
+    require_debian,
+    run,
+    sources_of,
+)
 
+# Patroni's module for etcd imports the second one.
 _PACKAGES = ("patroni", "python3-etcd", "etcd-server")
 _KEPT = (*(f"usr/bin/{name}" for name in programs.PATRONI), "usr/lib")
 _STATUS = Path("/var/lib/dpkg/status")

@@ -36,8 +36,8 @@ from dbcheck.remote.address import SshOptions
 T = TypeVar("T")
 
 _NEEDS_NAMESPACES = (
-    "Patroni needs namespaces, which end what it has started (run dbcheck as root with"
-    " CAP_SYS_ADMIN)"
+    "PostgreSQL outlives the Patroni that started it, and only namespaces end both (run"
+    " dbcheck as root with CAP_SYS_ADMIN)"
 )
 
 _START_TIMEOUT_S = 120.0

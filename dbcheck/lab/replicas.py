@@ -57,7 +57,7 @@ _FOLLOW = {
     "mariadb": (
         "change master to master_host = '127.0.0.1', master_port = {port},"
         " master_user = '{user}', master_password = '{password}',"
-        " master_use_gtid = slave_pos, master_connect_retry = 1",
+        " master_use_gtid = {position}, master_connect_retry = 1",
         "start replica",
     ),
 }
@@ -73,10 +73,8 @@ _REJOIN = {
     "mariadb": (
         "set global read_only = on",
         "set global rpl_semi_sync_master_enabled = off",
-        "stop slave",
-        # A server that was a source follows from its own newest transaction.
-        _FOLLOW["mariadb"][0].replace("slave_pos", "current_pos"),
-        "start slave",
+        "stop replica",
+        *_FOLLOW["mariadb"],
     ),
 }
 
@@ -116,7 +114,7 @@ def follow(lab: Lab, source: Source) -> None:
     """
     statements = _FOLLOW.get(lab.spec.engine, ())
     if statements:
-        run_statements(lab, statements, port=source.port)
+        run_statements(lab, statements, port=source.port, position="slave_pos")
 
 
 def rejoin(lab: Lab, writer: Lab, source: Source) -> None:
@@ -127,9 +125,10 @@ def rejoin(lab: Lab, writer: Lab, source: Source) -> None:
     """
     statements = _REJOIN.get(lab.spec.engine)
     if statements is not None:
-        run_statements(lab, statements, port=source.port)
+        # A source of MariaDB follows another one from its own newest transaction.
+        run_statements(lab, statements, port=source.port, position="current_pos")
         return
     # Without a checkpoint since the promotion pg_rewind takes both for servers of one
-    # timeline, and does nothing (PostgreSQL 17 manual, pg_rewind, Notes).
+    # timeline, and does nothing (PostgreSQL 15 manual, pg_rewind, Notes).
     run_statements(writer, ("checkpoint",))
     lab.rejoin(source)

@@ -28,7 +28,7 @@ def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> Non
         run(url, lab.password, filled)
     except (mysql.connector.Error, psycopg2.Error) as error:
         text = str(error).strip().replace(lab.password, "***")
-        raise LabError(f"{lab.name}: the cluster could not be formed: {text}") from None
+        raise LabError(f"{lab.name}: a statement failed: {text}") from None
 
 
 def _on_mysql(url: URL, password: str, statements: Sequence[str]) -> None:

@@ -39,7 +39,7 @@ SETTLED_S = 1.0  # a standby that comes no further for so long is done with what
 
 Promote = Callable[[str, Node], None]  # of the node of that name; raises EngineError
 # Has the first node follow the second one, by their names; raises DbcheckError.
-Follow = Callable[[str, str], None]
+Rejoin = Callable[[str, str], None]
 T = TypeVar("T")
 
 
@@ -63,17 +63,17 @@ class Cluster:
         promote: Promote | None = None,
         brings_back: bool = False,
         stagger_s: float = 0.0,
-        follow: Follow | None = None,
+        rejoin: Rejoin | None = None,
     ) -> None:
         """promote: by COMMAND, what promotes a node.
 
-        brings_back, stagger_s: see Site.  follow: has a node rejoin; None: none is to.
+        brings_back, stagger_s: see Site.  rejoin: None if no node is to rejoin.
         Raise UsageError unless these nodes can be a cluster, and be cut as one.
         """
         require_stagger(promise, stagger_s)
         self.kind, self.promise, self.brings_back = kind, promise, brings_back
         self.stagger_s = stagger_s
-        self._follow = follow
+        self._rejoin = rejoin
         self._delays_s: Mapping[str, float] = {}
         self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
@@ -108,20 +108,20 @@ class Cluster:
             promote=self._promote,
             brings_back=self.brings_back,
             stagger_s=self.stagger_s,
-            follow=self._follow,
+            rejoin=self._rejoin,
         )
 
     @property
     def rejoins(self) -> bool:
-        return self._follow is not None and not self.promise.writer_returns
+        return self._rejoin is not None
 
     def rejoin(self) -> Mapping[str, str]:
-        asked = dict.fromkeys(self._nodes, "")
-        del asked[self.reader_name]
+        if self._rejoin is None:
+            return {}
+        asked = {name: "" for name in self._nodes if name != self.reader_name}
         for name in asked:
             try:
-                if self._follow is not None:
-                    self._follow(name, self.reader_name)
+                self._rejoin(name, self.reader_name)
             except DbcheckError as error:
                 asked[name] = str(error)
         return asked

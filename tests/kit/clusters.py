@@ -26,7 +26,7 @@ from dbcheck.core.replication import PromotedBy
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import lab as labs
 from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import BY_DBCHECK, ClusterSpec
+from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI, ClusterSpec
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.progress import PlainProgress
@@ -57,7 +57,8 @@ def cluster_of(
     folder.mkdir(exist_ok=True)
     rung = "drive" if drive else "process"
     lab = LabSpec(engine, rung=rung, drive=drive or DriveSpec(), settings=values)
-    if lacking := missing(replace(lab, galera=topology == "galera")):
+    made = replace(lab, galera=topology == "galera", patroni=promoted_by == PATRONI)
+    if lacking := missing(made):
         pytest.skip("; ".join(lacking))
     spec = ClusterSpec(nodes, promise.value, topology, promoted_by, rejoin=rejoin)
     with ClusterLab(lab, spec, folder / "lab") as cluster:

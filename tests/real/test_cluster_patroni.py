@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,10 @@ from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.lab import namespace, programs
 from dbcheck.lab.clusterspec import PATRONI
-from dbcheck.lab.spec import DriveSpec
+from dbcheck.lab.lab import missing
+from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
+from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.clusters import (
     await_end_of,
@@ -27,13 +29,10 @@ from tests.kit.clusters import (
 )
 from tests.kit.waiting import wait_until
 
-needed = pytest.mark.skipif(
-    not all(map(programs.find_patroni, programs.PATRONI)) or not namespace.available(),
-    reason="needs Patroni and etcd (`dbcheck lab fetch patroni`), and root",
-)
+LACKING = missing(LabSpec("postgresql", rung="process", patroni=True))
+pytestmark = pytest.mark.skipif(bool(LACKING), reason="; ".join(LACKING))
 
 
-@needed
 def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     with cluster_of(tmp_path, 3, promoted_by=PATRONI) as (cluster, rig):
         outcome = cycle(rig)
@@ -50,7 +49,6 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     assert again.judgement == outcome.judgement
 
 
-@needed
 def test_without_synchronous_mode_it_loses_what_no_standby_had(tmp_path: Path) -> None:
     """Patroni promotes no standby that lags by more than a limit, so that is raised."""
     with cluster_of(
@@ -65,7 +63,6 @@ def test_without_synchronous_mode_it_loses_what_no_standby_had(tmp_path: Path) -
     assert standing(outcome, ItemId.PROMISED_SETTINGS) is Standing.ABSENT
 
 
-@needed
 def test_a_standby_that_lost_its_power_takes_over(tmp_path: Path) -> None:
     """It starts again with Patroni, and the writer without, so as not to rejoin."""
     promise = Promise.ALL_WRITER_GONE
@@ -79,11 +76,11 @@ def test_a_standby_that_lost_its_power_takes_over(tmp_path: Path) -> None:
     assert "database system is ready to accept connections" in old
 
 
-@needed
 def test_nothing_is_left_of_a_cluster_whose_client_is_killed(tmp_path: Path) -> None:
     source = f"""
 import sys
 from pathlib import Path
+from typing import Any
 from dbcheck.core.promise import Promise
 from tests.kit.clusters import cluster_of
 
@@ -100,7 +97,6 @@ with cluster_of(Path(sys.argv[1]), promoted_by={PATRONI!r}) as (cluster, _):
     wait_until(lambda: not any(_command_of(pid) for pid in below), "their end")
 
 
-@needed
 def test_a_lab_runs_it_from_the_command_line(tmp_path: Path) -> None:
     words = [
         "lab",
@@ -120,7 +116,6 @@ def test_a_lab_runs_it_from_the_command_line(tmp_path: Path) -> None:
     assert result["cluster"]["read"] == "node2"
 
 
-@needed
 def test_a_cluster_of_an_inventory_is_left_to_patroni(tmp_path: Path) -> None:
     with cluster_of(tmp_path, promoted_by=PATRONI) as (cluster, _):
         given = {"dbcheck_topology": "streaming", "dbcheck_promoted_by": "auto"}
@@ -131,6 +126,23 @@ def test_a_cluster_of_an_inventory_is_left_to_patroni(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["cluster"]["read"] == "node2"
     assert "promoted self to leader" in log
+
+
+def test_its_settings_are_told_from_those_of_the_server(tmp_path: Path) -> None:
+    server = PatroniServer(
+        tmp_path / "data",
+        tmp_path / "run",
+        settings={"synchronous_mode": "off", "ttl": "40", "work_mem": "8MB"},
+    )
+    server.join(PatroniMember("node2", 2379, 7000, "-", after_cut=True))
+    configuration: Any = server._configuration()
+    of_cluster = configuration["bootstrap"]["dcs"]
+    assert (of_cluster["synchronous_mode"], of_cluster["ttl"]) == (False, 40)
+    parameters = configuration["postgresql"]["parameters"]
+    assert parameters["work_mem"] == "8MB"
+    assert not parameters.keys() & {"ttl", "synchronous_mode", "listen_addresses"}
+    assert configuration["postgresql"]["connect_address"] == "127.0.0.1:7000"
+    assert configuration["postgresql"]["listen"] == f"127.0.0.1:{server.port}"
 
 
 def _all_below(pid: int) -> list[int]:

@@ -12,8 +12,8 @@ from dbcheck.cli import lab_fetch
 from dbcheck.cli.root import root
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import programs
-from dbcheck.lab.fetch import KEYRING
-from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part, sources_of
+from dbcheck.lab.fetch import KEYRING, sources_of
+from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part
 
 
 def fetch(server: str = "mysql") -> str:

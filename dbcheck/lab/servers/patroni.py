@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from dbcheck.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import USER, Source, standard_name
@@ -39,15 +40,14 @@ class PatroniMember:
     etcd_port:  of the etcd that they share, on 127.0.0.1.
     advertised_port: where the others reach it on 127.0.0.1; 0: at its own port.
     password:   of the account dbcheck, which is the same on all of them.
-    returns:    False: once it was cut, PostgreSQL starts without Patroni, and so by
-                itself.
+    after_cut:  False: once it was cut, PostgreSQL starts without Patroni.
     """
 
     name: str
     etcd_port: int
     advertised_port: int
     password: str
-    returns: bool
+    after_cut: bool
 
 
 class PatroniServer(PostgresqlServer):
@@ -70,7 +70,26 @@ class PatroniServer(PostgresqlServer):
     }
     _member: PatroniMember | None = None
     _api: HeldPort | None = None
-    _begun = _by_itself = False
+    _begun = _without_patroni = False
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, str]) -> None:
+        for name, value in settings.items():
+            standard = standard_name(name)
+            if standard == "synchronous_standby_names":
+                raise UsageError(
+                    f"Patroni decides {name} itself",
+                    hint="Use --setting synchronous_mode=off to have no commit wait.",
+                )
+            if standard in _OF_CLUSTER and not _is_like(_OF_CLUSTER[standard], value):
+                wanted = "on or off"
+                if not isinstance(_OF_CLUSTER[standard], bool):
+                    wanted = "a whole number"
+                raise UsageError(
+                    f"--setting {name}={value} is not what Patroni takes",
+                    hint=f"Give {wanted}.",
+                )
+        super().check_settings(settings)
 
     @classmethod
     def find(cls, name: str) -> Path | None:
@@ -90,18 +109,18 @@ class PatroniServer(PostgresqlServer):
     def rejoin(self, source: Source) -> None:
         """Leave it to Patroni, which rewinds a server that it cannot use as it is."""
         assert self._member is not None  # after join()
-        self._member = replace(self._member, returns=True)
+        self._member = replace(self._member, after_cut=True)
 
     def _launch(self) -> None:
-        returns = self._member is not None and self._member.returns
-        self._by_itself = self._begun and not returns
-        of = PostgresqlServer if self._by_itself else PatroniServer
+        assert self._member is not None  # after join()
+        self._without_patroni = self._begun and not self._member.after_cut
+        of = PostgresqlServer if self._without_patroni else PatroniServer
         self.stop_signal = of.stop_signal
         super()._launch()
         self._begun = True
 
     def _command(self) -> tuple[list[str], Path | None]:
-        if self._by_itself:
+        if self._without_patroni:
             return super()._command()
         file = self.run / "patroni.json"  # which is YAML, too
         self._write_secret(file, json.dumps(self._configuration()))
@@ -127,7 +146,7 @@ class PatroniServer(PostgresqlServer):
 
     def _takes_queries(self, pid: int) -> bool:
         """Read the status of the server that Patroni has started."""
-        if self._by_itself:
+        if self._without_patroni:
             return super()._takes_queries(pid)
         lines = self._pid_file_lines()
         started = int(lines[0]) if lines and lines[0].isdigit() else 0
@@ -186,6 +205,10 @@ def _of_cluster(settings: Mapping[str, str]) -> dict[str, object]:
     """Return the settings of Patroni, which all nodes of a cluster share."""
     given = {standard_name(name): _typed(value) for name, value in settings.items()}
     return {name: given.get(name, value) for name, value in _OF_CLUSTER.items()}
+
+
+def _is_like(ours: object, value: str) -> bool:
+    return value.lower() in _WORDS if isinstance(ours, bool) else value.isdigit()
 
 
 def _typed(value: str) -> object:
