@@ -94,7 +94,12 @@ def cluster_rig(
         by = PromotedBy.AUTO if cluster.spec.by_patroni else PromotedBy.SQL
         rejoin = cluster.rejoin if cluster.spec.rejoin else None
         site = Cluster(
-            *made, by=by, brings_back=True, stagger_s=stagger_s, rejoin=rejoin
+            *made,
+            by=by,
+            brings_back=True,
+            stagger_s=stagger_s,
+            isolate=cluster.take_links_down,
+            rejoin=rejoin,
         )
     rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**cluster.lab.to_values(), "cluster": cluster.spec.to_values()}

@@ -63,17 +63,20 @@ class Cluster:
         promote: Promote | None = None,
         brings_back: bool = False,
         stagger_s: float = 0.0,
+        isolate: Callable[[], object] | None = None,
         rejoin: Rejoin | None = None,
     ) -> None:
         """promote: by COMMAND, what promotes a node.
 
         brings_back, stagger_s: see Site.  rejoin: None if no node is to rejoin.
+        isolate: keeps those that are brought back from the others, which may still
+                follow them; raises DbcheckError.
         Raise UsageError unless these nodes can be a cluster, and be cut as one.
         """
         require_stagger(promise, stagger_s)
         self.kind, self.promise, self.brings_back = kind, promise, brings_back
         self.stagger_s = stagger_s
-        self._rejoin = rejoin
+        self._isolate, self._rejoin = isolate, rejoin
         self._delays_s: Mapping[str, float] = {}
         self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
@@ -108,6 +111,7 @@ class Cluster:
             promote=self._promote,
             brings_back=self.brings_back,
             stagger_s=self.stagger_s,
+            isolate=self._isolate,
             rejoin=self._rejoin,
         )
 
@@ -175,6 +179,11 @@ class Cluster:
         return self._restored(self.promise.returning(self._nodes, self.writer_name))
 
     def bring_back(self) -> Mapping[str, float | None]:
+        if self._isolate is not None:
+            try:
+                self._isolate()
+            except DbcheckError as error:
+                raise PowerError(f"{error}; {self.writer_name} stays off") from None
         return self._restored(self.away)
 
     def failure(self) -> str | None:

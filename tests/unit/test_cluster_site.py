@@ -12,7 +12,7 @@ from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise, staggered
 from dbcheck.core.replication import Descent, PromotedBy, Received
 from dbcheck.core.site import SiteKind
-from dbcheck.errors import EngineError, PartlyCut, PowerError, UsageError
+from dbcheck.errors import EngineError, LabError, PartlyCut, PowerError, UsageError
 from dbcheck.ports.site import Node
 from dbcheck.site import cluster
 from dbcheck.site.cluster import Cluster
@@ -360,3 +360,41 @@ def test_only_the_cut_of_all_nodes_is_staggered(
 ) -> None:
     with pytest.raises(UsageError, match="cannot be staggered"):
         site_of(nodes, promise, stagger_s=1.0)
+
+
+def test_the_others_cannot_follow_a_writer_that_is_brought_back(
+    nodes: dict[str, Server],
+) -> None:
+    isolated: list[PowerState] = []
+    site = site_of(nodes, isolate=lambda: isolated.append(nodes["a"].power))
+    site.cut()
+    site.bring_back()
+    assert isolated == [PowerState.OFF]
+    assert nodes["a"].power is PowerState.ON
+
+
+def test_a_writer_that_cannot_be_isolated_stays_off(nodes: dict[str, Server]) -> None:
+    def fail() -> None:
+        raise LabError("a link of the lab is gone")
+
+    site = site_of(nodes, isolate=fail)
+    site.cut()
+    with pytest.raises(PowerError, match="a link of the lab is gone; a stays off"):
+        site.bring_back()
+    assert nodes["a"].power is PowerState.OFF
+
+
+def test_every_other_node_is_asked_to_rejoin(nodes: dict[str, Server]) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def rejoin(name: str, writer: str) -> None:
+        asked.append((name, writer))
+        if name == "c":
+            raise LabError("it is refused")
+
+    site = site_of(nodes, rejoin=rejoin)
+    assert site.rejoins
+    assert site.rejoin() == {"b": "", "c": "it is refused"}  # no other took over yet
+    assert asked == [("b", "a"), ("c", "a")]
+    assert not site_of(nodes).rejoins
+    assert site_of(nodes).rejoin() == {}
