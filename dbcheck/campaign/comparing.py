@@ -25,7 +25,8 @@ class Comparison:
 
     folder:  where the rows of the second reading are kept meanwhile.
     rows:    how many the second readings found.
-    count:   how many rows only one of the two found.  changed: the first ones.
+    count:   how many rows only one of the two found.  changed: the first ones that
+             each of them found alone.
     new:     how many of these the second one found.
     """
 
@@ -58,7 +59,8 @@ class Comparison:
     def _note(self, table: TableSpec, records: Records, *, was_there: bool) -> None:
         self.count += len(records)
         self.new += 0 if was_there else len(records)
-        room = CHANGED_MAX - len(self.changed)
+        alike = sum(row.was_there is was_there for row in self.changed)
+        room = CHANGED_MAX - alike
         for row_id, epoch, session, seq, part, _, _ in records[:room].tolist():
             self.changed.append(
                 ChangedRow(table.name, row_id, epoch, session, seq, part, was_there)

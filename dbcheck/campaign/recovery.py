@@ -109,8 +109,8 @@ def _with_the_rest(
         rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))
         return after
     after = _stored(run, read_elsewhere(rig, run, manifest, after))
-    if not rig.site.rejoins or after.facts is None:
-        return after
+    if not rig.site.rejoins or after.failure or not after.survivors:
+        return after  # there is nothing to compare with
     return _stored(run, replace(after, others=read_rejoined(rig, run, manifest, after)))
 
 

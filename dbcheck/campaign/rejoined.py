@@ -100,19 +100,25 @@ class _Rejoined:
     def compared(self, node: Node) -> OtherNode:
         """Read *node* once it follows, until it has applied all, and compare."""
         try:
-            while not self._follows(node):
-                self._pause("it does not follow the new writer")
+            self._await_following(node)
             self._mark.commit()
             while True:
                 found, failure = self._read(node)
                 if self._arrived:
-                    return _of(found, failure)
+                    return self._of(found, failure)
                 self._extra = found
                 self._pause("it does not apply all that the new writer has")
         except TableLost as error:
             return OtherNode(failure=str(error))
         except DbcheckError as error:
             return _of_stuck(str(error), self._extra)
+
+    def _await_following(self, node: Node) -> None:
+        """Return once it is connected at two looks: one that is refused is, shortly."""
+        seen = 0
+        while seen < 2:
+            seen = seen + 1 if self._follows(node) else 0
+            self._pause("it does not follow the new writer")
 
     def _follows(self, node: Node) -> bool:
         engine = node.engine
@@ -131,7 +137,9 @@ class _Rejoined:
     def _read(self, node: Node) -> tuple[Comparison, str]:
         """Compare the tables, the ledger first, as long as the mark is there.
 
-        Return also why a table disagrees with its own index, "" if none does.
+        Operations that the node alone has, as the ledger shows, change its other tables
+        as well, so these are not compared then.  Return also why a table disagrees with
+        its own index, "" if none does.
         """
         found = Comparison(self._run.path)
         facts = replace(node.engine.facts(), may_follow=True)
@@ -140,7 +148,7 @@ class _Rejoined:
         for table in sorted(tables, key=lambda table: table != LEDGER):
             rows = partial(self._watched, survivors, table)
             compare_stored(found, table, self._run, rows)
-            if not self._arrived:
+            if not self._arrived or found.new:
                 break
         return found, survivors.index.reason if survivors.index else ""
 
@@ -149,17 +157,18 @@ class _Rejoined:
             self._arrived |= bool((records["epoch"] == self._mark.epoch).any())
             yield records
 
-
-def _of(found: Comparison, failure: str) -> OtherNode:
-    """Return what differs; a row that the node alone has is extra."""
-    return OtherNode(
-        found.rows,
-        found.count - found.new,
-        tuple(row for row in found.changed if row.was_there),
-        failure,
-        extra=found.new,
-        first_extra=_new(found),
-    )
+    def _of(self, found: Comparison, failure: str) -> OtherNode:
+        """Return what differs; a row that the node alone has is extra."""
+        whole = not found.new or self._manifest.plan().tables == (LEDGER,)
+        return OtherNode(
+            found.rows,
+            found.count - found.new,
+            tuple(row for row in found.changed if row.was_there),
+            failure,
+            "" if whole else "its other tables were not compared",
+            found.new,
+            _new(found),
+        )
 
 
 def _of_stuck(why: str, found: Comparison | None) -> OtherNode:

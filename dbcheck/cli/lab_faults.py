@@ -11,7 +11,6 @@ from random import Random
 
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.progress import Progress
-from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.ports.listener import Listener, LoadStatus, Phase
 
@@ -21,15 +20,14 @@ def faults(cluster: ClusterLab, rig: Rig, seed: int) -> Generator[Rig, None, Non
     """Give *rig*, for one cycle on *cluster*, in which the faults of its spec happen.
 
     None happens after the cut, and no node is paused beyond the end of this.
-    seed: draws the node that is paused.  Raise LabError at the end if a fault could
-    not be made.
+    seed: draws the node that is paused.  Raise at the end if a fault could not be made.
     """
-    watching, failed = _Watching(rig.listener), list[LabError]()
+    watching, failed = _Watching(rig.listener), list[Exception]()
 
     def run() -> None:
         try:
             _happen(cluster, seed, watching)
-        except LabError as error:
+        except Exception as error:  # of whatever kind: the cycle lacked its fault
             failed.append(error)
 
     thread = threading.Thread(target=run, name="faults", daemon=True)
@@ -57,6 +55,10 @@ class _Watching:
         wait_s = self._began_s + after_s - time.monotonic()
         return not self._over.wait(max(0.0, wait_s))
 
+    def load_s(self) -> float:
+        """Return for how many seconds the load has run."""
+        return time.monotonic() - self._began_s
+
     def end(self) -> None:
         """Have nothing happen any more."""
         self._over.set()
@@ -81,23 +83,24 @@ def _happen(cluster: ClusterLab, seed: int, watching: _Watching) -> None:
     """Make the faults in their order."""
     spec, name = cluster.spec, Random(seed).choice(cluster.spec.names[1:])
     paused = cluster.labs[name]
-
-    def pause() -> None:
-        watching.phase(Phase.LAB, f"{name} is paused for {spec.pause_s:g} s")
-        paused.freeze_server()
+    due: list[tuple[float, Callable[[], object]]] = []
 
     def take_down() -> None:
         watching.phase(Phase.LAB, "the links go down")
         cluster.take_links_down()
 
-    due: list[tuple[float, Callable[[], object]]] = []
+    def pause() -> None:
+        watching.phase(Phase.LAB, f"{name} is paused for {spec.pause_s:g} s")
+        paused.freeze_server()
+        due.append((watching.load_s() + spec.pause_s, paused.thaw_server))
+
     if spec.link_down_after_s:
         due.append((spec.link_down_after_s, take_down))
     if spec.pause_after_s:
         due.append((spec.pause_after_s, pause))
-        due.append((spec.pause_after_s + spec.pause_s, paused.thaw_server))
     try:
-        for at_s, make in sorted(due, key=lambda fault: fault[0]):
+        while due:
+            at_s, make = due.pop(due.index(min(due, key=lambda fault: fault[0])))
             if not watching.comes(at_s):
                 break
             make()

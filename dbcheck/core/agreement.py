@@ -50,16 +50,15 @@ class OtherNode:
         """
         if not self.unlike:
             return ""
-        row, rows = (
-            self.first[0],
-            "1 row" if self.unlike == 1 else f"{self.unlike:,} rows",
-        )
-        without = name if row.was_there else reader
-        return (
-            f"{name} and {reader} differ in {rows}, although both have applied all;"
-            f" {without} lacks id {row.row_id} of {row.table}, or has it with other"
-            " content"
-        )
+        rows = "1 row" if self.unlike == 1 else f"{self.unlike:,} rows"
+        reason = f"{name} and {reader} differ in {rows}, although both have applied all"
+        for row in self.first[:1]:
+            without = name if row.was_there else reader
+            reason += (
+                f"; {without} lacks id {row.row_id} of {row.table}, or has it with"
+            )
+            reason += " other content"
+        return reason
 
 
 def counts(others: Mapping[str, OtherNode]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from dbcheck.lab.etcd import etcd
 from dbcheck.lab.galera import Ports, galera_settings
 from dbcheck.lab.group_replication import group_settings, join_group
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.lab import Lab
+from dbcheck.lab.lab import Lab, require_buildable
 from dbcheck.lab.link import Link
 from dbcheck.lab.replicas import follow, rejoin, settings_of
 from dbcheck.lab.servers.base import Source
@@ -115,6 +115,8 @@ class ClusterLab:
 
     def _begin_patroni(self, nodes: Sequence[LabSpec], folder: Path) -> None:
         """Start one after the other: the first one finds no cluster, and leads."""
+        nodes = [replace(node, patroni=True) for node in nodes]
+        require_buildable(nodes[0])
         etcd_port, password = self._held.enter_context(etcd()), secrets.token_urlsafe()
         link = self._linked(self.spec.names[0])
         for name, node in zip(self.spec.names, nodes, strict=True):
@@ -123,7 +125,7 @@ class ClusterLab:
                 *(name, etcd_port, link.port if first else 0, password),
                 after_cut=not first,
             )
-            lab = self._start(name, replace(node, patroni=True), folder, member)
+            lab = self._start(name, node, folder, member)
             if first:
                 link.lead_to(_port(lab))
 

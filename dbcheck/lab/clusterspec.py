@@ -15,6 +15,7 @@ from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.validated import one_of, require
 
 NODES_MAX = 5
+_ORDERS = ("replica_preserve_commit_order", "slave_preserve_commit_order")
 BY_DBCHECK, PATRONI = "sql", "patroni"  # who promotes a standby
 # The topologies that each server can have, the first one by default.
 TOPOLOGIES = {
@@ -104,6 +105,8 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
         )
     if kind.is_group:
         _require_group(kind, spec)
+    if spec.rejoin:
+        _require_order(lab)
     if spec.rejoin and (kind.is_group or Promise(spec.promise).writer_returns):
         raise UsageError(
             "only a writer that another node has replaced can rejoin",
@@ -112,6 +115,16 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
         )
     if spec.by_patroni:
         _require_patroni(kind, Promise(spec.promise))
+
+
+def _require_order(lab: LabSpec) -> None:
+    """Raise UsageError if replicas may show a later commit before an earlier one."""
+    for name, value in lab.settings.items():
+        if name.replace("-", "_").lower() in _ORDERS and value.lower() in ("off", "0"):
+            raise UsageError(
+                f"--rejoin cannot tell what a replica has applied with {name}={value}",
+                hint="Leave out one of them.",
+            )
 
 
 def _require_patroni(kind: SiteKind, promise: Promise) -> None:

@@ -9,6 +9,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Generator
+from http.client import HTTPException
 from typing import IO
 
 from dbcheck import children
@@ -92,5 +93,5 @@ def _is_healthy(port: int) -> bool:
     try:
         with direct.open(f"http://{_HOST}:{port}/health", timeout=_ASK_S) as answer:
             return bool(json.load(answer)["health"] == "true")
-    except (OSError, ValueError, KeyError):  # not yet
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):  # not yet
         return False

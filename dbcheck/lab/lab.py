@@ -104,12 +104,7 @@ class Lab:
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if a setting is the lab's own to decide, or its value is of no use.
         """
-        server_of(spec).check_settings(spec.settings)
-        if lacking := missing(spec):
-            raise LabError(
-                f"cannot build this lab on this machine: {'; '.join(lacking)}",
-                hint="Fix that, or use --rung process.",
-            )
+        require_buildable(spec)
         if recordings and not namespace.available():
             raise LabError(
                 "recordings need namespaces, which this process may not make",
@@ -281,6 +276,16 @@ def down(name: str) -> bool:
         state.find(name)  # raises
     _end(entry)
     return alive
+
+
+def require_buildable(spec: LabSpec) -> None:
+    """Raise UsageError for its settings, LabError if this machine cannot build it."""
+    server_of(spec).check_settings(spec.settings)
+    if lacking := missing(spec):
+        raise LabError(
+            f"cannot build this lab on this machine: {'; '.join(lacking)}",
+            hint="Fix that, or use --rung process.",
+        )
 
 
 def missing(spec: LabSpec) -> list[str]:

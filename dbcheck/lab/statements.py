@@ -13,6 +13,8 @@ from dbcheck.errors import LabError
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import USER
 
+_CONNECT_S, _STATEMENT_S = 10, 60
+
 
 def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> None:
     """Run these on the server of *lab*; raise LabError.
@@ -47,6 +49,8 @@ def _on_postgresql(url: URL, password: str, statements: Sequence[str]) -> None:
         user=USER,
         password=password,
         dbname=url.database,
+        connect_timeout=_CONNECT_S,
+        options=f"-c statement_timeout={_STATEMENT_S}s",
     )
     with contextlib.closing(link):
         link.autocommit = True

@@ -15,6 +15,7 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.clusterspec import PATRONI
 from dbcheck.lab.lab import missing
+from dbcheck.lab.process import Process
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.witness.log import FrameLogReader
@@ -80,7 +81,6 @@ def test_nothing_is_left_of_a_cluster_whose_client_is_killed(tmp_path: Path) -> 
     source = f"""
 import sys
 from pathlib import Path
-from typing import Any
 from dbcheck.core.promise import Promise
 from tests.kit.clusters import cluster_of
 
@@ -90,11 +90,11 @@ with cluster_of(Path(sys.argv[1]), promoted_by={PATRONI!r}) as (cluster, _):
 """
     with client_of(source, tmp_path) as (client, names):
         assert len(names) == 2
-        below = set(_all_below(client.pid))
-        assert any("etcd" in _command_of(pid) for pid in below)
+        below = _all_below(client.pid)
+        assert any("etcd" in _command_of(one) for one in below)
         client.kill()
     await_end_of(names)
-    wait_until(lambda: not any(_command_of(pid) for pid in below), "their end")
+    wait_until(lambda: not any(one.alive() for one in below), "their end")
 
 
 def test_a_lab_runs_it_from_the_command_line(tmp_path: Path) -> None:
@@ -145,15 +145,19 @@ def test_its_settings_are_told_from_those_of_the_server(tmp_path: Path) -> None:
     assert configuration["postgresql"]["listen"] == f"127.0.0.1:{server.port}"
 
 
-def _all_below(pid: int) -> list[int]:
+def _all_below(pid: int) -> list[Process]:
     """Return the processes that this one started, and those that they did."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [one for child in map(int, children) for one in (child, *_all_below(child))]
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # it has ended meanwhile
+        return []
+    found = [each for child in map(int, children) for each in _all_below(child)]
+    return [*found, *filter(None, map(Process.of, map(int, children)))]
 
 
-def _command_of(pid: int) -> str:
+def _command_of(process: Process) -> str:
     """Return the command line of a process, "" of one that has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+        return Path(f"/proc/{process.pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
         return ""

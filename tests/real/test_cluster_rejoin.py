@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.preflight import preflight
 from dbcheck.core.agreement import OtherNode
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import LabError
@@ -15,6 +18,7 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI
 from dbcheck.witness.log import FrameLogReader
+from dbcheck.workload import load
 from tests.kit.clusters import cluster_of, cycle, standing
 from tests.kit.lab_access import execute_on
 
@@ -101,29 +105,56 @@ def test_a_source_keeps_what_the_new_one_never_had(tmp_path: Path, engine: str) 
 def test_a_node_that_lost_a_row_as_it_rejoined_has_diverged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cut may leave it a commit that no other node has, which ends replication."""
+    """Rows that it alone has go first: with the ids of later ones they end it all."""
     rejoin = ClusterLab.rejoin
 
     def and_lose_a_row(cluster: ClusterLab, name: str, writer: str) -> None:
         rejoin(cluster, name, writer)
-        lab, newest = cluster.labs[name], "order by id desc limit 1 offset 50"
-        ((row_id,),) = execute_on(lab, f"select id from dbcheck.ledger {newest}")
+        lab, of = cluster.labs[name], "from dbcheck.ledger where id"
+        ((most,),) = execute_on(
+            cluster.labs[writer], "select max(id) from dbcheck.ledger"
+        )
         execute_on(
             lab,
             *("set global super_read_only = off", "set sql_log_bin = 0"),
-            f"delete from dbcheck.ledger where id = {row_id}",
+            *(f"delete {of} > {most}", f"delete {of} = {most - 50}"),
         )
 
     monkeypatch.setattr(ClusterLab, "rejoin", and_lose_a_row)
-    for number in range(8):
-        folder = tmp_path / str(number)
-        with cluster_of(folder, engine="mysql", rejoin=True) as (_, rig):
-            outcome = cycle(rig)
-        if not of_writer(outcome.after.others).not_done:
-            break
-    assert outcome.verdict is Verdict.FAIL
+    with cluster_of(tmp_path, engine="mysql", rejoin=True) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.FAIL, outcome.after.others
     assert outcome.judgement.reasons[0].startswith("diverged: node1 and node2 differ")
     assert "\ndiverged," in (outcome.run.path / "losses.csv").read_text()
+
+
+def test_what_an_extra_operation_changed_in_other_tables_is_no_divergence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It overwrote a register, which the new writer has as it was."""
+    rejoin = ClusterLab.rejoin
+
+    def with_an_extra(cluster: ClusterLab, name: str, writer: str) -> None:
+        rejoin(cluster, name, writer)
+        copied = "epoch, session, seq + 1000000, part, payload, checksum"
+        execute_on(
+            cluster.labs[name],
+            *("set global super_read_only = off", "set sql_log_bin = 0"),
+            "insert into dbcheck.ledger (id, epoch, session, seq, part, payload,"
+            f" checksum) select id + 1000000, {copied} from dbcheck.ledger"
+            " order by id desc limit 1",
+            "update dbcheck.register set seq = seq + 1000000 order by id desc limit 1",
+        )
+
+    monkeypatch.setattr(ClusterLab, "rejoin", with_an_extra)
+    workload = replace(load("registers"), cut_after_s=(0.8, 1.2))
+    with cluster_of(tmp_path, engine="mysql", rejoin=True) as (_, rig):
+        outcome = finish_cycle(rig, preflight(rig, workload, seed=1))
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    found = of_writer(outcome.after.others)
+    assert found.extra >= 1
+    assert found.unlike == 0
+    assert found.not_done
 
 
 def test_a_node_that_cannot_rejoin_changes_no_verdict(

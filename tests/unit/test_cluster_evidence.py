@@ -454,6 +454,11 @@ def test_what_a_node_that_rejoined_has(
     assert (judgement.verdict is Verdict.FAIL) is bool(found.unlike)
 
 
+def test_rows_that_differ_are_counted_where_none_is_kept_by_name() -> None:
+    reason = OtherNode(19, 3).reason("b", "a")
+    assert reason == "b and a differ in 3 rows, although both have applied all"
+
+
 def test_the_losses_of_a_node_that_rejoined_are_those_that_it_lacks() -> None:
     found = OtherNode(19, 1, GONE_ROW, extra=2, first_extra=NEW_ROW)
     assert counts({"writer": found}) == {"diverged": 1}

@@ -61,6 +61,13 @@ def test_what_patroni_cannot_show_is_refused(
         require_possible(LabSpec(engine), spec)
 
 
+def test_what_replicas_commit_out_of_order_is_not_compared() -> None:
+    lab = LabSpec("mysql", settings={"replica-preserve-commit-order": "OFF"})
+    require_possible(lab, ClusterSpec())
+    with pytest.raises(UsageError, match="what a replica has applied"):
+        require_possible(lab, ClusterSpec(rejoin=True))
+
+
 @pytest.mark.parametrize(
     ("engine", "topology", "kind"),
     [

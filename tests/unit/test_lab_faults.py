@@ -13,6 +13,7 @@ from dbcheck.cli.lab_faults import faults
 from dbcheck.errors import LabError
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.ports.listener import LoadStatus, Phase
+from tests.kit.waiting import wait_until
 
 NOW = LoadStatus(0.5, 1, 1, 1.0, {}, 1)  # of a load that runs for half a second
 SITE: Any = None
@@ -55,11 +56,7 @@ def test_they_come_in_their_order() -> None:
     nodes: Any = Nodes(spec)
     with faults(nodes, rig(), seed=1) as faulty:
         faulty.listener.load(NOW)
-        for _ in range(4):
-            assert nodes.happened.wait(5)
-            if len(nodes.befell) >= 3:
-                break
-            nodes.happened.clear()
+        wait_until(lambda: len(nodes.befell) >= 3, "the faults")
     (paused,) = {each.split()[-1] for each in nodes.befell if "node" in each}
     assert paused in ("node2", "node3")
     first = [f"pause {paused}", "links down", f"go on {paused}"]

@@ -167,7 +167,11 @@ class PatroniServer(PostgresqlServer):
         return {
             "scope": "dbcheck",
             "name": self._member.name,
-            "restapi": {"listen": api, "connect_address": api},
+            "restapi": {
+                "listen": api,
+                "connect_address": api,
+                "authentication": account,
+            },
             "etcd3": {"host": f"{_HOST}:{self._member.etcd_port}"},
             "bootstrap": {"dcs": of_cluster, "initdb": [*self._initdb(), *log]},
             "postgresql": {
