@@ -26,7 +26,7 @@ class Following:
         self._followers = followers
         self._tally, self._ended = ReplicationTally(), ""
         self._ending = threading.Event()
-        self._tally.add(now_us(), followers.read())
+        self._ask()
         self._thread = threading.Thread(target=self._run, name="following", daemon=True)
         self._thread.start()
 
@@ -40,12 +40,19 @@ class Following:
         self._followers.sever()
         self._thread.join(_END_S)
 
+    def _ask(self) -> None:
+        """Ask once; raise EngineError.
+
+        Dated before the question, so that no sample looks newer than it is.
+        """
+        asked_us = now_us()
+        found = self._followers.read()
+        self._tally.add(asked_us, found, now_us())
+
     def _run(self) -> None:
         try:
             while not self._ending.wait(SAMPLE_S):
-                # Dated before the question, so that no sample looks newer than it is.
-                asked_us = now_us()
-                self._tally.add(asked_us, self._followers.read())
+                self._ask()
         except EngineError as error:
             log.debug("the writer is asked no more: %s", error)
             self._ended = "" if self._ending.is_set() else str(error)

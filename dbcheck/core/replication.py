@@ -48,10 +48,16 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From when on other standbys were awaited than before; names: which."""
+    """From when on other standbys were awaited than before.
+
+    clock_us: when the question was asked whose answer first showed that.
+    names:    which.
+    answered_us: when that answer came, None if that was not noted.
+    """
 
     clock_us: int
     names: tuple[str, ...]
+    answered_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,17 @@ class ReplicationSeen:
     changes: tuple[Change, ...]
     ended: str = ""
 
-    @property
-    def awaited(self) -> tuple[str, ...]:
-        """The standbys that commits waited for at the last sample."""
-        return self.changes[-1].names if self.changes else ()
+    def awaited(self, before_us: int | None = None) -> tuple[str, ...]:
+        """Return the standbys that commits waited for at the last sample.
+
+        before_us: of those samples that were answered before that; None: of all.
+        """
+        names: tuple[str, ...] = ()
+        for change in self.changes:
+            answered_us = change.answered_us or change.clock_us
+            if before_us is None or answered_us < before_us:
+                names = change.names
+        return names
 
 
 class ReplicationTally:
@@ -88,7 +101,9 @@ class ReplicationTally:
         self._samples = self._first_us = self._last_us = self._gap_us = 0
         self._changes: list[Change] = []
 
-    def add(self, clock_us: int, followers: Sequence[Follower]) -> None:
+    def add(
+        self, clock_us: int, followers: Sequence[Follower], answered_us: int
+    ) -> None:
         """Count the answer to a question that was asked at *clock_us*."""
         if self._samples:
             self._gap_us = max(self._gap_us, clock_us - self._last_us)
@@ -98,7 +113,8 @@ class ReplicationTally:
         self._last_us = clock_us
         names = tuple(sorted(one.name for one in followers if one.is_awaited))
         if not self._changes or self._changes[-1].names != names:
-            self._changes = [*self._changes, Change(clock_us, names)][-CHANGES_MAX:]
+            change = Change(clock_us, names, answered_us)
+            self._changes = [*self._changes, change][-CHANGES_MAX:]
 
     def seen(self, ended: str = "") -> ReplicationSeen | None:
         """Return what was seen, None if there was no answer."""

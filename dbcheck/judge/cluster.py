@@ -400,10 +400,11 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
         return _CONTRADICTED, "several nodes go by one name"
     span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
     rate = (seen.samples - 1) / span_s
-    shown = ", ".join(seen.awaited) or "no standby"
+    awaited = seen.awaited(_standby_gone_us(case))
+    shown = ", ".join(awaited) or "no standby"
     reason = f"{seen.samples} samples, {rate:.0f} a second; commits waited for {shown}"
     went_us = cut_us(case)
-    if member not in seen.awaited:
+    if member not in awaited:
         return Standing.ABSENT, f"{reason}, and not for {name} ({member})"
     if rate < SAMPLES_PER_S_MIN:
         return _UNSEEN, f"{reason}: fewer than {SAMPLES_PER_S_MIN:g} show too little"
@@ -415,6 +416,22 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
     if age_s > SAMPLE_AGE_MAX_S:
         return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
     return _PRESENT, reason
+
+
+def _standby_gone_us(case: Case) -> int | None:
+    """Return when the first of the other nodes was cut, None if that is not known.
+
+    Where all are cut at one moment the writer may live for some milliseconds longer,
+    and no longer list a standby that is gone by then.  Only a switch that knows the
+    moment shows that.
+    """
+    writer, load = case.manifest.writer_name, case.load
+    cuts = [
+        node.cut.asked_us
+        for name, node in (load.nodes if load else {}).items()
+        if name != writer and node.cut is not None and node.cut.exact_us is not None
+    ]
+    return min((at for at in cuts if at is not None), default=None)
 
 
 def nodes_agree(case: Case) -> Item | None:

@@ -56,7 +56,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
     seen = outcome.load.replication if outcome.load else None
     assert seen is not None
-    assert seen.awaited == ("node2",)
+    assert seen.awaited() == ("node2",)
     # A stored run is judged the same, with what was left on the old writer.
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement
@@ -266,7 +266,7 @@ def test_the_writer_is_asked_no_more_once_it_is_gone(tmp_path: Path) -> None:
         seen = following.seen()
     assert seen is not None
     assert seen.ended
-    assert seen.awaited == ("node2",)
+    assert seen.awaited() == ("node2",)
 
 
 def _samples(following: Following) -> int:

@@ -71,7 +71,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, topology: str) -
     assert promotion.received[name].members == others
     seen = outcome.load.replication if outcome.load else None
     assert seen is not None
-    assert seen.awaited == others
+    assert seen.awaited() == others
     # A stored run, and its bundle, are judged the same.
     again = judge_run(outcome.run, FrameLogReader())
     assert again.judgement == outcome.judgement

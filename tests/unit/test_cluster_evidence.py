@@ -220,6 +220,29 @@ def test_commits_must_have_waited_for_it_until_the_cut(
 
 
 @pytest.mark.parametrize(
+    ("answered_us", "exact_us", "standing"),
+    [
+        (9_000_000, 9_001_000, Standing.PRESENT),
+        (8_999_999, 9_001_000, Standing.ABSENT),
+        (None, 9_001_000, Standing.ABSENT),
+        (9_000_000, None, Standing.ABSENT),
+    ],
+)
+def test_a_writer_that_outlives_a_standby_waited_for_it_at_the_cut(
+    answered_us: int | None, exact_us: int | None, standing: Standing
+) -> None:
+    """The standbys' switches were asked at 9.0 s; the writer showed none after that."""
+    changes = (*SEEN.changes, Change(8_999_000, (), answered_us))
+    one = case(Promise.ALL_WRITER_GONE, seen=replace(SEEN, changes=changes))
+    assert one.load is not None
+    cut = NodeAtTheCut(Cut(9_000_000, exact_us), host_lived=False)
+    nodes = {**one.load.nodes, "standby": cut, "other": cut}
+    nodes["writer"] = NodeAtTheCut(Cut(8_990_000, 10_000_000), host_lived=False)
+    one = replace(one, load=replace(one.load, nodes=nodes))
+    assert item(cluster.in_sync, one).standing is standing
+
+
+@pytest.mark.parametrize(
     ("exact_us", "heard_us", "standing"),
     [
         (9_600_000, None, Standing.PRESENT),
@@ -392,14 +415,14 @@ def test_samples_show_who_was_awaited_and_when_that_changed() -> None:
     assert tally.seen() is None
     sync = Follower("b", "streaming", "quorum")
     for at, followers in ((10, [sync]), (40, [sync]), (50, [])):
-        tally.add(at, followers)
+        tally.add(at, followers, at + 1)
     catching_up = replace(sync, state="catchup")
-    tally.add(60, [catching_up])
+    tally.add(60, [catching_up], 61)
     seen = tally.seen("gone")
     assert seen == ReplicationSeen(
-        4, 10, 60, 30, (Change(10, ("b",)), Change(50, ())), "gone"
+        4, 10, 60, 30, (Change(10, ("b",), 11), Change(50, (), 51)), "gone"
     )
-    assert seen.awaited == ()
+    assert seen.awaited() == ()
 
 
 def test_what_another_node_has_alone() -> None:
