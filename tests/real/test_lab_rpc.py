@@ -20,6 +20,7 @@ from dbcheck.lab.daemon.requests import (
     Configure,
     Down,
     Log,
+    Rejoin,
     Request,
     SetDrive,
     Show,
@@ -76,6 +77,7 @@ def test_what_is_not_to_change_is_not_sent() -> None:
 def test_every_request_can_be_sent() -> None:
     for kind in Request.__subclasses__():
         values: dict[type, Any] = {Configure: ({},), Log: (1,), Show: ([],)}
+        values[Rejoin] = (1, "password", "member")
         one = kind(*values.get(kind, ()))
         assert msgspec.json.decode(msgspec.json.encode(one), type=ANY) == one
 
