@@ -1,4 +1,4 @@
-"""What befalls the nodes and links of a lab's cluster while the load runs."""
+"""Faults of the nodes and links of a lab's cluster while the load runs."""
 
 from __future__ import annotations
 

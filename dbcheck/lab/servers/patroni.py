@@ -65,8 +65,7 @@ class PatroniServer(PostgresqlServer):
         *programs.PATRONI,
     )
     own: ClassVar[frozenset[str]] = PostgresqlServer.own | {
-        *("cluster_name", "hot_standby", "primary_conninfo"),
-        *("synchronous_standby_names", "wal_log_hints"),
+        *("cluster_name", "hot_standby", "primary_conninfo", "wal_log_hints"),
     }
     _member: PatroniMember | None = None
     _api: HeldPort | None = None
