@@ -284,7 +284,9 @@ def require_buildable(spec: LabSpec) -> None:
     if lacking := missing(spec):
         raise LabError(
             f"cannot build this lab on this machine: {'; '.join(lacking)}",
-            hint="Fix that, or use --rung process.",
+            hint="Fix that, or use --rung process."
+            if spec.rung == "drive"
+            else "Fix that first.",
         )
 
 
