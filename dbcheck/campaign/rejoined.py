@@ -25,7 +25,7 @@ from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.survivors import Records
 from dbcheck.core.table import LEDGER, TableSpec
-from dbcheck.errors import DbcheckError, EngineError, TableLost
+from dbcheck.errors import EngineError, TableLost
 from dbcheck.load.commit import commit
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
@@ -110,7 +110,7 @@ class _Rejoined:
                 self._pause("it does not apply all that the new writer has")
         except TableLost as error:
             return OtherNode(failure=str(error))
-        except DbcheckError as error:
+        except EngineError as error:
             return _of_stuck(str(error), self._extra)
 
     def _await_following(self, node: Node) -> None:

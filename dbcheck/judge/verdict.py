@@ -64,6 +64,13 @@ class Survived:
     by: str
 
 
+# Items that a PASS does not require, and that it names where they stand so.
+_LEAVES_OPEN = {
+    ItemId.PLACES: (Standing.NOT_OBSERVABLE,),
+    ItemId.AGREE: (Standing.NOT_OBSERVABLE, Standing.ABSENT),
+}
+
+
 def stranger(items: Sequence[Item]) -> Item | None:
     """Return the item that shows that other data answered, None if none does."""
     for item in items:
@@ -251,9 +258,7 @@ def _passed(
         for item in items
         if item.standing is Standing.ASSUMED
     ]
-    shown = {ItemId.PLACES: {Standing.NOT_OBSERVABLE}}
-    shown[ItemId.AGREE] = {Standing.NOT_OBSERVABLE, Standing.ABSENT}
-    unseen = [item.reason for item in items if item.standing in shown.get(item.id, ())]
+    unseen = [i.reason for i in items if i.standing in _LEAVES_OPEN.get(i.id, ())]
     open_by_class = cut.leaves_open(depth) if cut else ""
     left_open = (open_by_class, _HOST_KEPT if alone else "", *unseen)
     if cut is CutClass.FAILOVER:

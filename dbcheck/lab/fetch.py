@@ -55,7 +55,7 @@ def fetch(folder: Path, mirror: str | None = None) -> None:
 
 
 TARGETS_AS = "$(REPO_URI) $(COMPONENT)"
-ARCHIVES_AS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+_ARCHIVES_AS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
 
 
 def mirror_of(targets: str) -> str:
@@ -72,6 +72,14 @@ def mirror_of(targets: str) -> str:
         "apt has no mirror of Debian among its sources",
         hint="Install MySQL's server by hand, and name its mysqld in DBCHECK_MYSQLD.",
     )
+
+
+def archives() -> str:
+    """Return Debian's archives that this machine uses, as a list of sources.
+
+    Raise LabError if there is none.
+    """
+    return sources_of(run(["apt-get", "indextargets", "--format", _ARCHIVES_AS]))
 
 
 def sources_of(targets: str) -> str:

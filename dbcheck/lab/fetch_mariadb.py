@@ -18,13 +18,12 @@ from pathlib import Path
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import (
-    ARCHIVES_AS,
     alone,
+    archives,
     prepare_apt,
     require_debian,
     require_patchelf,
     run,
-    sources_of,
 )
 
 SERVER_PACKAGE = "mariadb-server-core"
@@ -78,10 +77,7 @@ def fetch(part: Part, folder: Path) -> None:
             prefix=f"{folder.name}.", dir=folder.parent
         ) as scratch:
             tree, whole = Path(scratch, "tree"), Path(scratch, "whole")
-            sources = sources_of(
-                run(["apt-get", "indextargets", "--format", ARCHIVES_AS])
-            )
-            settings = prepare_apt(Path(scratch, "apt"), sources)
+            settings = prepare_apt(Path(scratch, "apt"), archives())
             wanted = [f"{name}={version}" for name in part.of_server]
             command = ["apt-get", "download", *wanted, *part.packages]
             run(command, settings, cwd=Path(scratch))

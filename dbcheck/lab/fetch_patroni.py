@@ -13,13 +13,12 @@ from pathlib import Path
 
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import (
-    ARCHIVES_AS,
     alone,
+    archives,
     keep,
     prepare_apt,
     require_debian,
     run,
-    sources_of,
 )
 
 # Patroni's module for etcd imports the second one.
@@ -41,10 +40,7 @@ def fetch(folder: Path) -> None:
             prefix=f"{folder.name}.", dir=folder.parent
         ) as scratch:
             whole, apt = Path(scratch, "whole"), Path(scratch, "apt")
-            sources = sources_of(
-                run(["apt-get", "indextargets", "--format", ARCHIVES_AS])
-            )
-            settings = prepare_apt(apt, sources, installed=_STATUS.read_bytes())
+            settings = prepare_apt(apt, archives(), installed=_STATUS.read_bytes())
             run(
                 ["apt-get", "install", "--yes", "--download-only", *_PACKAGES], settings
             )

@@ -27,6 +27,9 @@ TIMEOUT = {
     "mariadb": "rpl_semi_sync_master_timeout",
 }
 
+# What a session does then reaches no other node, although this one is a replica.
+ALONE = ("set global super_read_only = off", "set sql_log_bin = 0")
+
 
 def of_writer(others: Any) -> OtherNode:
     found = others["node1"]
@@ -110,14 +113,13 @@ def test_a_node_that_lost_a_row_as_it_rejoined_has_diverged(
 
     def and_lose_a_row(cluster: ClusterLab, name: str, writer: str) -> None:
         rejoin(cluster, name, writer)
-        lab, of = cluster.labs[name], "from dbcheck.ledger where id"
-        ((most,),) = execute_on(
-            cluster.labs[writer], "select max(id) from dbcheck.ledger"
-        )
+        query, of = "select id from dbcheck.ledger order by id", "from dbcheck.ledger"
+        ids = [row_id for (row_id,) in execute_on(cluster.labs[writer], query)]
         execute_on(
-            lab,
-            *("set global super_read_only = off", "set sql_log_bin = 0"),
-            *(f"delete {of} > {most}", f"delete {of} = {most - 50}"),
+            cluster.labs[name],
+            *ALONE,
+            f"delete {of} where id > {ids[-1]}",
+            f"delete {of} where id = {ids[len(ids) // 2]}",
         )
 
     monkeypatch.setattr(ClusterLab, "rejoin", and_lose_a_row)
@@ -139,7 +141,7 @@ def test_what_an_extra_operation_changed_in_other_tables_is_no_divergence(
         copied = "epoch, session, seq + 1000000, part, payload, checksum"
         execute_on(
             cluster.labs[name],
-            *("set global super_read_only = off", "set sql_log_bin = 0"),
+            *ALONE,
             "insert into dbcheck.ledger (id, epoch, session, seq, part, payload,"
             f" checksum) select id + 1000000, {copied} from dbcheck.ledger"
             " order by id desc limit 1",
