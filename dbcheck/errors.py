@@ -34,16 +34,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dbcheck.error_ids import ErrorId
+
 
 class DbcheckError(Exception):
     """Base of all expected failures; the command line prints it without a traceback.
 
     message: lower case, no full stop, names what failed and where.
+    id: one per cause and remedy; stable, so that scripts and tests compare it and not
+        the message.
     hint: a full sentence with what the operator should do next, or "".
     """
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, id: ErrorId = ErrorId.UNNAMED, hint: str = ""
+    ) -> None:
         super().__init__(message)
+        self.id = id
         self.hint = hint
 
     @property
@@ -67,8 +74,15 @@ class CommitUnknown(EngineError):
               whose power is cut does not do; "" if there was none.
     """
 
-    def __init__(self, message: str, *, hint: str = "", farewell: str = "") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self,
+        message: str,
+        *,
+        id: ErrorId = ErrorId.UNNAMED,
+        hint: str = "",
+        farewell: str = "",
+    ) -> None:
+        super().__init__(message, id=id, hint=hint)
         self.farewell = farewell
 
 
@@ -94,8 +108,10 @@ class ConnectionLost(EngineError):
              connection (MySQL, MariaDB) that served it.
     """
 
-    def __init__(self, message: str, session: int) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, session: int, *, id: ErrorId = ErrorId.UNNAMED
+    ) -> None:
+        super().__init__(message, id=id)
         self.session = session
 
 
@@ -109,8 +125,15 @@ class TableLost(EngineError):
     missing: the server knows no such table, and finds nothing wrong with it.
     """
 
-    def __init__(self, message: str, *, hint: str = "", missing: bool = False) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self,
+        message: str,
+        *,
+        id: ErrorId = ErrorId.UNNAMED,
+        hint: str = "",
+        missing: bool = False,
+    ) -> None:
+        super().__init__(message, id=id, hint=hint)
         self.missing = missing
 
 
@@ -130,9 +153,15 @@ class IndexDamaged(EngineError):
     """
 
     def __init__(
-        self, message: str, table: str, rows: int, ids: tuple[int, ...] = ()
+        self,
+        message: str,
+        table: str,
+        rows: int,
+        ids: tuple[int, ...] = (),
+        *,
+        id: ErrorId = ErrorId.UNNAMED,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, id=id)
         self.table, self.rows, self.ids = table, rows, ids
 
 
@@ -167,9 +196,14 @@ class PartlyCut(PowerError):
     """
 
     def __init__(
-        self, message: str, cuts: Mapping[str, Any], *, hint: str = ""
+        self,
+        message: str,
+        cuts: Mapping[str, Any],
+        *,
+        id: ErrorId = ErrorId.UNNAMED,
+        hint: str = "",
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, id=id, hint=hint)
         self.cuts = cuts
 
 
