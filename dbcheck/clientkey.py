@@ -23,7 +23,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dbcheck import formats, stored
+from dbcheck import stored
 from dbcheck.durable import sync
 from dbcheck.errors import RunFormatError
 from dbcheck.state import state_folder
@@ -96,9 +96,7 @@ class ClientKey:
                     f"others may read {path}, which must be private",
                     hint=f"Find out who changed that; then run: chmod 600 {path}",
                 )
-            key = stored.from_bytes(
-                file.read(_FILE_BYTES_MAX), cls, str(path), formats.SINCE_4
-            )
+            key = stored.from_bytes(file.read(_FILE_BYTES_MAX), cls, str(path))
         if len(key.secret) != 2 * KEY_BYTES or set(key.secret) - set(
             "0123456789abcdef"
         ):

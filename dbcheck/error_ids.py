@@ -12,4 +12,5 @@ from enum import StrEnum
 class ErrorId(StrEnum):
     """The id of an expected failure, in the order of the alphabet."""
 
+    RECORD_OF_ANOTHER_VERSION = "record-of-another-version"
     UNNAMED = "unnamed"

@@ -36,10 +36,9 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from dbcheck import clientkey, formats, stored
+from dbcheck import clientkey, stored
 from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
-from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import (
     AfterRecord,
     LoadRecord,
@@ -73,7 +72,7 @@ def require_run_id(text: str) -> str:
 
 def read_manifest(content: bytes, where: str) -> Manifest:
     """Read a stored manifest; raise RunFormatError, naming *where*, if invalid."""
-    manifest = stored.from_bytes(content, Manifest, where, formats.MANIFEST)
+    manifest = stored.from_bytes(content, Manifest, where)
     if manifest.family not in RULES:
         raise RunFormatError(
             f"{where} is damaged: no servers are of the family {manifest.family!r}"
@@ -184,8 +183,7 @@ class RunFolder:
     def key(self) -> ClientKey | None:
         """Return the client's key to this run.
 
-        None if the manifest came from a witness and no key proved it, or if a dbcheck
-        made the run that drew none.
+        None if the manifest came from a witness and no key proved it, or in a copy.
         """
         if self._key is None:
             self._key = ClientKey.read(self.path / clientkey.FILE)
@@ -196,9 +194,7 @@ class RunFolder:
         path = self.path / "recalled.json"
         if not path.is_file():
             return Recalled()
-        return stored.from_bytes(
-            path.read_bytes(), Recalled, str(path), formats.SINCE_4
-        )
+        return stored.from_bytes(path.read_bytes(), Recalled, str(path))
 
     def _note_recalled(self, recalled: Recalled) -> None:
         self._write("recalled.json", [stored.to_bytes(recalled)])
@@ -215,7 +211,7 @@ class RunFolder:
         key = self.key()
         if key is not None and not key.fits(content, seal):
             raise _changed("record of the load", key.run_id)
-        load = stored.from_bytes(content, LoadRecord, where, formats.LOAD)
+        load = stored.from_bytes(content, LoadRecord, where)
         self._require_nodes(load.nodes, where, each=True)
         if key is None:
             self._note_recalled(replace(self.recalled(), load=True))
@@ -227,7 +223,7 @@ class RunFolder:
         if not path.is_file():
             return None
         content = path.read_bytes()
-        load = stored.from_bytes(content, LoadRecord, str(path), formats.LOAD)
+        load = stored.from_bytes(content, LoadRecord, str(path))
         self._require_nodes(load.nodes, str(path), each=True)
         return load
 
@@ -263,7 +259,7 @@ class RunFolder:
         if not path.is_file():
             return None
         content = path.read_bytes()
-        restore = stored.from_bytes(content, RestoreRecord, str(path), formats.RESTORE)
+        restore = stored.from_bytes(content, RestoreRecord, str(path))
         self._require_nodes(restore.off_s, str(path))
         return restore
 
@@ -304,18 +300,9 @@ class RunFolder:
                 hint="Run dbcheck reconcile without --offline first.",
             )
         content = path.read_bytes()
-        after = stored.from_bytes(content, AfterRecord, str(path), formats.AFTER)
+        after = stored.from_bytes(content, AfterRecord, str(path))
         self._require_nodes(after.nodes, str(path), each=True)
-        if formats.ONLY_TABLE not in after.survivors:
-            return after
-        (table,) = tables_of(self.manifest().workload)
-        return after.of_only_table(formats.ONLY_TABLE, table.name)
-
-    def _of_table(self, name: str, table: str, suffix: str) -> Path:
-        """Return where a file of *table* is; before format 4 there was only one."""
-        path = self.path / f"{name}-{table}{suffix}"
-        only = self.path / f"{name}{suffix}"
-        return only if only.is_file() and not path.exists() else path
+        return after
 
     def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows:
         """Store the records of all survivors of *table*; return what was stored."""
@@ -329,7 +316,7 @@ class RunFolder:
                 digest.update(content)
                 yield content
 
-        self._write(f"survivors-{table}.bin", contents())
+        self._write(self._survivors_of(table).name, contents())
         return StoredRows(rows, digest.hexdigest())
 
     def survivors(self, table: str) -> Iterator[Records]:
@@ -338,9 +325,10 @@ class RunFolder:
         Raise RunFormatError if their file is damaged.
         """
         stored_rows = self.after().survivors.get(table, StoredRows(0, ""))
-        return self._stored_rows(
-            self._of_table("survivors", table, ".bin"), stored_rows
-        )
+        return self._stored_rows(self._survivors_of(table), stored_rows)
+
+    def _survivors_of(self, table: str) -> Path:
+        return self.path / f"survivors-{table}.bin"
 
     def _stored_rows(self, path: Path, stored_rows: StoredRows) -> Iterator[Records]:
         digest, rows = hashlib.sha256(), 0
@@ -373,16 +361,14 @@ class RunFolder:
     def elsewhere_names(self) -> list[str]:
         """Return the names of the files that write_elsewhere() stored."""
         return [
-            f"survivors-{_elsewhere(node, LEDGER.name)}.bin"
+            self._survivors_of(_elsewhere(node, LEDGER.name)).name
             for node, found in self.after().elsewhere.items()
             if found.rows is not None
         ]
 
     def elsewhere(self, node: str, table: str, rows: StoredRows) -> Iterator[Records]:
         """Stream what write_elsewhere() stored as *rows*."""
-        return self._stored_rows(
-            self.path / f"survivors-{_elsewhere(node, table)}.bin", rows
-        )
+        return self._stored_rows(self._survivors_of(_elsewhere(node, table)), rows)
 
     @property
     def image_path(self) -> Path:
@@ -410,7 +396,7 @@ class RunFolder:
 
     def different_ids(self, table: str) -> list[int] | None:
         """Read the ids that write_different() stored; None if it never did."""
-        path = self._of_table("different", table, ".jsonl")
+        path = self.path / f"different-{table}.jsonl"
         try:
             with path.open("rb") as file:
                 return [msgspec.json.decode(line, type=_Id).row_id for line in file]
@@ -426,8 +412,7 @@ class RunFolder:
     def lacks_survivors(self) -> bool:
         """Say whether rows were read that are no longer here: drop_survivors()."""
         return any(
-            not self._of_table("survivors", table, ".bin").is_file()
-            for table in self.after().survivors
+            not self._survivors_of(table).is_file() for table in self.after().survivors
         )
 
     def result(self) -> RunResult:

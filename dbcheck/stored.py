@@ -22,17 +22,18 @@ import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any, TypeVar
 
 import msgspec
 
 from dbcheck.durable import sync
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError, RunWriteError
-from dbcheck.formats import FORMAT, Steps
 from dbcheck.owners import is_ours, own_users
 
 T = TypeVar("T")
+
+FORMAT = 1  # of the records; one of another format is refused
 
 
 def to_bytes(value: object) -> bytes:
@@ -57,13 +58,10 @@ def _with_sets_of(values: Any, ordered: Any) -> Any:
     return ordered
 
 
-def from_bytes(
-    content: bytes, kind: type[T], where: str, older: Steps = MappingProxyType({})
-) -> T:
+def from_bytes(content: bytes, kind: type[T], where: str) -> T:
     """Return what to_bytes() was given; raise RunFormatError, naming *where*, if not.
 
-    kind: the dataclass that it was.  older: the steps from each format that is read
-    beside the newest, see formats.py.
+    kind: the dataclass that it was.
     """
     try:
         values = json.loads(content)
@@ -72,12 +70,11 @@ def from_bytes(
     if not isinstance(values, dict) or type(values.get("format")) is not int:
         raise RunFormatError(f"{where} is not a record of dbcheck: it names no format")
     number = values.pop("format")
-    if number != FORMAT and number not in older:
-        readable = ", ".join(map(str, (*older, FORMAT)))
+    if number != FORMAT:
         raise RunFormatError(
-            f"{where} is of format {number}; this dbcheck reads format {readable}",
-            hint="Use the version of dbcheck that wrote it"
-            + (", or a newer one." if number > FORMAT else "."),
+            f"{where} is of format {number}; this dbcheck reads format {FORMAT}",
+            id=ErrorId.RECORD_OF_ANOTHER_VERSION,
+            hint="Use the version of dbcheck that wrote it.",
         )
     if values.pop("sha256", None) != _digest(values):
         raise RunFormatError(
@@ -85,13 +82,6 @@ def from_bytes(
             hint="Judge the run from the witness: reconcile --witness URL --run ID "
             "--target URL.",
         )
-    try:
-        for step in range(number, FORMAT):
-            values = older[step](values)
-    except (LookupError, TypeError, ValueError, AttributeError):
-        raise RunFormatError(
-            f"{where} is damaged: it is not what format {number} holds"
-        ) from None
     try:
         return msgspec.convert(values, kind, str_keys=True)
     except (msgspec.ValidationError, UnicodeError) as error:

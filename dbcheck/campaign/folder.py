@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from dbcheck import formats, stored
+from dbcheck import stored
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cutclass import CutClass
@@ -171,14 +171,12 @@ class CampaignFolder:
 
     def plan(self) -> Plan:
         """Read the plan."""
-        return stored.from_bytes(
-            self._plan.read_bytes(), Plan, str(self._plan), formats.SINCE_4
-        )
+        return stored.from_bytes(self._plan.read_bytes(), Plan, str(self._plan))
 
     def cycles(self) -> list[Cycle]:
         """Read the result of each cycle, in their order; controls come first."""
         found = (
-            stored.from_bytes(path.read_bytes(), Cycle, str(path), formats.CYCLE)
+            stored.from_bytes(path.read_bytes(), Cycle, str(path))
             for path in (self.path / "cycles").glob("*.json")
         )
         return sorted(found, key=lambda cycle: (cycle.number, cycle.run))
@@ -205,7 +203,7 @@ class CampaignFolder:
         path = self.path / "server.json"
         if not path.is_file():
             return NOTHING_KNOWN
-        return stored.from_bytes(path.read_bytes(), Known, str(path), formats.SINCE_4)
+        return stored.from_bytes(path.read_bytes(), Known, str(path))
 
     def write_known(self, known: Known) -> None:
         """Store what the runs so far showed of the server."""

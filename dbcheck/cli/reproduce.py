@@ -66,7 +66,7 @@ def _load_flags(manifest: Manifest) -> list[str]:
 def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
     """Return the flags that describe a lab, and its seed; None if it is no lab's spec.
 
-    A lab of an earlier version may lack some of it, and a forged one hold anything.
+    A stored spec may lack some of it, and a forged one hold anything.
     """
     from dbcheck.cli.lab_options import flags_of, flags_of_cluster
     from dbcheck.lab.clusterspec import ClusterSpec

@@ -62,17 +62,13 @@ class Sizes:
     def __init__(self, schedule: Schedule) -> None:
         """Compute for *schedule*, which has payloads."""
         self._seed = schedule.seed
-        self._epoch = schedule.epoch if schedule.sizes_by_epoch else None
         self._sizes = np.array(schedule.payload_bytes, np.int64)
 
     def of(self, session: Ints, seq: Ints) -> Ints:
         """Return the size of each operation's payload."""
         if self._sizes.size == 1 or not session.size:
             return np.full(session.size, self._sizes[0])
-        if self._epoch is None:
-            draws = crc32_of_words(self._seed, session, seq)
-        else:
-            draws = crc32_of_words(self._seed, self._epoch, session, seq, 0)
+        draws = crc32_of_words(self._seed, session, seq)
         return self._sizes[draws % self._sizes.size]
 
 

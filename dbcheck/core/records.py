@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from dbcheck.core.again import SecondReading
@@ -97,7 +97,6 @@ class Manifest:
     tables:        what each table held, by its name.
     controls:      what the controls before this run showed, if there were any.
     moment:        when the cut is to come, if a campaign drew it.
-    sizes_by_epoch: see core.schedule.Schedule; true of runs of format 2.
     no_canary:     why no crash canary was planted on the writer, "" if one was.
     promise:       what the cluster promises to survive; None of a single server.
     stagger_s:     in how many seconds its nodes are cut, the writer first; 0: at once.
@@ -125,7 +124,6 @@ class Manifest:
     moment: Moment | None = None
     logs: int = 1
     no_canary: str = ""
-    sizes_by_epoch: bool = False
     seen_log: bool = False
     own_clocks: bool = False
     promise: Promise | None = None
@@ -177,7 +175,7 @@ class Manifest:
     def schedule(self) -> Schedule:
         """Return what decides the rows of the run."""
         sizes = self.workload.payload_bytes
-        return Schedule(self.seed, self.epoch, sizes, self.sizes_by_epoch)
+        return Schedule(self.seed, self.epoch, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,12 +389,3 @@ class AfterRecord:
     def facts(self) -> ServerFacts | None:
         """What the server reports whose rows were read, None if it is not back."""
         return self.nodes[self.reader_name].facts
-
-    def of_only_table(self, unnamed: str, name: str) -> AfterRecord:
-        """Return the record with *name* in the place of a table's name, *unnamed*."""
-        names = {unnamed: name}
-        return replace(
-            self,
-            survivors={names.get(k, k): v for k, v in self.survivors.items()},
-            tables={names.get(k, k): v for k, v in self.tables.items()},
-        )

@@ -27,7 +27,6 @@ EPOCH_MAX = 2**62
 RowValues = tuple[int, int, int, int, bytes, int]  # of a Row, but for its id
 
 _SEED_OPERATION = struct.Struct("<QQQ")
-_SEED_KEY_PART = struct.Struct("<QQQQQ")
 _KEY_PART = struct.Struct("<QQQQ")
 _SEED_EPOCH = struct.Struct("<QQ")
 _EPOCH = struct.Struct("<Q?Q")
@@ -62,14 +61,11 @@ class Schedule:
     seed:          0..2^63-1, decides every size, and with the epoch every byte.
     epoch:         see Key.
     payload_bytes: sizes to draw from, each 1..1048576; empty for the classic shape.
-    sizes_by_epoch: the epoch takes part in the draw of a size, as it did in runs of
-                   format 2.
     """
 
     seed: int
     epoch: int
     payload_bytes: tuple[int, ...]
-    sizes_by_epoch: bool = False
 
     def row(self, session: int, seq: int) -> Row:
         """Return the row that operation (session, seq) inserts."""
@@ -89,8 +85,6 @@ class Schedule:
         size = sizes[0]
         if len(sizes) > 1:
             name = _SEED_OPERATION.pack(self.seed, session, seq)
-            if self.sizes_by_epoch:
-                name = _SEED_KEY_PART.pack(self.seed, epoch, session, seq, 0)
             size = sizes[zlib.crc32(name) % len(sizes)]
         of_seed, of_epoch, stream = _streams.latest
         if of_epoch != epoch or of_seed != self.seed:

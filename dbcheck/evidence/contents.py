@@ -23,7 +23,6 @@ _STREAMED = (".bin", ".jsonl")
 def rows_of(run: RunFolder) -> Iterator[str]:
     """Yield the names of the files that may hold rows, and those of changed rows."""
     for name, suffix in (("survivors", ".bin"), ("different", ".jsonl")):
-        yield f"{name}{suffix}"  # before format 4 there was only one table
         for table in sorted({*run.manifest().tables, *run.after().survivors}):
             yield f"{name}-{table}{suffix}"
     yield from run.elsewhere_names()

@@ -128,9 +128,8 @@ def _unchanged(
 def same_tables(case: Case) -> Item | None:
     """Compare the tables' identities before the load with those once they were read.
 
-    An identity is "" if it is not known, as in runs that older versions of dbcheck
-    stored.  None if no identity is known, or no server answered.  A rewrite may keep
-    every row, so another identity alone proves nothing.
+    An identity is "" if it is not known.  None if no identity is known, or no server
+    answered.  A rewrite may keep every row, so another identity alone proves nothing.
     """
     if case.after.facts is None:
         return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dbcheck import formats, stored
+from dbcheck import stored
 from dbcheck.errors import RunFormatError
 from dbcheck.power.wiring import Wiring
 from dbcheck.state import state_folder
@@ -40,7 +40,7 @@ def read(wiring: Wiring, subject: str, kind: type[N]) -> N | None:
         with stored.private(path, "rb") as file:
             if os.fstat(file.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 return None
-            note = stored.from_bytes(file.read(), kind, str(path), formats.SINCE_4)
+            note = stored.from_bytes(file.read(), kind, str(path))
     except (OSError, RunFormatError):
         return None
     return note if note.fingerprint == wiring.fingerprint() else None

@@ -28,8 +28,7 @@ _NUMBERS = (*_FAULTS, "honest_flushes", "newest_bytes", "forget_at_bytes")
 def faults(drive: Json) -> Iterator[str]:
     """Yield a clause for each fault of a drive; nothing for one that has none.
 
-    drive: a DriveSpec's values.  A run of an earlier version lacks some, and one that
-    was forged may hold anything.
+    drive: a DriveSpec's values.  It may lack some, and a forged one hold anything.
     """
     numbers = {name: _number(drive.get(name)) for name in _NUMBERS}
     if (text := _PERSONALITIES.get(str(drive.get("personality")))) is not None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from dbcheck import formats, stored
+from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
@@ -26,15 +25,8 @@ from tests.kit.memory import scratch
 from tests.kit.stored_run import RUN, campaign_files, run_files
 
 _STAMP = ("format", "sha256")
-KINDS: Mapping[type[Any], formats.Steps] = {
-    Manifest: formats.MANIFEST,
-    LoadRecord: formats.LOAD,
-    RestoreRecord: formats.RESTORE,
-    AfterRecord: formats.AFTER,
-    Plan: {},
-    Cycle: {},
-}
-OLDER = sorted(Path(runs.__file__).parent.glob("format-*/mariadb-pass/*.json"))
+KINDS = (Manifest, LoadRecord, RestoreRecord, AfterRecord, Plan, Cycle)
+OF_LABS = sorted(Path(runs.__file__).parent.glob("mariadb-pass/*.json"))
 
 
 def restamped(content: bytes, edit: Callable[[object], object]) -> bytes:
@@ -52,9 +44,9 @@ def restamped(content: bytes, edit: Callable[[object], object]) -> bytes:
 
 def records(data: bytes) -> None:
     """A record is refused, or says the same once it is stored again."""
-    for kind, older in KINDS.items():
+    for kind in KINDS:
         with contextlib.suppress(RunFormatError):
-            found = stored.from_bytes(data, kind, "here", older)
+            found: object = stored.from_bytes(data, kind, "here")
             again = stored.from_bytes(stored.to_bytes(found), kind, "here")
             assert stored.to_bytes(again) == stored.to_bytes(found)
 
@@ -62,8 +54,8 @@ def records(data: bytes) -> None:
 def record_values(data: bytes) -> None:
     """A record with things in it that do not belong there, and a digest that fits."""
     script = Script(data)
-    older = [path.read_bytes() for path in OLDER]
-    whole = [*run_files().values(), *campaign_files().values(), *older]
+    of_labs = [path.read_bytes() for path in OF_LABS]
+    whole = [*run_files().values(), *campaign_files().values(), *of_labs]
     content = script.choice(whole)
     if content.startswith(b"{"):
         records(edited_record(script, content))
@@ -147,7 +139,7 @@ def notes() -> Iterator[bytes]:
 def whole_records() -> Iterator[bytes]:
     files = {**run_files(), **campaign_files()}
     yield from (content for name, content in files.items() if name.endswith(".json"))
-    yield from (path.read_bytes() for path in OLDER)
+    yield from (path.read_bytes() for path in OF_LABS)
 
 
 def choices() -> Iterator[bytes]:

@@ -26,7 +26,7 @@ from dbcheck.runs import RunFolder
 from tests.kit.bundles import SECRET, contents, stored_copy
 from tests.kit.users import DBCHECK
 
-LYING = "format-6/postgresql-lying"
+LYING = "postgresql-lying"
 BUNDLE = "b.tar"
 # Makes a bundle, says where its scratch folder is, and stays.
 STAYS = """

@@ -107,7 +107,7 @@ def test_a_command_imports_nothing_that_it_has_no_use_for(
 ) -> None:
     text = INVENTORY.format(target=PG, folder=tmp_path)
     (tmp_path / "inventory.yml").write_text(text)
-    shutil.copytree(RUNS / "format-4" / "postgresql-pass", tmp_path / "run")
+    shutil.copytree(RUNS / "postgresql-pass", tmp_path / "run")
     ended, modules = imported(tmp_path, *words.split())
     assert ended == code
     assert sorted(absent & modules) == []
@@ -123,7 +123,7 @@ def test_a_command_imports_nothing_that_it_has_no_use_for(
     ],
 )
 def test_no_run_needs_more_to_be_judged(name: str, code: int, tmp_path: Path) -> None:
-    shutil.copytree(RUNS / "format-5" / name, tmp_path / "run")
+    shutil.copytree(RUNS / name, tmp_path / "run")
     ended, modules = imported(tmp_path, "reconcile", "run", "--offline")
     assert ended == code
     assert sorted((DRIVERS | SSH | LAB | OWN | RIG | RARE) & modules) == []
@@ -133,7 +133,7 @@ def test_an_import_starts_no_thread_and_is_not_searched_for_garbage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    shutil.copytree(RUNS / "format-5" / "postgresql-pass", tmp_path / "run")
+    shutil.copytree(RUNS / "postgresql-pass", tmp_path / "run")
     found = written(AT_ITS_END, tmp_path, "reconcile", "run", "--offline")
     threads, collects, is_frozen = found
     assert threads == 1

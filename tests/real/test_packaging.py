@@ -12,7 +12,7 @@ import dbcheck
 from tests.runs import make
 
 ROOT = Path(dbcheck.__file__).resolve().parent.parent
-STORED_RUN = Path(make.__file__).parent / "format-6" / "mysql-pass"
+STORED_RUN = Path(make.__file__).parent / "mysql-pass"
 KEPT = (
     *("dbcheck", "sql", "workloads", "matrices", "inventory"),
     *("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "docs"),

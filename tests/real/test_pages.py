@@ -25,7 +25,7 @@ from tests.kit.reports import run_result
 from tests.kit.subjects import MARKUP, poisoned_subjects
 from tests.runs import make
 
-STORED = Path(make.__file__).parent / "format-6"
+STORED = Path(make.__file__).parent
 RUNS = ("postgresql-lying", "mariadb-pass", "orders-pass", "unrecoverable")
 NAMES = (*RUNS, "damaged", "campaign", "campaigns", "matrix", "compare")
 EVIL = ("evil run", "evil campaign", "evil matrix")

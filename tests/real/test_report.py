@@ -23,7 +23,7 @@ from tests.kit.samples import PLAN
 from tests.kit.users import DBCHECK
 from tests.runs import make
 
-STORED = Path(make.__file__).parent / "format-6"
+STORED = Path(make.__file__).parent
 KINDS = {
     "a.html": "<!doctype html>",
     "a.htm": "<!doctype html>",

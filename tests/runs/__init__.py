@@ -1,1 +1,1 @@
-"""Runs as older versions stored them, each with the judgement of its own version."""
+"""Runs as dbcheck stored them, each with the judgement of the version that did."""

@@ -1,14 +1,12 @@
-"""Make the stored runs of one format, with the dbcheck that PYTHONPATH names; as root.
+"""Make stored runs, as root.
 
-    git worktree add /tmp/older COMMIT
-    PYTHONPATH=/tmp/older python tests/runs/make.py tests/runs/format-2 [NAME ...]
+    python tests/runs/make.py tests/runs NAME ...
 
 Each run becomes a folder NAME, unless it is made of another one (DERIVED), and a file
 NAME.json, which holds the judgement of the version that made it ("then").  Where a
 later version judges otherwise, add by hand the judgement of today ("today") and why
 they differ ("why").
 
-Nothing here imports dbcheck: the command line stays the same from version to version.
 What names this machine is replaced before the digests are computed.
 """
 
@@ -31,7 +29,7 @@ from typing import Any, NamedTuple
 
 TRIES = 12
 BINARY_CHANCE = 6  # characters of a name; binary files hold shorter ones by chance
-INSERTED = ("survivors", "survivors-ledger", "survivors-fs")
+INSERTED = ("survivors-ledger", "survivors-fs")
 RECORD = struct.Struct("<qqiqhqB")  # core.survivors.RECORD
 RECORD_BYTES = RECORD.size  # the last byte is the content's
 COUNTS = (
@@ -130,18 +128,16 @@ def main(out: Path, wanted: Sequence[str]) -> None:
     for name in DERIVED:
         if not wanted or name in wanted:
             with tempfile.TemporaryDirectory() as scratch:
-                if (run := copied(out / name, Path(scratch, "run"))) is not None:
-                    write_judgement(run, out / name)
+                write_judgement(copied(out / name, Path(scratch, "run")), out / name)
 
 
-def copied(place: Path, to: Path) -> Path | None:
-    """Return a copy of the run that belongs at *place*, which may be made of another.
-
-    None if its format cannot hold it.
-    """
+def copied(place: Path, to: Path) -> Path:
+    """Return a copy of the run at *place*, which may be made of another one."""
     origin, derive = DERIVED.get(place.name, (place.name, None))
     shutil.copytree(place.parent / origin, to)
-    return to if derive is None or derive(to) else None
+    if derive is not None:
+        derive(to)
+    return to
 
 
 def make(recipe: Recipe, out: Path) -> None:
@@ -172,9 +168,10 @@ def make(recipe: Recipe, out: Path) -> None:
 
 
 def of_node(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what *record* holds of its only node; before format 6, all of it."""
-    node: dict[str, Any] = next(iter(record.get("nodes", {}).values()), record)
-    return node
+    """Return what *record* holds of its only node."""
+    (node,) = record["nodes"].values()
+    found: dict[str, Any] = node
+    return found
 
 
 def began_us(run: Path) -> int:
@@ -222,13 +219,13 @@ def shortened(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_judgement(run: Path, place: Path) -> None:
-    """Store beside *place* how the dbcheck of PYTHONPATH judges *run*."""
+    """Store beside *place* how dbcheck judges *run*."""
     then = {"then": judgement(run)}
     place.with_suffix(".json").write_text(json.dumps(then, indent=1) + "\n")
 
 
 def judgement(run: Path) -> dict[str, Any]:
-    """Return how the dbcheck of PYTHONPATH judges a copy of *run*, offline."""
+    """Return how dbcheck judges a copy of *run*, offline."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(shutil.copytree(run, Path(scratch, "run")))
         found = json.loads(dbcheck("reconcile", str(copy), "--offline", "--json"))
@@ -334,7 +331,7 @@ def write(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def survivors_of(run: Path) -> Path:
-    """Return the file of the inserted rows; before format 4 there is but one."""
+    """Return the file of the inserted rows."""
     (path,) = [path for path in run.glob("survivors*.bin") if path.stem in INSERTED]
     return path
 
@@ -345,100 +342,103 @@ def write_survivors(run: Path, content: bytes) -> None:
     path.write_bytes(content)
     after = read(run / "after.json")
     rows, digest = len(content) // RECORD_BYTES, hashlib.sha256(content).hexdigest()
-    if path.stem == INSERTED[0]:
-        after |= {"survivors": rows, "survivors_sha256": digest}
-    else:
-        table = path.stem.partition("-")[2]
-        after["survivors"][table] = {"rows": rows, "sha256": digest}
+    table = path.stem.partition("-")[2]
+    after["survivors"][table] = {"rows": rows, "sha256": digest}
     write(run / "after.json", after)
 
 
 # ------------------------------------------------------- runs that are made of others
 
 
-def corrupt_row(run: Path) -> bool:
+def corrupt_row(run: Path) -> None:
     """Have the content of a row in the middle differ."""
     content = bytearray(survivors_of(run).read_bytes())
     middle = len(content) // RECORD_BYTES // 2
     content[middle * RECORD_BYTES + RECORD_BYTES - 1] = 1
     write_survivors(run, bytes(content))
-    return True
 
 
-def missing_row(run: Path) -> bool:
+def corrupt_earlier_row(run: Path) -> None:
+    """Have the content of a row differ that an earlier cycle wrote."""
+
+    def change(rows: list[Row], own: list[Row]) -> list[Row]:
+        earlier = next(row for row in rows if row not in own)
+        return [row._replace(content=1) if row is earlier else row for row in rows]
+
+    change_table(run, "ledger", change)
+
+
+def unidentified_server(run: Path) -> None:
+    """Have nothing on record that names the data of the server before the cut."""
+    manifest = read(run / "manifest.json")
+    del of_node(manifest)["facts"]["identity"]["dbcheck.identity"]
+    write(run / "manifest.json", manifest)
+
+
+def missing_row(run: Path) -> None:
     """Take a row in the middle away."""
     content = survivors_of(run).read_bytes()
     at = len(content) // RECORD_BYTES // 2 * RECORD_BYTES
     write_survivors(run, content[:at] + content[at + RECORD_BYTES :])
-    return True
 
 
-def damaged_log(run: Path) -> bool:
+def damaged_log(run: Path) -> None:
     """Flip a bit in the middle of the witness's log."""
     path = run / "acks.log"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    return True
 
 
-def lost_client(run: Path) -> bool:
+def lost_client(run: Path) -> None:
     """Take away what the client saw of the load."""
     (run / "load.json").unlink()
-    return True
 
 
-def not_restarted(run: Path) -> bool:
+def not_restarted(run: Path) -> None:
     """Have the server answer with the start that it had before the cut."""
     after = read(run / "after.json")
     manifest = read(run / "manifest.json")
-    before = manifest.get("before") or of_node(manifest)["facts"]
-    of_node(after)["facts"]["started_us"] = before["started_us"]
+    started_us = of_node(manifest)["facts"]["started_us"]
+    of_node(after)["facts"]["started_us"] = started_us
     write(run / "after.json", after)
-    return True
 
 
-def index_mismatch(run: Path) -> bool:
-    """Have the index lack an entry; return False of a format that compares none."""
+def index_mismatch(run: Path) -> None:
+    """Have the index lack an entry."""
     after = read(run / "after.json")
-    if "index" not in after:
-        return False
     why = "1 row of the table has no entry in its primary key"
     after["index"] = {"reason": why, "rows": 1, "ids": [7]}
     write(run / "after.json", after)
-    return True
 
 
-def broken_condition(run: Path) -> bool:
+def broken_condition(run: Path) -> None:
     """Have the server find that an order has a line less than it says."""
     after = read(run / "after.json")
     after["conditions"]["broken"] = [[4, 1, 3, 8, 7]]
     write(run / "after.json", after)
-    return True
 
 
-def unstable_row(run: Path) -> bool:
+def unstable_row(run: Path) -> None:
     """Have a row be gone when the rows are read again."""
     after = read(run / "after.json")
     epoch = read(run / "manifest.json")["epoch"]
     gone = ["ledger", 7, epoch, 1, 3, 0, True]
     after["again"] = {"rows": 103, "changed": 1, "first": [gone], "orderly": True}
     write(run / "after.json", after)
-    return True
 
 
-def diverged_row(run: Path) -> bool:
+def diverged_row(run: Path) -> None:
     """Have another node of the group lack a row."""
     after = read(run / "after.json")
     epoch = read(run / "manifest.json")["epoch"]
     lacking = ["ledger", 7, epoch, 1, 3, 0, True]
     after["others"] = {"node2": {"rows": 102, "unlike": 1, "first": [lacking]}}
     write(run / "after.json", after)
-    return True
 
 
 class Row(NamedTuple):
-    """One row as a run of format 4 or later stores it; see RECORD."""
+    """One row as a run stores it; see RECORD."""
 
     row_id: int
     epoch: int
@@ -451,7 +451,7 @@ class Row(NamedTuple):
 
 def change_table(
     run: Path, table: str, change: Callable[[list[Row], list[Row]], list[Row]]
-) -> bool:
+) -> None:
     """Exchange the rows of a table for what *change* makes of them.
 
     It is given all rows and those of the run's own epoch, in their order.
@@ -466,7 +466,6 @@ def change_table(
     digest = hashlib.sha256(content).hexdigest()
     after["survivors"][table] = {"rows": len(changed), "sha256": digest}
     write(run / "after.json", after)
-    return True
 
 
 def middle(rows: list[Row]) -> Row:
@@ -479,40 +478,40 @@ def without(rows: list[Row], row: Row) -> list[Row]:
     return [each for each in rows if each is not row]
 
 
-def duplicate_row(run: Path) -> bool:
+def duplicate_row(run: Path) -> None:
     """Have one operation in the table twice."""
-    return change_table(
+    change_table(
         run,
         "ledger",
         lambda rows, own: [*rows, middle(own)._replace(row_id=10**6)],
     )
 
 
-def unexpected_row(run: Path) -> bool:
+def unexpected_row(run: Path) -> None:
     """Have a row that no operation can have written."""
-    return change_table(
+    change_table(
         run,
         "ledger",
         lambda rows, own: [*rows, middle(own)._replace(row_id=10**6, seq=10**6)],
     )
 
 
-def stale_register(run: Path) -> bool:
+def stale_register(run: Path) -> None:
     """Have a register hold an older version."""
 
     def change(rows: list[Row], own: list[Row]) -> list[Row]:
         newest = max(own, key=lambda row: row.seq)
         return [*without(rows, newest), newest._replace(seq=newest.seq - 1)]
 
-    return change_table(run, "register", change)
+    change_table(run, "register", change)
 
 
-def torn_register(run: Path) -> bool:
+def torn_register(run: Path) -> None:
     """Take away a register whose operation left its row in the ledger."""
-    return change_table(run, "register", lambda rows, own: without(rows, middle(own)))
+    change_table(run, "register", lambda rows, own: without(rows, middle(own)))
 
 
-def resurrected_item(run: Path) -> bool:
+def resurrected_item(run: Path) -> None:
     """Have a row there of a prepared transaction that was rolled back."""
 
     def change(rows: list[Row], own: list[Row]) -> list[Row]:
@@ -521,16 +520,18 @@ def resurrected_item(run: Path) -> bool:
         rolled_back = max(set(range(1, one.seq)) - seqs)
         return [*rows, one._replace(row_id=10**6, seq=rolled_back)]
 
-    return change_table(run, "item", change)
+    change_table(run, "item", change)
 
 
-def lost_after_its_commit(run: Path) -> bool:
+def lost_after_its_commit(run: Path) -> None:
     """Take away the row of a prepared transaction that was committed."""
-    return change_table(run, "item", lambda rows, own: without(rows, middle(own)))
+    change_table(run, "item", lambda rows, own: without(rows, middle(own)))
 
 
-DERIVED: Mapping[str, tuple[str, Callable[[Path], bool]]] = {
+DERIVED: Mapping[str, tuple[str, Callable[[Path], None]]] = {
     "corrupt-row": ("postgresql-pass", corrupt_row),
+    "corrupt-earlier-row": ("postgresql-pass", corrupt_earlier_row),
+    "unidentified-server": ("mariadb-pass", unidentified_server),
     "missing-row": ("mariadb-pass", missing_row),
     "damaged-log": ("mariadb-pass", damaged_log),
     "lost-client": ("postgresql-pass", lost_client),

@@ -32,9 +32,9 @@ from tests.kit.bundles import (
     stored_copy,
 )
 
-RUNS = sorted(path.parent for path in STORED.glob("format-*/*/manifest.json"))
-NAMES = [f"{path.parent.name}/{path.name}" for path in RUNS]
-LYING, PASSED = "format-6/postgresql-lying", "format-6/mysql-pass"
+RUNS = sorted(path.parent for path in STORED.glob("*/manifest.json"))
+NAMES = [path.name for path in RUNS]
+LYING, PASSED = "postgresql-lying", "mysql-pass"
 
 
 def verified(file: Path) -> VerifyResult:
@@ -395,8 +395,8 @@ def test_a_pass_and_a_fail_are_attested_and_nothing_else(tmp_path: Path) -> None
         assert configuration["digest"]["sha256"] == subjects[configuration["name"]]
 
 
-CONTROL = "format-6/postgresql-control"
-CUTS = (CONTROL, "format-6/postgresql-pass", LYING)
+CONTROL = "postgresql-control"
+CUTS = (CONTROL, "postgresql-pass", LYING)
 
 
 def test_a_campaign_is_judged_again_as_far_as_it_has_rows(tmp_path: Path) -> None:

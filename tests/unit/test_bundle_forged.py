@@ -29,8 +29,8 @@ from tests.kit.bundles import (
     stored_copy,
 )
 
-CONTROL, PASSED = "format-6/postgresql-control", "format-6/postgresql-pass"
-LYING = "format-6/postgresql-lying"
+CONTROL, PASSED = "postgresql-control", "postgresql-pass"
+LYING = "postgresql-lying"
 Forgery = Callable[[Path, Index], Index]
 
 
@@ -243,7 +243,7 @@ def test_a_campaign_that_nobody_changed_is_the_same(campaign: Path) -> None:
     ("file", "content", "why"),
     [
         ("verdict.json", b'{"format": 99}', "of format 99; this dbcheck reads"),
-        ("verdict.json", b'{"format": 5}', "of format 5; this dbcheck reads"),
+        ("verdict.json", b'{"format": 2}', "of format 2; this dbcheck reads"),
         ("after.json", b"[" * 200_000, "is not JSON"),
         ("manifest.json", b"\xff\xfe\0", "is not JSON"),
         ("load.json", b" " * (1 << 25) + b"{}", "too large"),
@@ -291,7 +291,7 @@ def test_a_class_of_cut_that_does_not_exist_is_refused(
 
 def test_absurd_numbers_are_refused_in_words(tmp_path: Path) -> None:
     source, target = tmp_path / "b.tar", tmp_path / "f.tar"
-    bundle_of(stored_copy("format-6/registers-lying", tmp_path), source)
+    bundle_of(stored_copy("registers-lying", tmp_path), source)
 
     def forgery(folder: Path, index: Index) -> Index:
         made = RunFolder.open(only_run(folder))

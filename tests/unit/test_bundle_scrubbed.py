@@ -418,7 +418,7 @@ def test_evidence_that_would_be_judged_otherwise_makes_no_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A scrub that changes a setting is noticed."""
-    run = RunFolder.open(stored_copy("format-6/postgresql-pass", tmp_path))
+    run = RunFolder.open(stored_copy("postgresql-pass", tmp_path))
     scrubbed = Scrub.text
 
     def greedy(self: Scrub, text: str) -> str:

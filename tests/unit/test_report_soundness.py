@@ -26,8 +26,8 @@ from tests.kit.bundles import stored_copy
 from tests.kit.poisoned_reports import poisoned_campaign
 from tests.kit.subjects import subject_of
 
-CONTROL, PASSED = "format-6/postgresql-control", "format-6/postgresql-pass"
-PROCESS = "format-6/process"
+CONTROL, PASSED = "postgresql-control", "postgresql-pass"
+PROCESS = "process"
 
 
 def test_a_control_that_passed_is_no_pass_of_its_server(tmp_path: Path) -> None:

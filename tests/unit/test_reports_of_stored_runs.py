@@ -1,4 +1,4 @@
-"""Reports on runs that real servers and real cuts made, by this and older versions."""
+"""Reports on runs that real servers and real cuts made."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.kit.samples import PLAN
 from tests.runs import make
 
 ROOT = Path(make.__file__).parent
-RUNS = sorted(path.parent for path in ROOT.glob("format-*/*/manifest.json"))
-NAMES = [f"{path.parent.name}/{path.name}" for path in RUNS]
+RUNS = sorted(path.parent for path in ROOT.glob("*/manifest.json"))
+NAMES = [path.name for path in RUNS]
 PREFLIGHT = 4  # commits before the load, which no timeline shows
 IN_CHARTS = ("Commits per second", "Latency")
 
@@ -43,7 +43,7 @@ def lost_of(result: RunResult) -> int:
     return sum((result.losses or {}).values())
 
 
-def test_every_format_shows_the_verdict(folder: Path) -> None:
+def test_every_format_of_a_report_shows_the_verdict(folder: Path) -> None:
     subject = of(folder)
     result = subject.result
     for kind in ("html", "md", "text", "junit"):
@@ -93,7 +93,7 @@ def test_the_timeline_and_the_map_show_every_ack_and_every_loss(folder: Path) ->
 
 
 def test_a_damaged_log_leaves_the_charts_out_and_says_so(tmp_path: Path) -> None:
-    folder = shutil.copytree(ROOT / "format-6" / "postgresql-pass", tmp_path / "run")
+    folder = shutil.copytree(ROOT / "postgresql-pass", tmp_path / "run")
     log = folder / "acks.log"
     content = bytearray(log.read_bytes())
     content[len(content) // 2] ^= 1
@@ -110,7 +110,7 @@ def test_a_damaged_log_leaves_the_charts_out_and_says_so(tmp_path: Path) -> None
 def test_a_damaged_count_of_the_drives_is_left_out(
     tmp_path: Path, content: str
 ) -> None:
-    folder = shutil.copytree(ROOT / "format-6" / "postgresql-pass", tmp_path / "run")
+    folder = shutil.copytree(ROOT / "postgresql-pass", tmp_path / "run")
     (folder / "drives.csv").write_text(content)
     subject = of(folder)
     assert subject.detail is not None
@@ -122,7 +122,7 @@ def test_a_damaged_count_of_the_drives_is_left_out(
 def test_a_cycle_whose_rows_were_dropped_is_shown_as_it_was_judged(
     tmp_path: Path,
 ) -> None:
-    folder = shutil.copytree(ROOT / "format-6" / "mysql-pass", tmp_path / "run")
+    folder = shutil.copytree(ROOT / "mysql-pass", tmp_path / "run")
     judged = of(folder)
     RunFolder.open(folder).drop_survivors()
     shown = of(folder)
@@ -135,7 +135,7 @@ def test_a_cycle_whose_rows_were_dropped_is_shown_as_it_was_judged(
 def test_a_verdict_that_was_changed_is_refused_where_no_rows_are(
     tmp_path: Path,
 ) -> None:
-    folder = shutil.copytree(ROOT / "format-6" / "mysql-pass", tmp_path / "run")
+    folder = shutil.copytree(ROOT / "mysql-pass", tmp_path / "run")
     of(folder)
     RunFolder.open(folder).drop_survivors()
     path = folder / "verdict.json"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dbcheck import stored
 from dbcheck.core.records import LOGS_MAX, RestoreRecord, StoredRows
 from dbcheck.core.site import ONLY_NODE
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
 from dbcheck.runs import RunFolder, new_run_id, read_manifest, require_run_id
 from tests.kit.cycles import record, records_of
@@ -177,6 +178,59 @@ def test_damage_is_told_or_harmless(
         read[name]()
     except DbcheckError as error:
         assert name in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("manifest.json", {"lab": 7}),
+        ("manifest.json", {"lab": [1]}),
+        ("manifest.json", {"lab": {"rung": []}}),
+        ("manifest.json", {"nodes": 7}),
+        ("manifest.json", {"nodes": {ONLY_NODE: {"facts": None}}}),
+        ("load.json", {"nodes": {ONLY_NODE: {}}}),
+        ("after.json", {"nodes": {ONLY_NODE: {}}}),
+        ("after.json", {"nodes": {ONLY_NODE: {"facts": None, "host": "x"}}}),
+    ],
+)
+def test_what_no_record_holds_is_refused(
+    name: str, change: dict[str, Any], tmp_path: Path
+) -> None:
+    """A witness may send anything, with a digest that fits.
+
+    A record without its cut or its server would read as if there had been none.
+    """
+    values = STORED[name] | change
+    _sign(values)
+    manifest_too = json.dumps(STORED["manifest.json"])
+    (tmp_path / "manifest.json").write_text(manifest_too)
+    (tmp_path / name).write_text(json.dumps(values))
+    run = RunFolder.open(tmp_path)
+    with pytest.raises(RunFormatError, match=f"{name} is damaged"):
+        {"manifest": run.manifest, "load": run.load, "after": run.after}[name[:-5]]()
+
+
+@pytest.mark.parametrize("number", [0, 2, 6, 99])
+def test_a_record_of_another_format_is_refused(number: int) -> None:
+    content = json.dumps(STORED["manifest.json"] | {"format": number}).encode()
+    with pytest.raises(RunFormatError, match=f"is of format {number}; ") as caught:
+        read_manifest(content, "here")
+    assert caught.value.id is ErrorId.RECORD_OF_ANOTHER_VERSION
+
+
+@pytest.mark.parametrize("number", [None, True, 1.0, "1", [1]])
+def test_what_names_no_format_is_no_record(number: object) -> None:
+    content = json.dumps({"format": number}).encode()
+    with pytest.raises(RunFormatError, match="names no format"):
+        read_manifest(content, "here")
+
+
+def test_only_sets_are_sorted_as_they_are_stored() -> None:
+    value = {"z": 1, "a": frozenset({"c", "b"}), "m": [{"y": 0, "x": frozenset("ba")}]}
+    values = json.loads(stored.to_bytes(value))
+    assert list(values) == ["format", "sha256", "z", "a", "m"]
+    assert (values["a"], values["m"]) == (["b", "c"], [{"y": 0, "x": ["a", "b"]}])
+    assert list(values["m"][0]) == ["y", "x"]
 
 
 @pytest.mark.parametrize("name", sorted(STORED))

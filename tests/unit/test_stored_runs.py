@@ -1,11 +1,10 @@
-"""Runs that older versions stored, judged by this one (tests/runs)."""
+"""The stored runs of tests/runs are judged as they were."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,55 +17,33 @@ from dbcheck.core.schedule import Schedule
 from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import RunFormatError
-from dbcheck.formats import FORMAT
 from dbcheck.judge.result import to_values
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.runs import make
 
 ROOT = Path(make.__file__).parent
-STORED = sorted(ROOT.glob("format-*/*.json"))
-SURVIVORS_DAMAGED = r"survivors(-ledger)?\.bin is damaged"
-FORMATS = [f"format-{number}" for number in range(2, FORMAT + 1)]
-# A format that lacks one of these cannot hold it.
+STORED = sorted(ROOT.glob("*.json"))
 NAMES = {name for recipe in make.RECIPES for name in recipe.names} | {*make.DERIVED}
-_REGISTERS = {"registers-pass", "registers-lying"}
-# Made of runs of format 6 alone, some of them of workloads that were new then.
-_ONE_BY_ONE = {
-    *("two-phase-pass", "resurrected-item", "lost-after-its-commit"),
-    *("seen-then-lost", "orders-pass", "broken-condition", "unstable-row"),
-    "diverged-row",
-    *("duplicate-row", "unexpected-row", "stale-register", "torn-register"),
-}
-LACKING = {
-    "format-2": {"index-mismatch", *_REGISTERS, *_ONE_BY_ONE},
-    "format-3": _REGISTERS | _ONE_BY_ONE,
-    "format-4": _ONE_BY_ONE,
-    "format-5": _ONE_BY_ONE,
-}
+# The recipe of "unrecoverable" stops at a filesystem that cannot be mounted; here the
+# filesystem was sound and the server found a damaged page.
+OF_THE_SERVER = "unrecoverable-page"
 
 
 def copied(place: Path, tmp_path: Path) -> RunFolder:
     """Return a copy of a stored run, to be judged."""
-    copy = make.copied(place, tmp_path / "run")
-    assert copy is not None
-    return RunFolder.open(copy)
+    return RunFolder.open(make.copied(place, tmp_path / "run"))
 
 
 def judged(run: RunFolder) -> Outcome:
     return judge_run(run, FrameLogReader())
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_each_format_has_its_runs(name: str) -> None:
-    """A new format needs new runs: tests/runs/make.py makes them."""
-    kept = {path.stem for path in (ROOT / name).glob("*.json")}
-    assert kept == NAMES - LACKING.get(name, set())
+def test_every_run_of_the_recipes_is_stored() -> None:
+    assert {path.stem for path in STORED} == NAMES | {OF_THE_SERVER}
 
 
-@pytest.mark.parametrize(
-    "expected", STORED, ids=lambda path: f"{path.parent.name}-{path.stem}"
-)
+@pytest.mark.parametrize("expected", STORED, ids=lambda path: path.stem)
 def test_a_stored_run_is_judged_as_it_was(expected: Path, tmp_path: Path) -> None:
     """Or otherwise for a reason that is written down, and never a PASS by that."""
     wanted = json.loads(expected.read_text())
@@ -95,13 +72,14 @@ DIAGNOSED = {
     "diverged-row": ("diverged", ["replication"]),
     "index-mismatch": ("index-mismatch", ["data pages"]),
     "unrecoverable": ("unrecoverable", []),
+    OF_THE_SERVER: ("unrecoverable", []),
 }
 
 
 @pytest.mark.parametrize("name", DIAGNOSED)
 def test_a_run_shows_each_kind_of_loss(name: str, tmp_path: Path) -> None:
     kind, causes = DIAGNOSED[name]
-    result = judged(copied(ROOT / FORMATS[-1] / name, tmp_path)).result
+    result = judged(copied(ROOT / name, tmp_path)).result
     assert result.verdict is Verdict.FAIL
     if kind == "unrecoverable":
         assert result.reasons[0].startswith("unrecoverable: ")
@@ -115,7 +93,7 @@ def test_every_kind_of_loss_has_its_run() -> None:
 
 
 def test_a_row_that_was_seen_and_is_gone_decides_nothing(tmp_path: Path) -> None:
-    result = judged(copied(ROOT / FORMATS[-1] / "seen-then-lost", tmp_path)).result
+    result = judged(copied(ROOT / "seen-then-lost", tmp_path)).result
     assert result.verdict is Verdict.PASS
     assert result.losses == {}
     assert result.seen is not None
@@ -127,20 +105,18 @@ def test_a_row_that_was_seen_and_is_gone_decides_nothing(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["postgresql-pass", "mariadb-control", "lost-client"])
 def test_what_is_no_fail_is_not_diagnosed(name: str, tmp_path: Path) -> None:
-    result = judged(copied(ROOT / FORMATS[-1] / name, tmp_path)).result
+    result = judged(copied(ROOT / name, tmp_path)).result
     assert result.verdict is not Verdict.FAIL
     assert not result.diagnosis
 
 
-@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("run", ["postgresql-pass", "mariadb-pass", "two-processes"])
-def test_its_rows_are_those_that_its_seed_decides(name: str, run: str) -> None:
+def test_its_rows_are_those_that_its_seed_decides(run: str) -> None:
     """Else every row of a run that is still to be read would look corrupt."""
-    folder = RunFolder.open(ROOT / name / run)
+    folder = RunFolder.open(ROOT / run)
     manifest = folder.manifest()
     sizes = manifest.workload.payload_bytes
-    by_epoch = manifest.sizes_by_epoch
-    schedule = Schedule(manifest.seed, manifest.epoch, sizes, by_epoch)
+    schedule = Schedule(manifest.seed, manifest.epoch, sizes)
     records = np.concatenate(list(folder.survivors(LEDGER.name)))
     own = records[records["epoch"] == manifest.epoch]
     assert len(own) > 50
@@ -151,6 +127,9 @@ def test_its_rows_are_those_that_its_seed_decides(name: str, run: str) -> None:
 
 
 # ------------------------------------------------------------------------ mutations
+
+
+DAMAGED = r"survivors-ledger\.bin is damaged"
 
 
 def an_altered_survivor(run: Path) -> None:
@@ -171,16 +150,11 @@ def a_changed_record(run: Path, record: str, name: str) -> None:
     (run / record).write_text(json.dumps({**values, name: 77}))
 
 
-@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        pytest.param(
-            an_altered_survivor, r"survivors(-ledger)?\.bin is damaged", id="survivor"
-        ),
-        pytest.param(
-            a_survivor_less, r"survivors(-ledger)?\.bin is damaged", id="one less"
-        ),
+        pytest.param(an_altered_survivor, DAMAGED, id="survivor"),
+        pytest.param(a_survivor_less, DAMAGED, id="one less"),
         *(
             pytest.param(
                 lambda run, of=of: a_changed_record(run, *of),
@@ -196,9 +170,9 @@ def a_changed_record(run: Path, record: str, name: str) -> None:
     ],
 )
 def test_a_changed_file_is_refused(
-    name: str, change: Callable[[Path], None], says: str, tmp_path: Path
+    change: Callable[[Path], None], says: str, tmp_path: Path
 ) -> None:
-    run = copied(ROOT / name / "postgresql-pass", tmp_path)
+    run = copied(ROOT / "postgresql-pass", tmp_path)
     change(run.path)
     with pytest.raises(RunFormatError, match=says):
         judged(run)
@@ -229,7 +203,6 @@ def lost_at_the_end(run: Path) -> None:
     make.write_survivors(run, content[: -9 * make.RECORD_BYTES])
 
 
-@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(
     ("change", "verdict"),
     [
@@ -240,49 +213,30 @@ def lost_at_the_end(run: Path) -> None:
     ],
 )
 def test_what_changed_with_its_digest_changes_the_verdict(
-    name: str, change: Callable[[Path], None], verdict: Verdict, tmp_path: Path
+    change: Callable[[Path], None], verdict: Verdict, tmp_path: Path
 ) -> None:
-    run = copied(ROOT / name / "mariadb-pass", tmp_path)
+    run = copied(ROOT / "mariadb-pass", tmp_path)
     change(run.path)
     assert judged(run).verdict is verdict
 
 
-# -------------------------------------------------------- what format 2 did not look at
+# ------------------------------------------------------------ what a record may lack
 
 
-def on_real_hardware(run: Path, *, exact: bool) -> None:
-    """Have a run of format 2 look as if it was not made in a lab."""
-    manifest = make.read(run / "manifest.json")
-    make.write(run / "manifest.json", {**manifest, "lab": {}, "power": "exec"})
-    load = make.read(run / "load.json")
-    cut = load["cut"] if exact else {**load["cut"], "exact_us": None}
-    make.write(run / "load.json", {**load, "cut": cut, "gone": "silent"})
-
-
-def standings(outcome: Outcome) -> dict[str, Any]:
-    return {item.id.value: item for item in outcome.judgement.items}
-
-
-def test_format_2_on_real_hardware_shows_no_drive_and_no_other_place(
-    tmp_path: Path,
-) -> None:
-    """It neither knew what only resembles a drive nor looked for WAL elsewhere."""
-    run = copied(ROOT / "format-2" / "postgresql-lying", tmp_path)
-    on_real_hardware(run.path, exact=True)
-    outcome = judged(run)
-    assert outcome.manifest.writer.cut_class.value == "unknown"
-    assert outcome.case.depth is not None
-    assert outcome.case.depth.depth is None
-    assert "unknown on other places" in outcome.case.depth.reasons[0]
-    assert outcome.verdict is Verdict.FAIL
-    host = outcome.manifest.writer.host
-    assert host is not None
-    assert "resembles a drive" in host.facts.data.unreadable["layers"]
-
-
-def test_a_host_that_format_2_did_not_ask_may_have_lived_on(tmp_path: Path) -> None:
-    run = copied(ROOT / "format-2" / "postgresql-pass", tmp_path)
-    on_real_hardware(run.path, exact=False)
+def test_a_host_that_was_not_asked_may_have_lived_on(tmp_path: Path) -> None:
+    """A record that lacks it says "unknown", never "no": that would date the cut."""
+    run = copied(ROOT / "postgresql-pass", tmp_path)
+    manifest, load, after = (
+        make.read(run.path / f"{name}.json") for name in ("manifest", "load", "after")
+    )
+    make.of_node(manifest)["power"] = "exec"
+    make.write(run.path / "manifest.json", {**manifest, "lab": {}})
+    at_the_cut = make.of_node(load)
+    del at_the_cut["host_lived"]
+    at_the_cut["cut"]["exact_us"] = None
+    make.write(run.path / "load.json", {**load, "gone": "silent"})
+    make.of_node(after)["host"]["shut_down"] = None
+    make.write(run.path / "after.json", after)
     outcome = judged(run)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     said = "; ".join(outcome.judgement.reasons)
