@@ -48,7 +48,7 @@ def require_installed() -> None:
     except ImportError as error:
         raise UsageError(
             f"Dask is not installed here: {error}",
-            hint="In dbcheck's checkout: pip install -c constraints.txt '.[fleet]'",
+            hint="In dbcheck's checkout, with its virtual environment active: pip install -c constraints.txt '.[fleet]'",
         ) from None
     _silence()
 

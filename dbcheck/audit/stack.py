@@ -14,11 +14,11 @@ from dbcheck.core.target import Drive, Layer, TargetFacts, Volume
 
 _MOUNTS = "/proc/self/mountinfo"
 _ROOT = "log in there as root"
-_AS_ROOT = f"{_ROOT} (--target-host, dbcheck_host)"
+_AS_ROOT = f"{_ROOT} (--target-host ssh://root@HOST, or ansible_user in the inventory)"
 _NOT_ASKED = "the host was not asked"
 _NAME_THE_HOST = (
-    "name the server's host: --target-host ssh://root@HOST, or dbcheck_host in the"
-    " inventory"
+    "name the server's host: --target-host ssh://root@HOST, or by ansible_host in the"
+    " inventory, without dbcheck_ask_host: false"
 )
 _IN_MEMORY = re.compile(r"(?:ram|zram)\d+")
 _PARITY = ("raid4", "raid5", "raid6")

@@ -39,6 +39,7 @@ def host_of(entry: Entry) -> TargetHost:
     if host is None:
         raise HostError(
             "its host is not known",
-            hint="Name it: --target-host, or dbcheck_host in the inventory.",
+            hint="Name it by --target-host, or by ansible_host in the inventory, "
+            "without dbcheck_ask_host: false.",
         )
     return host

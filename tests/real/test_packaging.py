@@ -1,12 +1,17 @@
-"""The wheel, installed into an empty environment, works from another folder."""
+"""What users install, by the wheel or by README's commands, works from another folder."""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
+
+import pytest
 
 import dbcheck
 from tests.runs import make
@@ -15,25 +20,63 @@ ROOT = Path(dbcheck.__file__).resolve().parent.parent
 STORED_RUN = Path(make.__file__).parent / "mysql-pass"
 KEPT = (
     *("dbcheck", "sql", "workloads", "matrices", "inventory"),
-    *("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "docs"),
+    *("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "docs", "constraints.txt"),
 )
 
 
-def run(*words: str | Path, cwd: Path) -> str:
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
+def run(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        words, cwd=cwd, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_the_wheel_holds_all_it_needs(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Return a checkout without anything that was built or installed in it."""
+    made = tmp_path / "source"
+    made.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in KEPT:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=ignore)
+            shutil.copytree(ROOT / name, made / name, ignore=ignore)
         else:
-            shutil.copy(ROOT / name, source / name)
+            shutil.copy(ROOT / name, made / name)
+    return made
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        # The packages that dbcheck needs are those of the tests.
+        {"PIP_NO_DEPS": "1", "PYTHONPATH": sysconfig.get_path("purelib")},
+        pytest.param({}, marks=pytest.mark.wide),
+    ],
+    ids=["dbcheck alone", "with its requirements"],
+)
+def test_the_install_commands_of_readme_work(
+    source: Path, tmp_path: Path, more: dict[str, str]
+) -> None:
+    """Run them as they stand there, with the system's own Python and an empty home."""
+    blocks = re.findall(r"(?:^    .*\n)+", (source / "README.md").read_text(), re.M)
+    (block,) = (block for block in blocks if "pip install" in block)
+    system = Path(sys.base_prefix) / "bin"
+    kept = {name: value for name, value in os.environ.items() if "PYTHON" not in name}
+    path = os.pathsep.join(map(str, (system, "/usr/bin", "/bin")))
+    # As on Debian, where pip refuses to install outside of a virtual environment.
+    env = kept | {"HOME": str(tmp_path), "PATH": path, "PIP_REQUIRE_VIRTUALENV": "1"}
+    env.setdefault("XDG_CONFIG_HOME", str(Path.home() / ".config"))  # pip's mirrors
+    shown = (
+        "cd /\ndbcheck --version\npython -c 'import dbcheck; print(dbcheck.__file__)'"
+    )
+    said = run("sh", "-e", "-c", f"{block}\n{shown}", cwd=source, env=env | more)
+    *_, version, place = said.splitlines()
+    assert version.endswith(dbcheck.__version__)
+    assert Path(place).is_relative_to(tmp_path / "dbcheck-venv")
+
+
+def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--wheel", "-o", tmp_path, source, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     shutil.rmtree(source)

@@ -14,6 +14,7 @@ from msgspec import Meta
 from dbcheck.cli.root import root
 from dbcheck.core.explained import Explained
 from dbcheck.core.loss import LossKind
+from dbcheck.inventory.entry import KNOWN, SECRETS
 from dbcheck.judge.diagnosis import Cause
 from tests import reference as made
 from tests.kit.commandtree import contexts, options_of
@@ -21,6 +22,7 @@ from tests.kit.documents import DOCUMENTS, shown, words_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+VARIABLE = re.compile(r"(?<!\w)dbcheck_[a-z_]*(?![\w{])")  # of an inventory
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,23 @@ def test_what_has_no_description_is_refused() -> None:
         made.description(Annotated[float, Meta(ge=1)], "wait_s")
     with pytest.raises(ValueError, match="Colour.RED has no text"):
         made.means_of(Colour.RED)
+
+
+def test_each_variable_that_is_named_exists() -> None:
+    """In documents, messages and examples; secrets stand for their sources."""
+    metrics = ROOT / "dbcheck" / "report" / "prometheus.py"
+    code = {*(ROOT / "dbcheck").rglob("*.py")} - {metrics}
+    known = {*KNOWN, *SECRETS, *VARIABLE.findall(metrics.read_text("utf-8"))}
+    wrong = []
+    for file in (*DOCUMENTS, *sorted(code), *(ROOT / "inventory").rglob("*.yml")):
+        text = file.read_text("utf-8")
+        if "from dbcheck.inventory.fields import" in text:
+            text = text.replace("{PREFIX}", "dbcheck_")
+        for name in VARIABLE.findall(text):
+            begins = name.endswith("_") and any(one.startswith(name) for one in known)
+            if name not in known and not begins:
+                wrong.append(f"{file.relative_to(ROOT)}: {name}")
+    assert not wrong
 
 
 class Colour(Explained):
