@@ -41,7 +41,7 @@ servers: setup
 test: servers
 	$(PYTEST) $(PARALLEL)
 
-# The same on more servers, filesystems and signals (tests/wide.txt).
+# The same on more servers, filesystems and signals.
 wide: pages servers
 	$(PYTEST) $(PARALLEL) -m "wide and not soak"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -30,11 +29,6 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-HERE = Path(__file__).parent
-# Names as wide.txt has them, also of the tests that -m or -k then leaves out.
-COLLECTED = pytest.StashKey[list[str]]()
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add how many trials tests/trials makes; each is a seed."""
     group = parser.getgroup("trials")
@@ -42,27 +36,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--first-trial", type=int, default=1, help="seed of the first")
 
 
-def wide_names() -> tuple[str, ...]:
-    """Return the beginnings of the names in wide.txt, as of the folder of tests."""
-    lines = (HERE / "wide.txt").read_text(encoding="utf-8").splitlines()
-    return tuple(line for line in lines if line and not line.startswith("#"))
+def mark_wide(items: list[pytest.Item]) -> list[str]:
+    """Mark what wide_with() names as wide; return which of its names fit no item.
+
+    A name is the id of a parameter, or of several in a row, as the test's own id has
+    them: "mysql", "mariadb-item".
+    """
+    fits: dict[str, bool] = {}
+    for item in items:
+        function, _, ids = item.nodeid.partition("[")
+        for mark in item.iter_markers("wide_with"):
+            for name in mark.args:
+                key = f"{function}[{name}]"
+                found = f"-{name}-" in f"-{ids.removesuffix(']')}-"
+                fits[key] = found or fits.get(key, False)
+                if found:
+                    item.add_marker("wide")
+    return [key for key, found in fits.items() if not found]
 
 
 @pytest.hookimpl(tryfirst=True)  # so that -m sees the marks
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Mark what wide.txt names; leave out what needs root for anybody else.
+    """Mark the wide tests; leave out what needs root for anybody else.
 
-    As root nothing is left out.
+    As root nothing is left out.  Raise UsageError if wide_with() names what is no
+    parameter, where all items of each test were collected.
     """
-    wide = wide_names()
-    names = config.stash[COLLECTED] = []
-    for item in items:
-        name = f"{item.path.relative_to(HERE)}::{item.nodeid.partition('::')[2]}"
-        names.append(name)
-        if name.startswith(wide):
-            item.add_marker("wide")
+    unknown = mark_wide(items)
+    whole = not (
+        config.getoption("lf", False) or any("[" in arg for arg in config.args)
+    )
+    if whole and unknown:
+        raise pytest.UsageError(f"wide_with names no parameter: {', '.join(unknown)}")
     if os.geteuid() == 0:
         return
     skip = pytest.mark.skip(reason="needs root: a drive is mounted, or a host reset")

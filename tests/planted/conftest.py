@@ -12,7 +12,7 @@ from tests.planted.site import own_site as own_site
 from tests.planted.site import site as site
 
 
-@pytest.hookimpl(tryfirst=True)  # so that wide.txt cannot name what is left out
+@pytest.hookimpl(tryfirst=True)  # so that wide_with() cannot name what is left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what cannot be planted.
 

@@ -78,6 +78,7 @@ def overwrite_and_start(site: Site) -> None:
     try_to_start(site)
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", *ENGINES)
 def test_a_server_that_the_cut_destroyed_fails_with_the_words_of_its_log(
     site: Site,
@@ -111,6 +112,7 @@ def test_a_server_of_the_lab_that_hangs_after_the_cut_is_no_pass(site: Site) -> 
     assert later.verdict is Verdict.PASS, later.judgement
 
 
+@pytest.mark.wide
 @engines("own_site", "mariadb")
 def test_without_its_log_nobody_knows_why_it_is_absent(site: Site) -> None:
     with booted() as host:
@@ -136,6 +138,7 @@ def test_a_server_that_nobody_started_is_judged_once_it_runs(site: Site) -> None
     assert "page cache survived" in later.case.depth.reasons[0]
 
 
+@pytest.mark.wide
 @engines("own_site", "mariadb")
 def test_a_host_that_is_down_is_no_loss(site: Site) -> None:
     with booted() as host:

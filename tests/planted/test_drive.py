@@ -21,6 +21,7 @@ DRIVES = (
 )
 
 
+@pytest.mark.wide_with("mariadb")
 @faults(DRIVES)
 @pytest.mark.parametrize("engine", FAMILIES)
 def test_drives(engine: str, fault: Fault, tmp_path: Path) -> None:
@@ -33,6 +34,7 @@ SPARED = Fault("spared", lambda: "all", PASS)
 CUT_OFF = Fault("cut off", lambda: "none", FAIL, {"missing-tail": -1})
 
 
+@pytest.mark.wide_with("mariadb")
 @pytest.mark.parametrize("engine", FAMILIES)
 def test_a_lying_drive_whose_cache_is_spared_and_then_lost(
     engine: str, tmp_path: Path

@@ -88,6 +88,17 @@ def rows_of(size: int) -> Workload:
     return replace(quick(), payload_bytes=(size,), cut_after_s=(1.4, 1.8))
 
 
+@pytest.mark.wide_with(
+    "mariadb",
+    "failing",
+    "torn at 512",
+    "torn at 4096",
+    "torn at 16384",
+    "honest, 64 KiB",
+    "not yet failing",
+    "the same uncached, 128 B",
+    "the same uncached, 64 KiB",
+)
 @faults(DRIVES)
 @pytest.mark.parametrize("engine", FAMILIES)
 def test_drives(engine: str, fault: Fault, tmp_path: Path) -> None:
@@ -136,6 +147,7 @@ CHECKPOINTS = (
 )
 
 
+@pytest.mark.wide_with("honest", "no checkpoint")
 @faults(CHECKPOINTS)
 @pytest.mark.parametrize("engine", POSTGRESQL)
 def test_a_flush_that_leaves_out_older_writes_is_met_by_a_checkpoint(
@@ -179,6 +191,7 @@ FORGETFUL = (
 )
 
 
+@pytest.mark.wide_with("all of it kept")
 @faults(FORGETFUL)
 @pytest.mark.parametrize("engine", POSTGRESQL)
 def test_a_drive_that_forgets_a_part_of_the_log(

@@ -107,6 +107,14 @@ FAULTS = (
 )
 
 
+@pytest.mark.wide_with(
+    "a row gone",
+    "another id",
+    "all rows gone",
+    "a payload empty",
+    "a whole but other content",
+    "nothing-mariadb",
+)
 @engines("own_site")
 @faults(FAULTS)
 def test_rows_of_a_fill(site: Site, fault: Fault) -> None:
@@ -120,6 +128,7 @@ def test_rows_of_a_fill(site: Site, fault: Fault) -> None:
     assert outcome.found.own_counts == {}
 
 
+@pytest.mark.wide
 @engines("own_site")
 @pytest.mark.parametrize("table", ["item", "register"])
 def test_a_row_of_a_fill_is_missed_in_every_table(site: Site, table: str) -> None:
@@ -140,6 +149,7 @@ def test_a_row_of_a_fill_is_missed_in_every_table(site: Site, table: str) -> Non
     assert before.rows_by_epoch.keys() == set(before.sound)
 
 
+@pytest.mark.wide
 @engines("own_site")
 def test_a_row_of_a_fill_without_content_is_missed(site: Site) -> None:
     fs = site.table.replace("ledger", "fs")
@@ -154,6 +164,7 @@ def test_a_row_of_a_fill_without_content_is_missed(site: Site) -> None:
     assert (broken.found.counts, broken.found.own_counts) == ({HOLE: 1}, {})
 
 
+@pytest.mark.wide_with("mariadb", "honest")
 @pytest.mark.root
 @pytest.mark.parametrize("engine", FAMILIES)
 @pytest.mark.parametrize("drive", ["honest", "lying"])

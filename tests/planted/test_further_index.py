@@ -73,6 +73,7 @@ def deleted_entries(site: Site, table: TableSpec) -> None:
     assert delete_records(file, full=site.name == "mariadb", most=LOST) == LOST
 
 
+@pytest.mark.wide_with("mysql", "mariadb-item")
 @pytest.mark.parametrize("table", KEYS, ids=lambda table: table.name)
 @engines("own_site", *ENGINES)
 def test_an_index_that_lost_rows_fails(site: Site, table: TableSpec) -> None:

@@ -150,6 +150,7 @@ def found(outcome: Outcome) -> Counter[Named]:
     return Counter((loss.kind, loss.seq) for loss in outcome.found.losses)
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", *ENGINES)
 def test_tables_that_are_back_and_rows_that_are_gone_are_found(site: Site) -> None:
     """The ledger is whole in each of these; before them, two cycles without a fault.
@@ -168,6 +169,7 @@ def test_tables_that_are_back_and_rows_that_are_gone_are_found(site: Site) -> No
     site.rig.site.writer.engine.drop()
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", "postgresql", "mysql")
 def test_an_index_that_a_chore_created_and_the_cut_broke_is_found(site: Site) -> None:
     """A load of inserts has no such index; all rows are as they should be."""

@@ -149,6 +149,7 @@ def found(outcome: Outcome) -> Counter[Named]:
     return Counter((x.kind, x.session, x.seq) for x in outcome.found.losses)
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @engines("own_site", *ENGINES)
 def test_what_a_load_of_inserts_cannot_show_is_found(site: Site) -> None:
     """The ledger, all that such a load has, is whole in each of these.

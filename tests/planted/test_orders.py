@@ -210,6 +210,7 @@ def conditions(outcome: Outcome) -> ConditionCheck:
     return outcome.after.conditions
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @engines("own_site", *ENGINES)
 def test_what_an_order_loses_is_found(site: Site) -> None:
     """The cycle before has none: a server that is only killed keeps what it did."""
@@ -236,6 +237,7 @@ CHANGES = {  # the number of the condition -> what breaks it, in a session of it
 }
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @engines("own_site", *ENGINES)
 def test_numbers_that_no_checksum_covers_must_agree(site: Site) -> None:
     """Each row bears the key of its operation, and the content that belongs to it."""

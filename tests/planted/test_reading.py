@@ -158,6 +158,7 @@ def disturbed(site: Site, disturb: Callable[[Site], None]) -> Outcome:
     return outcome
 
 
+@pytest.mark.wide_with("SIGTERM", "restarted")
 @engines("own_site", "postgresql")
 @pytest.mark.parametrize(
     ("disturb", "verdict"),

@@ -122,6 +122,7 @@ def found(outcome: Outcome) -> Counter[tuple[LossKind, int, int]]:
     return Counter((x.kind, x.session, x.seq) for x in outcome.found.losses)
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", *ENGINES)
 def test_halves_of_transactions_are_found(site: Site) -> None:
     """The cycle before has none: a server that is only killed keeps them whole."""
@@ -140,6 +141,7 @@ def test_halves_of_transactions_are_found(site: Site) -> None:
 PLAN = MixedPlan(Schedule(SEED, 9, (40,)), Mix(registers=1))
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", *ENGINES)
 def test_a_transaction_whose_second_statement_fails_leaves_nothing(site: Site) -> None:
     """The register is there already; so the row before it must not be committed."""
@@ -179,6 +181,7 @@ def test_a_transaction_is_whole_whatever_autocommit_is(
     assert [row.seq for batch in rows for row in batch] == [1]
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", *ENGINES)
 def test_an_update_of_no_row_is_not_acked(site: Site) -> None:
     """Operation 5 writes the register of operation 1, which is not there."""

@@ -322,6 +322,7 @@ ROWS = (
 )
 
 
+@pytest.mark.wide_with("mariadb")
 @faults(ROWS)
 @engines("one_cut")
 def test_rows(cut: OneCut, fault: Fault) -> None:

@@ -539,6 +539,7 @@ SERVERS = (
 )
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @faults(SERVERS)
 @engines("own_site", *ENGINES)
 def test_servers(site: Site, fault: Fault) -> None:
@@ -549,6 +550,7 @@ def test_servers(site: Site, fault: Fault) -> None:
         site.server.settings = settings
 
 
+@pytest.mark.wide
 @engines("own_site", "mysql")
 def test_without_its_log_nobody_knows_why_mysql_ended(
     site: Site, monkeypatch: pytest.MonkeyPatch

@@ -94,6 +94,7 @@ SESSIONS = (
 )
 
 
+@pytest.mark.wide_with("mariadb")
 @faults(SESSIONS)
 @engines("own_site")
 def test_sessions(site: Site, fault: Fault) -> None:

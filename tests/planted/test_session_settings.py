@@ -107,6 +107,7 @@ def worst(site: Site) -> Iterator[Site]:
         site.server.kill()  # what comes next starts it with its own settings
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", "postgresql", "mariadb", "mysql")
 def test_no_setting_of_a_session_changes_what_is_found(worst: Site) -> None:
     assert left_at_their_worst(worst) <= LEFT

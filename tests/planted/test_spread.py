@@ -84,6 +84,7 @@ def lose_rows(site: Site) -> None:
     site.execute(f"delete from {site.table} where session = 1 and seq > 3")
 
 
+@pytest.mark.wide_with("mysql", "canary", "table_identity")
 @engines("own_site", "postgresql", "mariadb", "mysql")
 @pytest.mark.parametrize("call", ["survivors", "canary", "table_identity"])
 def test_a_reading_spread_over_two_servers_gets_no_verdict(

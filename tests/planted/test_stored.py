@@ -60,6 +60,7 @@ TOLD = (
 )
 
 
+@pytest.mark.wide_with("mariadb")
 @faults(TOLD)
 @engines("one_cut")
 def test_facts(cut: OneCut, fault: Fault) -> None:
@@ -69,6 +70,7 @@ def test_facts(cut: OneCut, fault: Fault) -> None:
     fault.require(cut.bench.judge(stored), cut.bench.engine)
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("one_cut")
 def test_a_table_that_is_gone_may_be_an_older_copy(cut: OneCut) -> None:
     """Nobody looked at the host; test_server.py has those where somebody did."""
@@ -185,6 +187,7 @@ def _busy_canary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mysql_canary, "_PLANT_S", 1)
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("lab")
 @pytest.mark.usefixtures("_busy_canary")
 def test_two_runs_at_once_accuse_nobody(here: Bench) -> None:
@@ -202,6 +205,7 @@ def test_two_runs_at_once_accuse_nobody(here: Bench) -> None:
         assert outcome.found.foreign > 0
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("lab")
 @pytest.mark.usefixtures("_busy_canary")
 def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
@@ -235,6 +239,7 @@ def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
     assert outcome.found.foreign == 1
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("lab")
 def test_a_row_altered_before_a_run_gives_no_loss(here: Bench) -> None:
     """Only the payload changes; the preflight sums checksums, and sees nothing."""
@@ -251,6 +256,7 @@ def test_a_row_altered_before_a_run_gives_no_loss(here: Bench) -> None:
     assert run_cycle(here.rig, quick(), SEED + 2, known=known).verdict is PASS
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("lab")
 def test_a_second_run_is_refused_where_the_host_is_asked(hosted: Bench) -> None:
     """Its canaries would write into those of the first, which goes on."""
@@ -263,6 +269,7 @@ def test_a_second_run_is_refused_where_the_host_is_asked(hosted: Bench) -> None:
     assert outcome.verdict is PASS, outcome.judgement.reasons
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("lab")
 def test_a_load_that_still_runs_is_not_reconciled(here: Bench) -> None:
     started, other = loading(here, 6.0)
@@ -314,6 +321,7 @@ def ended_in_mid_load(here: Bench, number: signal.Signals) -> Iterator[Started]:
         here.rig.site.writer.power.restore()
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("lab")
 def test_the_classic_workload(here: Bench) -> None:
     """The table has an id and nothing else."""
@@ -328,6 +336,7 @@ def test_the_classic_workload(here: Bench) -> None:
     assert listed_ids(started.run) == {last - 20}
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("lab")
 def test_an_id_that_is_handed_out_twice_in_one_load(here: Bench) -> None:
     """A row is lost under the load, and the next one gets its id."""

@@ -76,6 +76,7 @@ def item_of(outcome: Outcome) -> tuple[Standing, str]:
     return item.standing, item.reason
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", "postgresql", "mysql")
 def test_what_no_reading_of_rows_meets_is_found(site: Site) -> None:
     """The cycle before finds nothing; the one after is refused."""

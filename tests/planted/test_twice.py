@@ -86,6 +86,7 @@ def standing_of(outcome: Outcome) -> Standing:
     return item.standing
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", *ENGINES)
 def test_rows_that_are_as_they_were_pass(site: Site) -> None:
     outcome = read_twice(site, restarted(site))
@@ -96,6 +97,9 @@ def test_rows_that_are_as_they_were_pass(site: Site) -> None:
     assert standing_of(outcome) is Standing.PRESENT
 
 
+@pytest.mark.wide_with(
+    "mysql", "gone-mariadb", "changed-mariadb", "other content-mariadb"
+)
 @engines("own_site", *ENGINES)
 @pytest.mark.parametrize(
     ("statement", "was_there"),
@@ -134,6 +138,7 @@ def test_a_row_that_is_otherwise_is_found(
     assert standing_of(outcome) is Standing.CONTRADICTED
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @engines("own_site", *ENGINES)
 def test_what_was_decided_after_the_first_reading_is_no_change(site: Site) -> None:
     """The transactions that a cut leaves prepared are decided between the readings."""
@@ -166,6 +171,7 @@ def test_pages_that_recovery_never_wrote_are_found(site: Site) -> None:
     assert "primary key" in again.index
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @engines("own_site", *ENGINES)
 def test_a_table_that_is_gone_after_the_restart_fails(site: Site) -> None:
     outcome = read_twice(site, restarted(site, "drop table {table}"))
@@ -174,6 +180,7 @@ def test_a_table_that_is_gone_after_the_restart_fails(site: Site) -> None:
     assert reason.startswith("unrecoverable: after a clean restart: ")
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @engines("own_site", *ENGINES)
 def test_a_restart_that_was_none_is_no_second_reading(site: Site) -> None:
     outcome = read_twice(site, lambda: None)
@@ -182,6 +189,7 @@ def test_a_restart_that_was_none_is_no_second_reading(site: Site) -> None:
     assert standing_of(outcome) is Standing.ABSENT
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", *ENGINES)
 def test_a_server_that_was_killed_was_not_restarted_cleanly(site: Site) -> None:
     def restart() -> None:

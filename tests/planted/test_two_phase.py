@@ -107,6 +107,7 @@ def found(outcome: Outcome) -> Counter[Named]:
     return Counter((x.kind, x.session, x.seq) for x in outcome.found.losses)
 
 
+@pytest.mark.wide_with("mysql")
 @engines("own_site", *ENGINES)
 def test_what_was_prepared_or_decided_and_is_not_so_is_found(site: Site) -> None:
     """The ledger is whole in each of these; before them, a cycle without a fault."""
@@ -130,6 +131,7 @@ def begin(site: Site) -> None:
         started.held.close()
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("own_site", *ENGINES)
 def test_what_an_earlier_run_left_prepared_is_rolled_back(site: Site) -> None:
     """A run that was never read leaves transactions, which lock their tables."""

@@ -156,6 +156,7 @@ LOGS = (
 )
 
 
+@pytest.mark.wide_with("mariadb")
 @faults(LOGS)
 @engines("one_cut")
 def test_logs(cut: OneCut, fault: Fault) -> None:
@@ -236,6 +237,7 @@ SEVERAL = (
 )
 
 
+@pytest.mark.wide_with("mariadb")
 @faults(SEVERAL)
 @engines("one_cut")
 def test_several_logs(cut: OneCut, fault: Fault) -> None:

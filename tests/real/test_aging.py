@@ -87,6 +87,7 @@ def ager(engine: Engine, folder: Path, epoch: int = 2**61) -> Iterator[Ager]:
         yield made
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.parametrize("table", FILLED, ids=lambda table: table.name)
 def test_filled_rows_are_those_of_the_schedule(
     engine: Engine, table: TableSpec
@@ -122,6 +123,7 @@ def test_a_fill_keeps_its_packets_below_the_limit_of_the_server(
             cursor.execute(f"set global max_allowed_packet = {limit}")
 
 
+@pytest.mark.wide_with("mysql")
 def test_only_what_is_missing_is_filled_in(engine: Engine, tmp_path: Path) -> None:
     with ager(engine, tmp_path) as aged:
         for rows, expected in ((500, 500), (300, 500), (800, 800)):
@@ -134,6 +136,7 @@ def test_only_what_is_missing_is_filled_in(engine: Engine, tmp_path: Path) -> No
         assert aged.said.text.count("item: 300 of 300 rows") == 1
 
 
+@pytest.mark.wide_with("mysql")
 def test_rows_that_stand_there_are_known_to_be_sound(
     engine: Engine, server: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -148,6 +151,7 @@ def test_rows_that_stand_there_are_known_to_be_sound(
     assert set(now.sound) == set(now.rows_by_epoch) == {2**61 + 1, 2**61 + 2}
 
 
+@pytest.mark.wide_with("mysql")
 def test_what_a_campaign_has_read_is_not_read_again(
     engine: Engine, tmp_path: Path
 ) -> None:
@@ -158,6 +162,7 @@ def test_what_a_campaign_has_read_is_not_read_again(
         assert aged.said.text.count("reading the rows") == 1
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_fill_that_was_ended_is_completed(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +176,7 @@ def test_a_fill_that_was_ended_is_completed(
     assert rows_of(engine, insert(0)) == {"ledger": 500}
 
 
+@pytest.mark.wide_with("mysql")
 def test_rows_that_are_stored_otherwise_are_seen_before_the_load(
     engine: Engine, server: DatabaseServer, tmp_path: Path
 ) -> None:
@@ -187,6 +193,7 @@ def test_rows_that_are_stored_otherwise_are_seen_before_the_load(
             aged(insert(100))
 
 
+@pytest.mark.wide_with("mysql")
 def test_nothing_is_written_where_rows_of_earlier_cycles_are_gone(
     engine: Engine, tmp_path: Path
 ) -> None:

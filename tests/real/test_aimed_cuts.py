@@ -40,6 +40,7 @@ def cut_during(here: Bench, kind: ChoreKind) -> Outcome:
     return here.judge(started)
 
 
+@pytest.mark.wide_with("mariadb")
 @pytest.mark.parametrize("engine", FAMILIES)
 def test_a_cut_comes_during_the_chore_that_was_drawn(
     engine: str, tmp_path: Path

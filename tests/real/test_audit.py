@@ -65,6 +65,7 @@ def unknown(result: AuditResult) -> set[str]:
 # ------------------------------------------------------------- storage of labs
 
 
+@pytest.mark.wide_with("ext4")
 @pytest.mark.root
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
@@ -144,6 +145,13 @@ RECEIPTS = [
 ]
 
 
+@pytest.mark.wide_with(
+    "my-doublewrite",
+    "my-flush-log-at-trx-commit",
+    "my-flush-method",
+    "my-redo-on-another-drive",
+    "pg-full-page-writes",
+)
 @pytest.mark.root
 @pytest.mark.timeout(900)  # some lose in one cut of six
 @pytest.mark.parametrize("rule", RECEIPTS)

@@ -50,6 +50,7 @@ def test_a_flushed_binary_log_keeps_all_and_another_is_never_cleared(
         assert "sync_binlog = 0 is documented" in lax.judgement.reasons[0]
 
 
+@pytest.mark.wide
 def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
     """MariaDB writes its redo log past the page cache: any flush makes it durable."""
     with bench(LabSpec("mariadb", settings=FLUSHED), tmp_path) as here:
@@ -63,6 +64,7 @@ def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
             weak_session(here.rig.site.writer.engine)
 
 
+@pytest.mark.wide_with("mysql-1")
 @pytest.mark.parametrize(("engine", "default"), [("mariadb", 0), ("mysql", 1)])
 def test_a_lab_has_the_binary_log_that_its_product_has(
     engine: str, default: int, tmp_path: Path

@@ -55,6 +55,7 @@ def verdicts(folder: CampaignFolder) -> list[str]:
     return [cycle.verdict.value for cycle in folder.cycles()]
 
 
+@pytest.mark.wide
 def test_an_honest_drive_passes_in_each_stratum(here: Bench, tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=4))
     shown = run_campaign(here.rig, folder)
@@ -111,6 +112,7 @@ def first_row(here: Bench) -> str:
     return f"id = (select min(id) from {here.table})"
 
 
+@pytest.mark.wide
 def test_a_row_that_stays_changed_is_one_loss(here: Bench, tmp_path: Path) -> None:
     chosen = plan(cuts=4, keep_going=True)
     folder = CampaignFolder.create(tmp_path / "campaign", chosen)
@@ -182,6 +184,7 @@ class Clumsy:
             raise PowerError(f"the {what} failed")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("what", ["cut", "restore"])
 def test_a_switch_that_fails_once(here: Bench, tmp_path: Path, what: str) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=2))
@@ -208,6 +211,7 @@ def test_a_client_that_ended_before_its_processes_began_holds_nothing_up(
     assert verdicts(folder) == ["ERROR", "PASS"]
 
 
+@pytest.mark.wide
 def test_cycles_that_prove_nothing_end_it(here: Bench, tmp_path: Path) -> None:
     """A switch that only pretends: the server is never gone."""
 
@@ -291,6 +295,7 @@ def kill_at(child: subprocess.Popen[bytes], title: bytes, number: int) -> None:
         child.communicate(timeout=60)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("end", "titles", "flags"),
     [
@@ -328,6 +333,7 @@ def test_it_goes_on_wherever_its_client_ended(
     assert over["cycles"] == cycles
 
 
+@pytest.mark.wide
 def test_one_failing_rig_does_not_disturb_the_others(
     here: Bench, tmp_path: Path
 ) -> None:

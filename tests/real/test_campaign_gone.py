@@ -188,6 +188,7 @@ def test_a_server_that_the_cut_destroyed_ends_the_campaign(
         server.kill()
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_a_host_that_does_not_come_back_is_waited_for(tmp_path: Path) -> None:
     """Its power is back, but it does not boot until somebody looks after it."""

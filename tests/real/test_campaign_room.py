@@ -17,7 +17,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.runs import RunFolder
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, plan, quick
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.wide]
 DROPPED = "rows of earlier cycles, all judged, are dropped to make room"
 
 

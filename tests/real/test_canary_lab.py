@@ -87,11 +87,27 @@ def cut_idle(here: Bench, host: TargetHost) -> DepthFinding:
     ("spec", "depth"),
     [
         (LabSpec("mariadb"), Depth.DRIVE),
-        (LabSpec("postgresql", filesystem="ext4"), Depth.DRIVE),
-        (LabSpec("mariadb", drive=DriveSpec("lying")), Depth.DRIVE),
+        pytest.param(
+            LabSpec("postgresql", filesystem="ext4"),
+            Depth.DRIVE,
+            marks=pytest.mark.wide,
+        ),
+        pytest.param(
+            LabSpec("mariadb", drive=DriveSpec("lying")),
+            Depth.DRIVE,
+            marks=pytest.mark.wide,
+        ),
         (LabSpec("mariadb", drive=DriveSpec("write-through")), Depth.OS),
-        (LabSpec("postgresql", drive=DriveSpec("write-through")), Depth.OS),
-        (LabSpec("mariadb", drive=DriveSpec(survivors="all")), Depth.OS),
+        pytest.param(
+            LabSpec("postgresql", drive=DriveSpec("write-through")),
+            Depth.OS,
+            marks=pytest.mark.wide,
+        ),
+        pytest.param(
+            LabSpec("mariadb", drive=DriveSpec(survivors="all")),
+            Depth.OS,
+            marks=pytest.mark.wide,
+        ),
     ],
     ids=lambda value: "",
 )
@@ -112,6 +128,7 @@ def test_a_cut_of_a_server_at_rest_is_measured(
     pytest.fail(f"{CUTS_MAX} cuts, and the last: {finding}")
 
 
+@pytest.mark.wide_with("mariadb")
 @ENGINES
 def test_the_end_of_a_process_is_no_cut_of_power(engine: str, tmp_path: Path) -> None:
     spec = LabSpec(engine, rung="process")
@@ -120,6 +137,7 @@ def test_the_end_of_a_process_is_no_cut_of_power(engine: str, tmp_path: Path) ->
         assert finding.depth is of_a_process(here, host), finding
 
 
+@pytest.mark.wide_with("mariadb")
 @pytest.mark.root
 @ENGINES
 def test_canaries_beside_a_load_recognise_the_drive(
@@ -139,6 +157,7 @@ def test_canaries_beside_a_load_recognise_the_drive(
     assert set(depths) <= {Depth.OS, Depth.DRIVE}
 
 
+@pytest.mark.wide
 @pytest.mark.root
 @pytest.mark.parametrize(
     ("engine", "filesystem", "options", "says"),

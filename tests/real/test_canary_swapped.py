@@ -231,6 +231,7 @@ def test_the_account_measures_its_own_server(data: Path) -> None:
     assert list(data.parent.iterdir()) == [data]
 
 
+@pytest.mark.wide_with("postgresql", "mysql")
 @AS_ROOT
 def test_the_servers_own_account_is_enough(
     server: DatabaseServer, engine: Engine

@@ -37,6 +37,7 @@ def rows_of(engine: Engine, table: TableSpec) -> dict[int, int]:
     return counted
 
 
+@pytest.mark.wide_with("mysql")
 def test_chores_leave_what_their_state_says(engine: Engine) -> None:
     """All kinds that the server has; MySQL's lab keeps a binary log, MariaDB's none."""
     house = housekeeping_of(engine)

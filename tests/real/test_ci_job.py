@@ -126,6 +126,7 @@ def test_a_job_that_passes_keeps_reports_and_evidence(job: Job) -> None:
     assert said.count("dbcheck-job: campaign: PASS") == 1
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_the_demo_is_a_step(job: Job) -> None:
     skip_without_server("mariadb")
@@ -134,6 +135,7 @@ def test_the_demo_is_a_step(job: Job) -> None:
     assert shown.count("FAIL") == 4
 
 
+@pytest.mark.wide_with("campaign")
 @pytest.mark.root
 @pytest.mark.parametrize("step", ["lab-run", "campaign"])
 def test_a_drive_that_lies_fails_the_job(job: Job, step: str) -> None:
@@ -155,6 +157,7 @@ def test_a_cut_that_proves_nothing_fails_the_job(job: Job) -> None:
     assert (whole.failures, whole.errors, whole.skipped) == (0, 1, 0)
 
 
+@pytest.mark.wide
 def test_without_devices_a_job_can_kill_the_server(job: Job) -> None:
     skip_without_server("postgresql")
     job.run("lab-run campaign", PASS, DBCHECK_RUNG="process")
@@ -169,6 +172,7 @@ MOMENTS = {
 }
 
 
+@pytest.mark.wide_with("2", "campaign")
 @pytest.mark.root
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -85,6 +85,7 @@ def test_an_asynchronous_standby_behind_a_link_that_is_down_loses(
     assert "synchronous_standby_names is empty" in result.diagnosis[0].reason
 
 
+@pytest.mark.wide
 def test_the_writer_alone_is_cut_and_comes_back(tmp_path: Path) -> None:
     with cluster_of(tmp_path, promise=Promise.WRITER) as (_, rig):
         outcome = cycle(rig)
@@ -93,6 +94,7 @@ def test_the_writer_alone_is_cut_and_comes_back(tmp_path: Path) -> None:
     assert outcome.after.promotion is None
 
 
+@pytest.mark.wide
 def test_all_nodes_are_cut_and_the_writer_is_read(tmp_path: Path) -> None:
     with cluster_of(tmp_path, promise=Promise.ALL) as (_, rig):
         outcome = cycle(rig)
@@ -101,6 +103,7 @@ def test_all_nodes_are_cut_and_the_writer_is_read(tmp_path: Path) -> None:
     assert all(node.cut for node in outcome.load.nodes.values())
 
 
+@pytest.mark.wide
 def test_all_nodes_are_cut_and_a_standby_takes_over(tmp_path: Path) -> None:
     """A drive may have flushed all its canaries, so the cut is made several times."""
     promise = Promise.ALL_WRITER_GONE
@@ -115,6 +118,7 @@ def test_all_nodes_are_cut_and_a_standby_takes_over(tmp_path: Path) -> None:
     assert outcome.result.shown_depth is Depth.DRIVE
 
 
+@pytest.mark.wide
 def test_what_a_standby_had_only_written_is_lost_with_its_page_cache(
     tmp_path: Path,
 ) -> None:
@@ -133,6 +137,7 @@ def test_what_a_standby_had_only_written_is_lost_with_its_page_cache(
     assert "remote_write" in outcome.result.diagnosis[0].reason
 
 
+@pytest.mark.wide
 def test_the_standby_that_received_most_takes_over(tmp_path: Path) -> None:
     with cluster_of(tmp_path, nodes=3) as (cluster, rig):
         outcome = cycle(rig, lambda: cluster.take_links_down("node2"))
@@ -170,6 +175,7 @@ def test_an_old_writer_that_is_back_too_early_proves_nothing(tmp_path: Path) -> 
     )
 
 
+@pytest.mark.wide
 def test_a_standby_that_does_not_take_over_is_no_loss(tmp_path: Path) -> None:
     with cluster_of(tmp_path) as (_, rig):
         never = promoting(rig, lambda *_: None)
@@ -180,6 +186,7 @@ def test_a_standby_that_does_not_take_over_is_no_loss(tmp_path: Path) -> None:
     assert outcome.found is None
 
 
+@pytest.mark.wide
 def test_a_standby_of_another_cluster_is_refused(tmp_path: Path) -> None:
     """It follows a server, and not the one that takes the load."""
     with (
@@ -199,6 +206,7 @@ def test_a_standby_of_another_cluster_is_refused(tmp_path: Path) -> None:
             cycle(mixed)
 
 
+@pytest.mark.wide
 def test_a_standby_that_ends_its_recovery_early_is_refused(tmp_path: Path) -> None:
     """What it had received and not replayed would look lost."""
     with cluster_of(tmp_path) as (cluster, rig):
@@ -286,6 +294,7 @@ with cluster_of(Path(sys.argv[1])) as (cluster, rig):
 """
 
 
+@pytest.mark.wide_with("2")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_a_cluster_whose_client_ends(
     tmp_path: Path, number: signal.Signals

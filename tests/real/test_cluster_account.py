@@ -41,6 +41,7 @@ def run(lab: Lab, name: str, words: Sequence[str]) -> None:
             link.cursor().execute(text)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("engine", "promise"),
     [

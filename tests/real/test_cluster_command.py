@@ -31,6 +31,7 @@ open_engine(sys.argv[1], sys.argv[2]).promote()
 """
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("by", ["sql", "command"])
 def test_a_cluster_is_named_by_its_group(tmp_path: Path, by: str) -> None:
     with cluster_of(tmp_path) as (cluster, _):
@@ -52,6 +53,7 @@ def test_a_cluster_is_named_by_its_group(tmp_path: Path, by: str) -> None:
     assert "node1 stays off: it must rejoin as a standby" in done.stderr
 
 
+@pytest.mark.wide
 def test_what_is_for_one_host_refuses_a_cluster(tmp_path: Path) -> None:
     with cluster_of(tmp_path) as (cluster, _):
         file = inventory_of(tmp_path, "pair", cluster, **CLUSTER)

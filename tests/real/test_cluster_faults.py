@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from dbcheck.campaign.outcome import Outcome
@@ -29,6 +30,7 @@ def slowest_ms(outcome: Outcome) -> float:
     return outcome.result.load.latency_ms["max"]
 
 
+@pytest.mark.wide
 def test_commits_wait_for_a_standby_that_is_paused(tmp_path: Path) -> None:
     said = io.StringIO()
     spec = ClusterSpec(pause_after_s=0.3, pause_s=1.5)

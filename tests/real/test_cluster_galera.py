@@ -23,6 +23,8 @@ from tests.kit.clusters import (
 )
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.wide
+
 
 class Hasty(Group):
     """Reads a node that still counts the writer among its members."""

@@ -29,6 +29,8 @@ from tests.kit.clusters import WORKLOAD, cycle, group_of, standing
 from tests.kit.lab_access import execute_on
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.wide
+
 AT_DRIVE = pytest.mark.root
 group = partial(group_of, "group-replication")
 

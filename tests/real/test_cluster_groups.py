@@ -52,6 +52,7 @@ ALONE = {
 }
 
 
+@pytest.mark.wide
 @TOPOLOGIES
 def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, topology: str) -> None:
     with group_of(topology, tmp_path) as (_, rig):
@@ -78,6 +79,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, topology: str) -
     assert bundle_of(outcome.run.path, tmp_path / "b.tar.gz").verdict is Verdict.PASS
 
 
+@pytest.mark.wide
 @AT_DRIVE
 @TOPOLOGIES
 def test_a_group_that_lost_its_power_has_every_commit(
@@ -95,6 +97,7 @@ def test_a_group_that_lost_its_power_has_every_commit(
     assert again.judgement == outcome.judgement
 
 
+@pytest.mark.wide
 def test_nodes_that_are_cut_one_after_the_other_come_back(tmp_path: Path) -> None:
     """The first one's view of the group is then another than the last one's."""
     with group_of("group-replication", tmp_path, Promise.ALL) as (_, rig):
@@ -114,6 +117,7 @@ def test_nodes_that_are_cut_one_after_the_other_come_back(tmp_path: Path) -> Non
     assert went[first] < went[second] <= went[third]
 
 
+@pytest.mark.wide
 @AT_DRIVE
 @TOPOLOGIES
 @pytest.mark.parametrize("value", ["0", "2"])
@@ -135,6 +139,7 @@ def test_a_group_that_flushes_once_a_second_loses(
     assert f"{FLUSH} = {value}" in str(outcome.result.diagnosis[0])
 
 
+@pytest.mark.wide
 @TOPOLOGIES
 @pytest.mark.parametrize("promise", [Promise.WRITER_GONE, Promise.ALL])
 def test_a_member_that_lacks_a_row_is_found(
@@ -167,6 +172,7 @@ def test_a_member_that_lacks_a_row_is_found(
     assert again.judgement == outcome.judgement
 
 
+@pytest.mark.wide
 @TOPOLOGIES
 def test_a_group_of_an_inventory_is_cut_as_one_cluster(
     tmp_path: Path, topology: str
@@ -182,6 +188,7 @@ def test_a_group_of_an_inventory_is_cut_as_one_cluster(
     assert result["cluster"]["read"] == "node1"
 
 
+@pytest.mark.wide_with("galera")
 @TOPOLOGIES
 def test_a_lab_runs_it_from_the_command_line(tmp_path: Path, topology: str) -> None:
     words = f"lab run --engine {GROUPS[topology]} --topology {topology} --nodes 3"
@@ -203,6 +210,7 @@ with group_of("%s", Path(sys.argv[1])) as (cluster, rig):
 """
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("topology", "number"),
     [

@@ -31,7 +31,10 @@ from tests.kit.clusters import (
 from tests.kit.waiting import wait_until
 
 LACKING = missing(LabSpec("postgresql", rung="process", patroni=True))
-pytestmark = pytest.mark.skipif(bool(LACKING), reason="; ".join(LACKING))
+pytestmark = [
+    pytest.mark.skipif(bool(LACKING), reason="; ".join(LACKING)),
+    pytest.mark.wide,
+]
 
 
 def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from dbcheck.workload import load
 from tests.kit.clusters import cluster_of, cycle, standing
 from tests.kit.lab_access import execute_on
 
+pytestmark = pytest.mark.wide
+
 TIMEOUT = {
     "mysql": "rpl_semi_sync_source_timeout",
     "mariadb": "rpl_semi_sync_master_timeout",

@@ -30,6 +30,7 @@ def has_server(request: pytest.FixtureRequest) -> None:
     skip_without_server(request.node.callspec.params["engine"])
 
 
+@pytest.mark.wide_with("mysql")
 @ENGINES
 def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, engine: str) -> None:
     with cluster_of(tmp_path, engine=engine) as (_, rig):
@@ -41,6 +42,7 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, engine: str) -> 
     assert outcome.case.left["node1"].behind == 0
 
 
+@pytest.mark.wide
 @ENGINES
 @pytest.mark.parametrize(
     ("setting", "value", "standing_of_settings", "why"),
@@ -71,6 +73,7 @@ def test_what_no_commit_waits_for_is_lost_behind_a_link_that_is_down(
     assert why in best.reason
 
 
+@pytest.mark.wide
 @ENGINES
 def test_a_replica_that_has_not_applied_all_is_not_promoted(
     tmp_path: Path, engine: str
@@ -85,6 +88,7 @@ def test_a_replica_that_has_not_applied_all_is_not_promoted(
     assert "waiting before the promotion, which would delete the rest" in reason
 
 
+@pytest.mark.wide
 @ENGINES
 def test_a_replica_that_others_promoted_too_early_proves_nothing(
     tmp_path: Path, engine: str
@@ -110,6 +114,7 @@ def test_a_replica_that_others_promoted_too_early_proves_nothing(
     assert standing(outcome, ItemId.ALL_APPLIED) is Standing.CONTRADICTED
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("engine", ["mysql"])
 def test_all_nodes_are_cut_and_a_replica_takes_over(
     tmp_path: Path, engine: str
@@ -120,6 +125,7 @@ def test_all_nodes_are_cut_and_a_replica_takes_over(
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("engine", ["mariadb"])
 def test_a_replica_of_mariadb_that_restarts_discards_its_relay_log(
     tmp_path: Path, engine: str
@@ -133,6 +139,7 @@ def test_a_replica_of_mariadb_that_restarts_discards_its_relay_log(
     assert "discards what it had received" in outcome.result.diagnosis[0].reason
 
 
+@pytest.mark.wide
 @ENGINES
 def test_a_replica_of_another_server_is_refused(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
@@ -151,6 +158,7 @@ def test_a_replica_of_another_server_is_refused(
             cycle(mixed)
 
 
+@pytest.mark.wide
 @ENGINES
 @pytest.mark.parametrize(
     ("point", "lost"), [("AFTER_SYNC", False), ("AFTER_COMMIT", True)]

@@ -88,6 +88,7 @@ def test_a_run_from_start_to_verdict_and_what_can_be_asked_of_it(user: User) -> 
     user.run("witness", "verify", run, *user.witness, code=4)
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_the_client_killed_in_mid_run_is_judged_from_the_witness_alone(
     drive_user: User,
@@ -118,6 +119,7 @@ def test_the_client_killed_in_mid_run_is_judged_from_the_witness_alone(
         assert "was lost before the cut" in result["reasons"][0]
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_the_client_killed_after_the_cut_is_judged_from_the_witness_alone(
     drive_user: User,
@@ -191,6 +193,7 @@ def test_what_a_killed_client_left_is_cleaned(user: User) -> None:
     assert "no canaries found on ssh://" in user.run(*words, code=0)
 
 
+@pytest.mark.wide_with("postgresql", "mysql")
 def test_canaries_are_found_where_the_server_says_that_its_data_are(
     server: DatabaseServer, engine: Engine, tmp_path: Path
 ) -> None:
@@ -266,6 +269,7 @@ def mounts() -> list[list[str]]:
     return [line.split()[:3] for line in Path("/proc/mounts").read_text().splitlines()]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("user", "processes"), [("postgresql", "1"), ("mariadb", "2")], indirect=["user"]
 )
@@ -324,6 +328,7 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
+@pytest.mark.wide_with("600.0")
 @pytest.mark.parametrize(
     ("off_s", "code", "verdict"), [(1.0, 0, "PASS"), (600.0, 3, "INCONCLUSIVE")]
 )

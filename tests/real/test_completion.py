@@ -97,6 +97,7 @@ def complete(shell: Terminal, typed: str, wanted: str) -> str:
     return shell.until(f"<{wanted}") + shell.until(PROMPT)
 
 
+@pytest.mark.wide_with("zsh")
 @pytest.mark.parametrize("name", START)
 def test_words_are_completed(name: str, folder: Path) -> None:
     with terminal(name, folder) as shell:
@@ -104,6 +105,7 @@ def test_words_are_completed(name: str, folder: Path) -> None:
             assert "Traceback" not in complete(shell, typed, wanted)
 
 
+@pytest.mark.wide_with("zsh")
 @pytest.mark.parametrize("name", START)
 def test_all_commands_are_listed(name: str, folder: Path) -> None:
     with terminal(name, folder) as shell:
@@ -111,6 +113,7 @@ def test_all_commands_are_listed(name: str, folder: Path) -> None:
         shell.until(*VERBS)
 
 
+@pytest.mark.wide_with("zsh")
 @pytest.mark.parametrize("name", START)
 def test_an_inventory_is_not_run(name: str, folder: Path) -> None:
     with terminal(name, folder) as shell:
@@ -119,6 +122,7 @@ def test_an_inventory_is_not_run(name: str, folder: Path) -> None:
     assert not (folder / "was-run").exists()
 
 
+@pytest.mark.wide
 def test_fish_completes_words(folder: Path) -> None:
     (folder / "dbcheck.fish").write_text(script("fish"))
     asked = "; ".join(f"complete -C {shlex.quote(typed)}; echo" for typed in WORDS)

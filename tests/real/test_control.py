@@ -104,6 +104,7 @@ def assert_seen(here: Bench) -> None:
         assert "relaxed" not in tables(here)
 
 
+@pytest.mark.wide_with("mariadb")
 @pytest.mark.root
 @MYSQL_IN_SOAK
 def test_a_power_cut_loses_and_the_cycle_after_it_passes(
@@ -113,6 +114,7 @@ def test_a_power_cut_loses_and_the_cycle_after_it_passes(
         assert_seen(here)
 
 
+@pytest.mark.wide
 def test_a_killed_server_loses_and_the_cycle_after_it_passes(here: Bench) -> None:
     assert_seen(here)
 
@@ -120,6 +122,7 @@ def test_a_killed_server_loses_and_the_cycle_after_it_passes(here: Bench) -> Non
 # ------------------------------------------------------------------- it does not
 
 
+@pytest.mark.wide
 def test_sessions_that_are_not_relaxed_lose_nothing_and_nothing_passes(
     here: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def test_sessions_that_are_not_relaxed_lose_nothing_and_nothing_passes(
     assert ("this rig cannot see losses" in reason) is weak
 
 
+@pytest.mark.wide
 def test_a_switch_that_only_kills_the_server_is_found_out(
     mariadb: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +182,7 @@ class Pauser:
         return None
 
 
+@pytest.mark.wide
 def test_a_switch_that_only_pauses_is_found_out_at_once(mariadb: Bench) -> None:
     limits = Limits(silence_s=1, return_s=60)
     paused = with_node(replace(mariadb.rig, limits=limits), power=Pauser(mariadb.lab))
@@ -200,6 +205,7 @@ class Broken(Pauser):
         raise PowerError("the switch does not answer")
 
 
+@pytest.mark.wide
 def test_an_error_before_the_cut_puts_the_setting_back(mariadb: Bench) -> None:
     (started,) = mariadb.execute("show global status like 'Uptime'")
     rig = with_node(mariadb.rig, power=Broken(mariadb.lab))
@@ -211,6 +217,7 @@ def test_an_error_before_the_cut_puts_the_setting_back(mariadb: Bench) -> None:
     assert "relaxed" not in tables(mariadb)
 
 
+@pytest.mark.wide
 def test_a_server_that_is_relaxed_already_is_left_so(tmp_path: Path) -> None:
     spec = LabSpec("mariadb", rung="process", settings={FLUSH: "0"})
     if lacking := missing(spec):

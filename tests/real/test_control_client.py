@@ -48,6 +48,7 @@ def test_a_control_comes_first_and_stands_in_the_result(user: User) -> None:
     assert said in shown.replace("\n", "")
 
 
+@pytest.mark.wide
 def test_cycles_in_a_lab_share_one_control(tmp_path: Path) -> None:
     process_lab("postgresql")
     (tmp_path / "quick.toml").write_text(
@@ -116,6 +117,7 @@ def of_cleaning(here: Bench) -> None:
     user.run("clean", "--target", here.lab.target_url, code=0)
 
 
+@pytest.mark.wide_with("of_the_next_run", "of_the_reconciliation")
 @pytest.mark.parametrize(
     "preparation", [of_the_next_run, of_the_reconciliation, of_cleaning]
 )
@@ -161,6 +163,7 @@ def test_an_interrupt_puts_it_back(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ a human cuts
 
 
+@pytest.mark.wide
 @user_of("mariadb")
 def test_a_human_is_asked_twice(user: User) -> None:
     """A lab plays the server on another host; the human is the test."""

@@ -94,6 +94,7 @@ def test_a_relaxed_session_of_postgresql_alone_is_relaxed(
     engine.drop()
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.parametrize(("process", "value"), [(True, 0), (False, 2)])
 def test_a_server_is_relaxed_and_put_back(
     innodb: Engine, innodb_server: DatabaseServer, process: bool, value: int
@@ -119,6 +120,7 @@ def test_a_server_is_relaxed_and_put_back(
     assert observable.restore_durability(innodb) is None
 
 
+@pytest.mark.wide_with("mysql")
 def test_what_somebody_else_set_meanwhile_is_left(
     innodb: Engine, innodb_server: DatabaseServer
 ) -> None:
@@ -141,6 +143,7 @@ def test_what_somebody_else_set_meanwhile_is_left(
         look.execute(f"set global {SETTING} = 1")
 
 
+@pytest.mark.wide_with("mysql")
 def test_the_note_of_another_server_is_not_ours(
     innodb: Engine, innodb_server: DatabaseServer
 ) -> None:
@@ -157,6 +160,7 @@ def test_the_note_of_another_server_is_not_ours(
         look.execute(f"set global {SETTING} = 1")
 
 
+@pytest.mark.wide_with("mysql")
 def test_somebody_elses_table_of_that_name_is_respected(
     innodb: Engine, innodb_server: DatabaseServer
 ) -> None:
@@ -178,6 +182,7 @@ def test_somebody_elses_table_of_that_name_is_respected(
         look.execute(f"drop table {TABLE}")
 
 
+@pytest.mark.wide_with("mysql-system_variables_admin")
 @pytest.mark.parametrize(
     ("name", "privilege"),
     [("mariadb", "super"), ("mysql", "system_variables_admin")],

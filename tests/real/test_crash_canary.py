@@ -47,6 +47,7 @@ def asked_to_end(server: DatabaseServer, speed: int) -> None:
     server.kill()
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_crash_takes_the_row_and_a_shutdown_keeps_it(
     own_server: DatabaseServer,
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_crash_takes_the_row_and_a_shutdown_keeps_it(
     engine.drop()
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_canary_whose_files_are_gone_says_nothing(
     own_server: DatabaseServer,
 ) -> None:
@@ -124,6 +126,7 @@ def test_another_run_and_a_poor_account_are_told_that_they_have_none(
     assert observable.canary(rich, 2) is True
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.root
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
 def test_a_cut_of_power_takes_the_row(kind: str, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def require_explained(outcome: Outcome, cause: Cause) -> None:
     assert (best.cause, best.losses) == (cause, lost)
 
 
+@pytest.mark.wide_with("mysql", "postgresql-ext4")
 @pytest.mark.parametrize(
     ("engine", "filesystem"),
     [
@@ -89,6 +90,7 @@ def test_an_honest_drive_passes_cut_after_cut(
         assert outcome.after.tables == here.rig.site.writer.engine.prepare((LEDGER,))
 
 
+@pytest.mark.wide_with("mysql")
 @EVERY_ENGINE
 def test_a_lying_drive_fails_and_exactly_the_absent_rows_are_listed(
     engine: str, tmp_path: Path
@@ -107,6 +109,7 @@ def test_a_lying_drive_fails_and_exactly_the_absent_rows_are_listed(
         require_explained(outcome, Cause.LOST_CACHE)
 
 
+@pytest.mark.wide_with("mariadb")
 @pytest.mark.parametrize("engine", FAMILIES)
 def test_a_fickle_drive_passes_until_it_lies(engine: str, tmp_path: Path) -> None:
     # With this seed the drive lies at its second power-on, not at its first or third.
@@ -124,6 +127,7 @@ def test_a_fickle_drive_passes_until_it_lies(engine: str, tmp_path: Path) -> Non
         assert (report["flushes_honoured"] > 100) == (outcome.verdict is Verdict.PASS)
 
 
+@pytest.mark.wide_with("mariadb")
 @pytest.mark.parametrize("engine", FAMILIES)
 def test_a_write_through_drive_passes(engine: str, tmp_path: Path) -> None:
     spec = LabSpec(engine, drive=DriveSpec(personality="write-through"))

@@ -91,6 +91,7 @@ def planted(case: Case, what: str) -> Case:
     return replace(case, restore=replace(case.restore, drives=drives))
 
 
+@pytest.mark.wide_with("postgresql", "mysql")
 @pytest.mark.root
 @pytest.mark.parametrize(
     ("engine", "filesystem"),
@@ -115,6 +116,7 @@ def test_an_honest_drive_passes_on_its_own_evidence(
     assert judge(gone).verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.wide_with("postgresql", "mysql")
 @pytest.mark.root
 @pytest.mark.parametrize("engine", ["postgresql", "mariadb", "mysql"])
 def test_a_lying_drive_fails(engine: str, tmp_path: Path) -> None:
@@ -185,6 +187,7 @@ def test_a_filesystem_that_is_held_keeps_the_drive_without_power(
         assert engine.ready() is None
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_its_switch_is_used_by_commands_of_their_own(tmp_path: Path) -> None:
     """The machine that restores the power is not the one that cut it."""

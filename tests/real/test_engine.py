@@ -83,6 +83,7 @@ def commit_until_broken(session: Session, acked: list[int]) -> None:
         acked.append(seq)
 
 
+@pytest.mark.wide_with("mysql")
 def test_rows_come_back_as_they_were_sent(engine: Engine) -> None:
     engine.check((INSERT,))
     assert held(engine).rows_by_epoch == {}
@@ -260,6 +261,7 @@ def test_what_is_sent_and_answered_in_pieces_is_whole(
     session.close()
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_kill_leaves_at_most_one_commit_unknown(own_server: DatabaseServer) -> None:
     own_server.start()
     engine = engine_of(own_server)
@@ -301,6 +303,7 @@ def test_facts_tell_the_server_apart(engine: Engine, server: DatabaseServer) -> 
     assert flagged(engine.family, facts.settings) == []
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_start_is_told_the_same_until_the_next(own_server: DatabaseServer) -> None:
     own_server.start()
     engine = engine_of(own_server)
@@ -365,6 +368,7 @@ def test_a_silent_server_is_not_ready(engine: Engine, server: DatabaseServer) ->
     assert engine.ready() is not None
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_server_that_dies_ends_the_survivors(own_server: DatabaseServer) -> None:
     own_server.start()
     engine = engine_of(own_server)

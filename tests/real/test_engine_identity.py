@@ -80,6 +80,7 @@ def test_a_replica_of_mariadb_is_another_one(mariadb_server: DatabaseServer) -> 
     assert difference(before, {**before, "server_id": "2"})
 
 
+@pytest.mark.wide_with("mysql")
 def test_only_the_server_that_was_meant_is_read_or_written(
     own_server: DatabaseServer,
 ) -> None:

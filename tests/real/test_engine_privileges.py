@@ -36,6 +36,7 @@ def least(request: pytest.FixtureRequest, new_least: Callable[[str], Least]) -> 
     return new_least(request.param)
 
 
+@pytest.mark.wide_with("mysql")
 def test_the_documented_account_is_enough(least: Least) -> None:
     for statement in statements(least.server.name):
         least.run(statement)

@@ -311,6 +311,7 @@ def test_postgresql_tables_that_prove_nothing(
         run(postgresql, "drop schema dbcheck cascade")
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
@@ -410,6 +411,7 @@ MY_FOREIGN = {
 }
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
@@ -650,6 +652,7 @@ def test_rows_that_only_an_index_knows_are_gone(new_server: NewServer) -> None:
     assert e.value.rows == 1000 - read
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_damaged_page_is_an_error_not_an_end(own_server: DatabaseServer) -> None:
     engine = filled(own_server)
     file, page_bytes = data_file(engine, own_server)

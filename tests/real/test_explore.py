@@ -67,6 +67,7 @@ def lying(one_session: Opened) -> Timeline:
     return Timeline(recordings, honest=False, since_us=one_session.acked.first_us)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("filesystem", FILESYSTEMS)
 @pytest.mark.parametrize("engine", (*ENGINES, "myrocks"))
 def test_a_durable_server_keeps_its_acks_in_every_state(
@@ -85,6 +86,7 @@ def test_a_durable_server_keeps_its_acks_in_every_state(
     assert len(set(acks)) > 3
 
 
+@pytest.mark.wide_with("off", "lying", "through", "mysql-2", "barrier")
 @pytest.mark.parametrize(
     "spec",
     [
@@ -212,6 +214,7 @@ def test_what_one_recovery_wrote_is_gone_in_the_next_state(
     assert counts[0] == counts[2] > counts[3] > counts[1] == counts[4]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_of_two_drives_loses_writes_of_its_own(
     engine: str, tmp_path: Path
@@ -260,6 +263,7 @@ def test_a_lost_write_of_the_wal_is_named_as_its_pages_name_themselves(
     assert named > 20
 
 
+@pytest.mark.wide
 def test_a_lost_page_is_named_by_its_tablespace(tmp_path: Path) -> None:
     """A page begins with its checksum and number; its space is at 34 (fil0fil.h)."""
     dirty = {"innodb_max_dirty_pages_pct": "0", "innodb_max_dirty_pages_pct_lwm": "0"}
@@ -345,6 +349,7 @@ def test_a_replaying_server_syncs_its_files_at_once(one_session: Opened) -> None
         assert lab.lab.counters()["flushes"] < 500
 
 
+@pytest.mark.wide_with("Verdict.PASS")
 @pytest.mark.parametrize(
     ("outcome", "verdict"),
     [
@@ -373,6 +378,7 @@ def test_the_server_s_own_check_counts_as_in_a_cycle(
 BAD_PAGE = "invalid page in block 3 of relation base/5/1"
 
 
+@pytest.mark.wide_with("away", "connection")
 @pytest.mark.parametrize(
     ("logged", "error", "verdict"),
     [

@@ -128,6 +128,7 @@ def test_a_loss_is_reduced_named_and_repeated(runs: Path) -> None:
     assert "had not written" in text
 
 
+@pytest.mark.wide_with("9")
 @pytest.mark.root
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_client_that_ends_early_leaves_its_states_and_no_lab(

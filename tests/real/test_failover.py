@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.verdict import Verdict
@@ -16,6 +18,7 @@ from tests.kit.rigs import SEED, bench, quick
 from tests.real.hold_client import programs
 
 
+@pytest.mark.wide
 def test_a_pass_of_a_failover_claims_no_depth(tmp_path: Path) -> None:
     with bench(process_lab("postgresql"), tmp_path) as here:
         power = programs(here.lab.name, 0.1, tmp_path, CutClass.FAILOVER)

@@ -27,6 +27,7 @@ def count(here: Bench, statement: str) -> int:
     return int(number)
 
 
+@pytest.mark.wide_with("mariadb", "2")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("engine", OTHERS)
 def test_what_it_had_committed_is_whole_and_is_compared_after_the_next_cut(

@@ -62,6 +62,7 @@ def test_each_target_gets_its_verdict_and_the_client_all_files(
     assert "begins" not in said
 
 
+@pytest.mark.wide
 def test_ctrl_c_restores_the_power_and_resume_goes_on(
     rigs: Fleet, two: Cluster, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_ctrl_c_restores_the_power_and_resume_goes_on(
     assert {one["statistics"]["cuts"] for one in shown.values()} == {3}
 
 
+@pytest.mark.wide
 def test_so_many_targets_are_without_power_at_once(
     rigs: Fleet, two: Cluster, tmp_path: Path
 ) -> None:
@@ -115,6 +117,7 @@ def test_so_many_targets_are_without_power_at_once(
     assert max(off) == 1
 
 
+@pytest.mark.wide
 def test_a_fleet_dies_with_its_client_and_goes_on_with_another(
     rigs: Fleet, two: Cluster, tmp_path: Path
 ) -> None:
@@ -151,6 +154,7 @@ def test_one_client_at_a_time_holds_a_witness(rigs: Fleet, tmp_path: Path) -> No
             holding.require()
 
 
+@pytest.mark.wide_with("no one")
 @pytest.mark.parametrize(
     ("address", "text"),
     [

@@ -40,6 +40,7 @@ def test_eight_rigs_whose_worker_and_scheduler_die(
     trial(eight, tmp_path, seed)
 
 
+@pytest.mark.wide
 def test_three_rigs_whose_worker_and_scheduler_die(tmp_path: Path) -> None:
     with fleet(tmp_path, 2, 1) as three:
         trial(three, tmp_path, seed=1)

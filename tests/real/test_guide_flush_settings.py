@@ -42,6 +42,7 @@ def test_each_lab_command_of_the_guide_has_a_verdict() -> None:
     assert shown("    dbcheck lab run --engine a\n\n    FAIL  3 of 4\n") == []
 
 
+@pytest.mark.wide
 @pytest.mark.root
 @pytest.mark.parametrize(("line", "verdict"), SHOWN, ids=[line for line, _ in SHOWN])
 def test_a_lab_command_gets_the_verdict_that_the_guide_shows(

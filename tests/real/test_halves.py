@@ -267,6 +267,7 @@ def named(outcome: Outcome, kind: LossKind) -> Names:
     return {(x.session, x.seq) for x in outcome.found.losses if x.kind is kind}
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @pytest.mark.parametrize(
     ("kind", "kept"),
     [
@@ -300,6 +301,7 @@ def test_a_drive_that_keeps_the_pages_of_one_table_halves_transactions(
     pytest.fail(f"none of {TRIES} cuts left one {kind.value}")
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @EVERY_ENGINE
 def test_an_honest_drive_keeps_transactions_whole_all_the_same(
     engine: str, tmp_path: Path

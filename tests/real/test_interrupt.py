@@ -102,6 +102,7 @@ def draw(function: CodeType) -> random.Random:
     return random.Random(f"{SEED} {function.co_qualname} {function.co_firstlineno}")
 
 
+@pytest.mark.wide_with("mariadb", "begin")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of what was being opened
 @pytest.mark.parametrize("action", [look, relax, begin])
 def test_an_interrupt_in_any_function_comes_out(

@@ -83,6 +83,7 @@ def test_an_honest_drive_loses_no_commit(
         assert not _cycle(lab, table)
 
 
+@pytest.mark.wide_with("mariadb")
 @pytest.mark.root
 @pytest.mark.parametrize(
     "engine",
@@ -115,6 +116,7 @@ def test_a_lying_drive_loses_commits(
     assert table.lost() == set(table.acked)
 
 
+@pytest.mark.wide_with("mariadb")
 @pytest.mark.root
 @ENGINES
 def test_a_drive_without_cache_needs_no_flush(start: Start, engine: str) -> None:
@@ -188,6 +190,7 @@ def test_a_filesystem_that_cannot_be_mounted_is_a_result(
     assert switch.failure() is not None
 
 
+@pytest.mark.wide_with("mysql")
 @ALL
 def test_a_server_that_does_not_recover_is_a_result(start: Start, engine: str) -> None:
     lab = start(engine, rung="process")
@@ -201,6 +204,7 @@ def test_a_server_that_does_not_recover_is_a_result(start: Start, engine: str) -
     assert lab.server_log()
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @ALL
 def test_a_server_that_somebody_kills_is_not_to_blame(
     start: Start, engine: str
@@ -226,6 +230,7 @@ def _broken(switch: LabSwitch) -> bool:
     return False
 
 
+@pytest.mark.wide_with("mariadb")
 @ENGINES
 def test_a_killed_server_keeps_its_commits(start: Start, engine: str) -> None:
     lab = start(engine, rung="process")
@@ -270,6 +275,7 @@ def test_settings_change_between_cycles(start: Start) -> None:
     assert table.lost()
 
 
+@pytest.mark.wide_with("mariadb")
 @ENGINES
 def test_a_frozen_server_falls_silent(start: Start, engine: str) -> None:
     lab = start(engine, rung="process")

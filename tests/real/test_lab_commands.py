@@ -59,6 +59,7 @@ def commands(printed: str) -> list[str]:
     return [block for block in blocks if block.startswith("  ")]
 
 
+@pytest.mark.wide
 def test_what_up_prints_can_be_pasted(tmp_path: Path) -> None:
     printed = up("mariadb", "pasted")
     assert Lab.find("pasted").password not in printed
@@ -74,6 +75,7 @@ def test_what_up_prints_can_be_pasted(tmp_path: Path) -> None:
     assert done.stdout.endswith("lab pasted is down\n")
 
 
+@pytest.mark.wide
 def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
     for name in ("one", "two"):
         up("postgresql", name, "--rung", "process")
@@ -128,6 +130,7 @@ def test_a_lab_that_somebody_works_with_is_left_alone(tmp_path: Path) -> None:
         assert dbcheck("lab", "down", "held") == "lab held is down\n"
 
 
+@pytest.mark.wide
 def test_without_a_name_all_are_ended() -> None:
     assert dbcheck("lab", "down") == "no lab is running\n"
     up("postgresql", "one", "--rung", "process")
@@ -174,6 +177,7 @@ def test_an_image_needs_a_drive() -> None:
     assert "--keep-image needs a virtual drive" in dbcheck(*words, code=2)
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_the_drive_is_kept_as_the_cut_left_it(tmp_path: Path) -> None:
     """What the report names can be mounted, and holds a server that was not shut."""

@@ -75,6 +75,7 @@ class IdleSwitch(FreezingSwitch):
         return Cut(time.monotonic_ns() // 1000, None)
 
 
+@pytest.mark.wide_with("mariadb")
 def test_a_server_gone_silent_is_gone(here: Bench) -> None:
     limits = Limits(silence_s=1.0, return_s=60)
     rig = with_node(replace(here.rig, limits=limits), power=FreezingSwitch(here))
@@ -88,6 +89,7 @@ def test_a_server_gone_silent_is_gone(here: Bench) -> None:
     assert not outcome.found.losses
 
 
+@pytest.mark.wide_with("mariadb")
 def test_a_server_that_was_killed_broke_its_connections(here: Bench) -> None:
     outcome = here.judge(here.cut_cycle(quick(sessions=SESSIONS)))
     assert outcome.load is not None
@@ -106,6 +108,7 @@ def test_a_run_is_not_judged_by_the_log_of_another(here: Bench, tmp_path: Path) 
     assert here.judge(started).verdict is Verdict.PASS
 
 
+@pytest.mark.wide_with("mariadb")
 def test_a_cut_that_did_not_cut_is_no_pass(here: Bench) -> None:
     rig = with_node(here.rig, power=IdleSwitch(here))
     outcome = run_cycle(rig, quick(), SEED)

@@ -61,6 +61,7 @@ def is_alive(pid: int) -> bool:
     return Path("/proc", str(pid)).exists()
 
 
+@pytest.mark.wide_with("mariadb")
 def test_a_cycle_in_two_processes(here: Bench) -> None:
     started = here.cut_cycle(shared(here.engine, cut_after_s=(2.0, 2.0)))
     outcome = here.judge(started)
@@ -153,6 +154,7 @@ def test_no_secret_is_in_the_arguments_of_a_process(here: Bench) -> None:
     assert load.result.failure is None
 
 
+@pytest.mark.wide
 @ONE_SERVER
 def test_in_lockstep_each_ack_is_confirmed_before_the_next_is_sent(
     here: Bench, tmp_path: Path
@@ -169,6 +171,7 @@ def test_in_lockstep_each_ack_is_confirmed_before_the_next_is_sent(
     assert all(window.acks <= SESSIONS for window in load.windows)
 
 
+@pytest.mark.wide
 @ONE_SERVER
 def test_a_rate_is_kept_by_all_processes_together(here: Bench) -> None:
     started = _committed(here, shared(here.engine, rate=40.0))
@@ -211,6 +214,7 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
             client.communicate()
 
 
+@pytest.mark.wide
 def test_a_client_that_is_killed_leaves_no_process(
     running: subprocess.Popen[str],
 ) -> None:
@@ -220,6 +224,7 @@ def test_a_client_that_is_killed_leaves_no_process(
     wait_until(lambda: not any(map(is_alive, workers)), "the processes ended")
 
 
+@pytest.mark.wide
 def test_an_interrupt_ends_all_in_order(running: subprocess.Popen[str]) -> None:
     workers = workers_of(running.pid)
     running.send_signal(signal.SIGINT)

@@ -84,6 +84,7 @@ def test_three_workers_pass_an_honest_server(here: Bench, tmp_path: Path) -> Non
     assert outcome.case.clock_set == ""
 
 
+@pytest.mark.wide
 @pytest.mark.root
 @pytest.mark.parametrize(
     ("engine", "personality"),
@@ -110,6 +111,7 @@ def test_three_workers_find_what_one_process_finds(
         assert (three.case.shape.oldest_s or 0) < 10
 
 
+@pytest.mark.wide
 def test_one_broken_session_of_a_worker_is_replaced(
     here: Bench, tmp_path: Path
 ) -> None:
@@ -163,6 +165,7 @@ def judge_what_the_witness_holds(table: Bench, started: Started) -> None:
     assert outcome.verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("dies", ["worker", "scheduler"])
 def test_a_process_of_dask_that_dies_ends_the_load_with_a_worker_s_name(
     here: Bench, tmp_path: Path, dies: str
@@ -180,6 +183,7 @@ def test_a_process_of_dask_that_dies_ends_the_load_with_a_worker_s_name(
         judge_what_the_witness_holds(table, started)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("is_seen", [False, True])
 def test_sessions_whose_worker_is_cut_off_end_by_themselves(
     here: Bench, tmp_path: Path, is_seen: bool
@@ -204,6 +208,7 @@ def test_sessions_whose_worker_is_cut_off_end_by_themselves(
         wait_until(lambda: dask.loading() == [], "no process is left")
 
 
+@pytest.mark.wide
 def test_an_interrupt_ends_the_sessions_of_every_worker(
     here: Bench, tmp_path: Path, main: int
 ) -> None:
@@ -224,6 +229,7 @@ def test_an_interrupt_ends_the_sessions_of_every_worker(
         assert started.run.load() is not None
 
 
+@pytest.mark.wide
 def test_a_worker_that_cannot_take_part_is_named_before_anything_is_touched(
     here: Bench, tmp_path: Path
 ) -> None:

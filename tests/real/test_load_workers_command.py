@@ -23,6 +23,8 @@ from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.labs import process_lab
 from tests.kit.waiting import wait_until
 
+pytestmark = pytest.mark.wide
+
 QUICK = 'plan = "insert"\npayload_bytes = [200]\nsessions = 4\n'
 
 

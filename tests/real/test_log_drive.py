@@ -15,6 +15,7 @@ from tests.kit.rigs import bench
 ENGINES = ("postgresql", "mariadb", "mysql")
 
 
+@pytest.mark.wide_with("mysql", "honest-Verdict.PASS-mariadb")
 @pytest.mark.root
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(

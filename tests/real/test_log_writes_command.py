@@ -19,6 +19,8 @@ from tests.kit.explorations import load, recorded
 from tests.kit.lab_state import own_state as own_state
 from tests.kit.log_writes import MARK, Log, read
 
+pytestmark = pytest.mark.wide
+
 Sectors = dict[int, bytes]
 
 

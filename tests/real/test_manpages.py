@@ -11,6 +11,8 @@ import pytest
 from tests.kit.commandtree import contexts, options_of
 from tests.manpages import FOLDER, name_of
 
+pytestmark = pytest.mark.wide
+
 CONTEXTS = {name_of(context): context for context in contexts()}
 
 

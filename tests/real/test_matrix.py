@@ -62,6 +62,7 @@ def matrix(folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.wide
 def test_a_row_that_does_not_start_loses_no_other(folder: Path) -> None:
     process = matrix(folder, "--preset", "labs.toml", "--seed", "1", "--json")
     out, err = process.communicate(timeout=120)
@@ -80,6 +81,7 @@ def test_a_row_that_does_not_start_loses_no_other(folder: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.wide
 def test_an_interrupt_shows_what_there_is(folder: Path) -> None:
     process = matrix(folder, "--preset", "labs.toml", "--seed", "1")
     assert process.stderr is not None
@@ -98,6 +100,7 @@ def test_an_interrupt_shows_what_there_is(folder: Path) -> None:
     assert not any(daemon.alive() for daemon in daemons if daemon)
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_the_matrix_of_2009_has_two_safe_rows_and_two_fast_ones_that_lose(
     tmp_path: Path,
@@ -143,6 +146,7 @@ def flush_setting(user: User) -> Any:
         return value
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_settings_of_sessions_are_varied_on_a_target(tmp_path: Path) -> None:
     with target(LabSpec("postgresql"), tmp_path) as user:
@@ -156,6 +160,7 @@ def test_settings_of_sessions_are_varied_on_a_target(tmp_path: Path) -> None:
         assert any("synchronous_commit" in said for said in cycle["settings_at_fault"])
 
 
+@pytest.mark.wide
 def test_the_load_is_varied_on_a_target(tmp_path: Path) -> None:
     with target(process_lab("mariadb"), tmp_path) as user:
         vary = ["--vary", "workload=insert,order-entry", "--vary", "sessions=3"]
@@ -182,6 +187,7 @@ def test_a_relaxed_row_loses_on_a_target_that_is_left_as_it_was(
         assert flush_setting(user) == 1
 
 
+@pytest.mark.wide
 def test_a_client_killed_in_a_relaxed_row_is_made_good_by_the_next(
     tmp_path: Path,
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_relaxed_setting_fails_and_is_named(tmp_path: Path) -> None:
         assert finding.rule.id == "my-rocksdb-flush-log"
 
 
+@pytest.mark.wide
 @AT_DRIVE
 def test_a_control_weakens_myrocks_and_loses(tmp_path: Path) -> None:
     with bench(spec(), tmp_path) as here:
@@ -67,6 +68,7 @@ def test_a_control_weakens_myrocks_and_loses(tmp_path: Path) -> None:
         assert f"{FLUSH} = 2 (was 1)" in here.said.text
 
 
+@pytest.mark.wide
 @AT_DRIVE
 @pytest.mark.parametrize("workload", ["two-phase", "order-entry"])
 def test_other_workloads_pass(workload: str, tmp_path: Path) -> None:
@@ -75,6 +77,7 @@ def test_other_workloads_pass(workload: str, tmp_path: Path) -> None:
         assert outcome.verdict is Verdict.PASS, outcome.judgement
 
 
+@pytest.mark.wide
 def test_a_log_that_a_kill_cut_in_two_keeps_the_server_from_starting(
     tmp_path: Path,
 ) -> None:
@@ -91,6 +94,7 @@ def test_a_log_that_a_kill_cut_in_two_keeps_the_server_from_starting(
     pytest.fail("no kill cut a record")
 
 
+@pytest.mark.wide
 def test_a_savepoint_that_myrocks_cannot_roll_back_to_is_refused(
     tmp_path: Path,
 ) -> None:

@@ -76,6 +76,7 @@ def test_the_install_commands_of_readme_work(
     assert Path(place).is_relative_to(tmp_path / "dbcheck-venv")
 
 
+@pytest.mark.wide
 def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--wheel", "-o", tmp_path, source, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")

@@ -25,6 +25,8 @@ from tests.kit.reports import run_result
 from tests.kit.subjects import MARKUP, poisoned_subjects
 from tests.runs import make
 
+pytestmark = pytest.mark.wide
+
 STORED = Path(make.__file__).parent
 RUNS = ("postgresql-lying", "mariadb-pass", "orders-pass", "unrecoverable")
 NAMES = (*RUNS, "damaged", "campaign", "campaigns", "matrix", "compare")

@@ -155,6 +155,7 @@ def seen(outcome: Outcome) -> str:
     return "\n".join((*outcome.judgement.reasons, *items, *depth))
 
 
+@pytest.mark.wide
 def test_a_log_on_a_disk_that_was_not_cut_is_no_pass(tmp_path: Path) -> None:
     """pg_wal is a link: no setting shows that it lies on another disk."""
     with rig_on("postgresql", tmp_path, None) as rig:

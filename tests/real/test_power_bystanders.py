@@ -61,6 +61,7 @@ def test_another_client_and_another_table_are_seen(
             cursor.close()
 
 
+@pytest.mark.wide_with("mysql")
 def test_the_least_account_sees_them_or_says_that_it_does_not(least: Least) -> None:
     least.execute("create database shop")
     engine = least.engine()

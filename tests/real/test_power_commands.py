@@ -121,6 +121,7 @@ def test_the_first_cut_is_told_and_the_second_is_done(operator: Operator) -> Non
     assert operator.outlet.read_text() == "off"
 
 
+@pytest.mark.wide
 def test_a_cut_waits_for_another_host_to_be_put_right(operator: Operator) -> None:
     """What cannot be read of that host may be that it has the same outlet."""
     path = operator.folder / "inventory.yml"
@@ -232,6 +233,7 @@ def lab(tmp_path: Path) -> Iterator[Operator]:
         yield found
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_a_run_by_name_is_a_run_by_flags(lab: Operator) -> None:
     said = lab.run("witness", "check", HOSTNAME, code=USAGE)

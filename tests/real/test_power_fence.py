@@ -114,6 +114,7 @@ def test_an_agent_that_hangs_is_a_failure_and_is_ended(tmp_path: Path) -> None:
     wait_until(lambda: Process.of(pid) is None, "the agent is gone")
 
 
+@pytest.mark.wide_with("lying")
 @pytest.mark.root
 @pytest.mark.parametrize(
     ("personality", "verdict"),

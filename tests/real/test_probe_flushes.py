@@ -56,6 +56,7 @@ def only(result: FlushesResult) -> VolumeResult:
     return volume
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.root
 @pytest.mark.parametrize("engine", ENGINES)
 def test_honest_defaults_flush_each_commit(engine: str, tmp_path: Path) -> None:
@@ -94,6 +95,7 @@ LOSING = [
 ]
 
 
+@pytest.mark.wide_with("mysql-2", "mariadb-0")
 @pytest.mark.root
 @pytest.mark.parametrize("spec", LOSING)
 def test_a_server_that_does_not_ask_for_a_flush_is_named(
@@ -131,6 +133,7 @@ def test_what_swallows_flushes_is_named(
     assert not volume.server_does_not_ask
 
 
+@pytest.mark.wide
 @pytest.mark.root
 @pytest.mark.parametrize("setting", ["innodb_flush_log_at_trx_commit", "sync_binlog"])
 def test_flushes_of_the_other_log_prove_nothing(setting: str, tmp_path: Path) -> None:

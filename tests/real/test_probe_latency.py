@@ -99,6 +99,7 @@ def test_a_flush_takes_at_least_as_long_as_the_drive_needs(tmp_path: Path) -> No
     assert took["lying"].p50_us < took["honest"].p50_us
 
 
+@pytest.mark.wide_with("False")
 @pytest.mark.root
 @pytest.mark.parametrize(
     ("everywhere", "places"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dbcheck.core.survivors import RECORD
 from dbcheck.core.table import LEDGER
@@ -16,6 +17,8 @@ from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit.labs import process_lab
 from tests.kit.rigs import SEED, bench, quick
+
+pytestmark = pytest.mark.wide
 
 Rows = dict[tuple[int, int], tuple[int, int]]
 

@@ -120,6 +120,7 @@ def cut_until_lost(here: Bench) -> Outcome:
     raise AssertionError(f"nothing that was seen was lost in {CUTS_MAX} cuts")
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.root
 @pytest.mark.parametrize("engine", ["mariadb", "mysql"])
 def test_innodb_shows_rows_that_the_cut_takes_back(engine: str, tmp_path: Path) -> None:
@@ -135,6 +136,7 @@ def test_innodb_shows_rows_that_the_cut_takes_back(engine: str, tmp_path: Path) 
     assert judge_run(outcome.run, FrameLogReader()).result == outcome.result
 
 
+@pytest.mark.wide_with("mariadb", "mysql")
 @pytest.mark.root
 @pytest.mark.parametrize("engine", WITH_LOG)
 def test_others_show_no_row_before_it_is_durable(engine: str, tmp_path: Path) -> None:
@@ -146,6 +148,7 @@ def test_others_show_no_row_before_it_is_durable(engine: str, tmp_path: Path) ->
     assert outcome.result.seen.lost == 0
 
 
+@pytest.mark.wide
 def test_readers_beside_processes_see_the_rows_of_all(tmp_path: Path) -> None:
     chosen = replace(quick("mixed", sessions=4), processes=2, readers=2)
     with bench(process_lab("postgresql"), tmp_path) as here:
@@ -158,6 +161,7 @@ def test_readers_beside_processes_see_the_rows_of_all(tmp_path: Path) -> None:
     assert outcome.result.seen.lost == 0
 
 
+@pytest.mark.wide
 @pytest.mark.root
 @pytest.mark.parametrize("engine", WITH_LOG)
 def test_a_campaign_adds_up_what_readers_saw_beside_chores(
@@ -177,6 +181,7 @@ def test_a_campaign_adds_up_what_readers_saw_beside_chores(
     assert shown.seen == SeenTotal(len(seen), lossy=0, rows=sum(seen), lost=0)
 
 
+@pytest.mark.wide
 def test_in_a_control_nobody_reads(tmp_path: Path) -> None:
     chosen = replace(quick(), readers=2)
     with bench(process_lab("postgresql"), tmp_path) as here:

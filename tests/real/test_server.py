@@ -64,6 +64,7 @@ def listening(port: int) -> list[str]:
     return found
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_cycle_of_kills_and_stops_leaves_nothing(own_server: DatabaseServer) -> None:
     for end in (own_server.kill, own_server.stop, own_server.kill):
         own_server.start()
@@ -80,6 +81,7 @@ def test_a_cycle_of_kills_and_stops_leaves_nothing(own_server: DatabaseServer) -
     own_server.kill()  # once more does no harm
 
 
+@pytest.mark.wide_with("mysql")
 def test_its_port_is_none_that_a_connection_gets(own_server: DatabaseServer) -> None:
     own_server.start()
     own_server.kill()
@@ -88,6 +90,7 @@ def test_its_port_is_none_that_a_connection_gets(own_server: DatabaseServer) -> 
     assert not first <= own_server.port <= last
 
 
+@pytest.mark.wide_with("mysql")
 def test_its_port_stays_its_own_while_it_is_down(own_server: DatabaseServer) -> None:
     """Neither another lab nor a connection can take it during a cut."""
     own_server.start()
@@ -158,6 +161,7 @@ def test_no_other_account_can_connect(
             mysql.connector.connect(user="root", use_pure=True, **way)
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_frozen_server_is_silent_until_it_is_thawed(
     own_server: DatabaseServer,
 ) -> None:
@@ -174,6 +178,7 @@ def test_a_frozen_server_is_silent_until_it_is_thawed(
     assert own_server.pids() == []
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_bad_setting_is_reported_with_the_log(own_server: DatabaseServer) -> None:
     own_server.settings["no_such_setting"] = "1"
     with pytest.raises(LabError, match="no_such_setting"):
@@ -183,6 +188,7 @@ def test_a_bad_setting_is_reported_with_the_log(own_server: DatabaseServer) -> N
     own_server.start()
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_server_that_is_not_ready_in_time_is_killed(
     own_server: DatabaseServer,
 ) -> None:
@@ -213,6 +219,7 @@ def test_a_server_that_hangs_over_damage_is_beyond_recovery(
     assert server.pids() == []
 
 
+@pytest.mark.wide_with("mysql")
 def test_a_server_that_somebody_shuts_down_did_not_fail_by_itself(
     own_server: DatabaseServer,
 ) -> None:
@@ -225,6 +232,7 @@ def test_a_server_that_somebody_shuts_down_did_not_fail_by_itself(
     assert own_server.was_ended()
 
 
+@pytest.mark.wide
 def test_settings_take_effect_at_the_next_start(new_server: NewServer) -> None:
     for name, setting in (
         ("postgresql", "synchronous_commit"),
@@ -239,6 +247,7 @@ def test_settings_take_effect_at_the_next_start(new_server: NewServer) -> None:
             server.stop()
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.parametrize("engine", ["mariadb", "mysql"])
 def test_files_are_made_as_the_settings_want_them(engine: str) -> None:
     """A page size, or a place of the redo log, is settled when the files are made."""
@@ -341,6 +350,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.wide_with("mysql")
 def test_it_dies_with_its_parent(own_server: DatabaseServer) -> None:
     command = [sys.executable, "-c", _PARENT, own_server.name]
     command += [str(own_server.data.parent), str(own_server.port)]

@@ -127,6 +127,7 @@ def test_nothing_there_is_run(shared: Shared) -> None:
         shared.dbcheck("witness", "check", "--witness", f"file:{folder}/acks")
 
 
+@pytest.mark.wide
 def test_nothing_there_is_run_by_the_other_verbs(shared: Shared) -> None:
     up(shared, "shared-drive", rung="auto")
     hosts = up(shared, *PAIR)

@@ -43,6 +43,7 @@ class CutOnceWritten(Cutter):
             super().cut_if_due(load_s, behind_s, ack_us)
 
 
+@pytest.mark.wide_with("lying", "mysql")
 @pytest.mark.parametrize(
     ("personality", "expected"), [("honest", Verdict.PASS), ("lying", Verdict.FAIL)]
 )

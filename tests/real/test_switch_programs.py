@@ -20,6 +20,8 @@ from tests.kit import switch_programs as real
 from tests.kit.plugs import Plug
 from tests.switches import recipe
 
+pytestmark = pytest.mark.wide
+
 ON, OFF = PowerState.ON, PowerState.OFF
 PASSWORD = "geheim"
 

@@ -218,6 +218,7 @@ def test_every_recipe_is_tried() -> None:
     assert set(DEVICES) == set(NAMES)
 
 
+@pytest.mark.wide_with("ipmi")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_cuts_and_restores(
     name: str,
@@ -280,6 +281,7 @@ def test_a_switch_that_answers_and_does_not_cut_is_found(
         opened(plan, timeout_s=0.5).cut()
 
 
+@pytest.mark.wide
 def test_a_bmc_that_refuses_to_switch_is_found(
     plans: Mapping[str, PowerPlan],
     plug: Plug,

@@ -81,6 +81,7 @@ def test_a_whole_time_passes_and_is_kept(here: Bench, tmp_path: Path) -> None:
     require_doubt(again, "not measured (0.5 s intended)")
 
 
+@pytest.mark.wide
 def test_a_time_cut_short_by_interrupts_is_no_pass(
     here: Bench, campaign: CampaignFolder
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_time_cut_short_by_interrupts_is_no_pass(
     require_doubt(settled(here, run), "the server answered again ")
 
 
+@pytest.mark.wide
 def test_a_client_killed_meanwhile_is_followed_by_a_whole_time(
     here: Bench, campaign: CampaignFolder
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_client_killed_meanwhile_is_followed_by_a_whole_time(
     assert (measured.off_s[ONLY_NODE] or 0) >= LONG_S
 
 
+@pytest.mark.wide
 def test_power_that_somebody_gave_back_is_no_pass(
     here: Bench, campaign: CampaignFolder
 ) -> None:

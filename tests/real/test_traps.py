@@ -53,6 +53,7 @@ def test_rows_on_both_sides_of_a_page_are_sent_and_compared(tmp_path: Path) -> N
     assert outcome.verdict is Verdict.PASS, outcome.judgement
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.parametrize("name", ["mariadb", "mysql"])
 def test_a_temporary_table_of_each_session_is_refused(
     new_least: Callable[[str], Least], tmp_path: Path, name: str
@@ -82,6 +83,7 @@ def test_a_temporary_table_of_each_session_is_refused(
     assert "row" in str(caught.value)
 
 
+@pytest.mark.wide_with("mysql")
 @pytest.mark.parametrize("name", ["mariadb", "mysql"])
 def test_a_clock_that_was_set_for_a_session_dates_nothing(
     new_least: Callable[[str], Least], name: str

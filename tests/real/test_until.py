@@ -32,6 +32,7 @@ def dbcheck(folder: Path, *words: str, code: int) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.wide
 def test_a_campaign_ends_at_most_cuts_and_says_what_is_left(tmp_path: Path) -> None:
     with bench(process_lab("postgresql"), tmp_path) as here:
         hosts = {here.lab.name: as_host(here.lab)}
@@ -45,6 +46,7 @@ def test_a_campaign_ends_at_most_cuts_and_says_what_is_left(tmp_path: Path) -> N
     assert shown["finished"]
 
 
+@pytest.mark.wide
 @pytest.mark.root
 def test_the_first_loss_ends_what_was_to_show_a_bound(tmp_path: Path) -> None:
     words = ("lab", "run", "--engine", "postgresql", "--drive", "lying")

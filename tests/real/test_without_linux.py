@@ -75,6 +75,7 @@ def lab(
         yield started
 
 
+@pytest.mark.wide_with("mariadb", "file-2")
 @pytest.mark.parametrize(("witness", "processes"), [("file", 2), ("ssh", 1)])
 def test_a_cycle_passes_with_posix_alone(
     lab: Lab, tmp_path: Path, witness: str, processes: int

@@ -92,6 +92,7 @@ def loads_agents(place: Place, processes: int) -> list[int]:
     return [pid for worker in workers for pid in children(worker) if is_agent(pid)]
 
 
+@pytest.mark.wide_with("lying")
 @pytest.mark.root
 @pytest.mark.parametrize("personality", ["lying", "honest"])
 def test_a_witness_that_is_never_heard_again_before_the_cut_proves_nothing(
@@ -129,6 +130,7 @@ def _end_agents_after_the_cut(here: Bench, place: Place) -> None:
     signal_all(place.agents(), signal.SIGKILL)
 
 
+@pytest.mark.wide_with("2-5.0-5.0")
 @pytest.mark.parametrize(
     ("processes", "due_s", "lag_s"), [(1, 1.5, 2.0), (2, 5.0, 5.0)]
 )

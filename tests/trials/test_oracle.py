@@ -53,6 +53,7 @@ def lab(own_mounts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield started
 
 
+@pytest.mark.wide_with("no window", "careless agent")
 @pytest.mark.parametrize(
     ("faulty", "plant", "said"),
     [

@@ -53,6 +53,7 @@ def largest(load: Workload) -> int:
     return max(size(plan.operation(s, seq)) for s in sessions for seq in range(1, 120))
 
 
+@pytest.mark.wide_with("rollback-1048576", "two-phase-1048576")
 @pytest.mark.parametrize(
     "load",
     [*map(workload.load, NAMES), *LARGE],

@@ -136,6 +136,7 @@ def test_a_row_that_ended_with_an_error_is_no_pass() -> None:
     assert 'errors="1"' in as_junit(matrix)
 
 
+@pytest.mark.wide
 def test_a_page_of_many_cycles_stays_small_and_shows_every_loss() -> None:
     verdicts = [FAIL if n % 100 == 7 else CycleVerdict.PASS for n in range(10_000)]
     result = campaign_of(*((verdict, 0) for verdict in verdicts))

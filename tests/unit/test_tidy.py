@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import dbcheck
-from tests.conftest import COLLECTED, wide_names
 
 ROOT = Path(dbcheck.__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "dbcheck").rglob("*.py"))
@@ -78,21 +77,6 @@ def test_every_verb_has_its_module_and_its_help() -> None:
     for verb, text in VERBS.items():
         assert (ROOT / "dbcheck" / "cli" / f"{verb}.py").is_file()
         assert text.endswith(".")
-
-
-def test_each_line_of_the_wide_tests_names_a_test(
-    request: pytest.FixtureRequest,
-) -> None:
-    """Whole names are compared in the files of which every test was collected."""
-    config = request.config
-    names = config.stash[COLLECTED]
-    files = {name.partition("::")[0] for name in names}
-    if config.getoption("lf", False) or any("::" in arg for arg in config.args):
-        files.clear()
-    for line in wide_names():
-        file = line.partition("::")[0]
-        assert (ROOT / "tests" / file).is_file(), line
-        assert file not in files or any(n.startswith(line) for n in names), line
 
 
 # They run on hosts that have no dbcheck, so they cannot import it.
