@@ -14,6 +14,7 @@ from dbcheck.campaign.following import Following, begin_following
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.watching import Watching, watch_hosts, watch_server
 from dbcheck.clientkey import ClientKey
 from dbcheck.clock import now_us
 from dbcheck.core.cut import PowerScope
@@ -61,6 +62,8 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         cutter.note_clock()
         beside.drives = begin_counting(rig, started, load.acked)
         beside.following = begin_following(rig, started.manifest.writer.facts)
+        beside.hosts = watch_hosts(rig, started)
+        beside.server = watch_server(rig, started)
         beside.readers.begin()
         load.begin()
         _watch(rig, load, cutter, beside.drives.get(rig.site.writer_name))
@@ -90,11 +93,14 @@ class Beside:
 
     drives: by the name of the node.
     following: None of a single server.
+    hosts:  by the name of the node, what looks at its host; server: at the writer.
     """
 
     readers: Readers
     drives: Mapping[str, DriveCounts] = field(default_factory=dict)
     following: Following | None = None
+    hosts: Mapping[str, Watching] = field(default_factory=dict)
+    server: Watching | None = None
 
     def end_counts(self) -> None:
         """Count and ask no more; idempotent."""
@@ -102,6 +108,8 @@ class Beside:
             counts.end()
         if self.following is not None:
             self.following.end()
+        for watching in (*self.hosts.values(), *filter(None, (self.server,))):
+            watching.end()
 
 
 def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
@@ -307,6 +315,7 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         warned=result.warned,
         warnings=tuple(result.warnings),
         replication=beside.following.seen() if beside.following else None,
+        watched=beside.server.seen() if beside.server else None,
     )
 
 
@@ -315,7 +324,7 @@ def _at_the_cut(
 ) -> NodeAtTheCut:
     """Return what was seen of the node *name*."""
     cut, canaries = cutter.cuts.get(name), started.canaries.get(name)
-    counts = beside.drives.get(name)
+    counts, watching = beside.drives.get(name), beside.hosts.get(name)
     if canaries is None:
         return NodeAtTheCut(cut, host_lived=False)
     scope = started.manifest.nodes[name].scope
@@ -328,4 +337,5 @@ def _at_the_cut(
         # The host of a lab keeps running.
         host_lived=not started.manifest.lab and canaries.answered(),
         drives=counts.whole if counts is not None else None,
+        host_watched=watching.seen() if watching is not None else None,
     )

@@ -34,6 +34,7 @@ from dbcheck.core.site import SiteKind, require_nodes
 from dbcheck.core.table import TableFacts
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.target import HostAfter, HostBefore
+from dbcheck.core.watched import Watched
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.core.workload import Workload
 from dbcheck.limits import PROCESSES_MAX
@@ -189,6 +190,7 @@ class NodeAtTheCut:
     host_lived:  the host still answered when the load was over.  False also of a lab's
                  and where no canaries ran; None if that is not known.
     drives:      what the drives of its host did meanwhile, None if not counted.
+    host_watched: what its host showed again and again; None if it was not looked at.
     """
 
     cut: Cut | None
@@ -197,6 +199,7 @@ class NodeAtTheCut:
     heard_us: int | None = None
     host_lived: bool | None = None
     drives: UnderLoad | None = None
+    host_watched: Watched | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,7 @@ class LoadRecord:
     log:         where the writer's log stood when the load began and just before the
                  cut; None if either is not known.
     replication: what the writer of a cluster showed of its standbys, None if nothing.
+    watched:     what the writer showed again and again; None if it was not looked at.
     canary_held: the session that holds the crash canary, if it needs one, was open
                  just before the cut; before one by hand, as far as is known.
     """
@@ -265,6 +269,7 @@ class LoadRecord:
     warned: int = 0
     warnings: tuple[str, ...] = ()
     replication: ReplicationSeen | None = None
+    watched: Watched | None = None
 
 
 @dataclass(frozen=True, slots=True)

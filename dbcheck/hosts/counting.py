@@ -1,14 +1,16 @@
-"""The client's side of the counters of a host's block devices."""
+"""The client's side of what is read again and again of a host while a load runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 
 from dbcheck.core.counters import Counts, Sample
+from dbcheck.core.target import Volume
+from dbcheck.core.watched import Fact, FactKind, volumes_looked
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.remote.channel import Channel
@@ -62,4 +64,44 @@ class Counting:
 
     def close(self) -> None:
         """End the channel, also from another thread; never raises."""
+        self._channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """Options of mounts and write_cache of devices, as the host's agent answers."""
+
+    mounts: Mapping[str, str]
+    caches: Mapping[str, str]
+
+
+class Look:
+    """How volumes are mounted and what the kernel assumes of the caches below them."""
+
+    def __init__(self, channel: Channel, volumes: Sequence[Volume]) -> None:
+        """Look over *channel*, which is its own."""
+        self._channel = channel
+        facts = volumes_looked(volumes)
+        self._points = [f.of for f in facts if f.kind is FactKind.MOUNT]
+        self._devices = [f.of for f in facts if f.kind is FactKind.WRITE_CACHE]
+
+    def read(self) -> dict[Fact, str]:
+        """Return it as of now; raise HostError.  What is gone is ""."""
+        found = self._channel.answer(
+            _Looked, host_agent.LOOK, points=self._points, devices=self._devices
+        )
+        return {
+            **{Fact(FactKind.MOUNT, p): found.mounts.get(p, "") for p in self._points},
+            **{
+                Fact(FactKind.WRITE_CACHE, name): found.caches.get(name, "")
+                for name in self._devices
+            },
+        }
+
+    def sever(self) -> None:
+        """End a read() of another thread, which then raises; never raises."""
+        self._channel.close()
+
+    def close(self) -> None:
+        """End the channel; never raises."""
         self._channel.close()

@@ -21,7 +21,7 @@ from dbcheck.core.timed import Method, Shape, Timed
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
-from dbcheck.hosts.counting import CountersSample, Counting
+from dbcheck.hosts.counting import CountersSample, Counting, Look
 from dbcheck.hosts.drives import DriveControl
 from dbcheck.hosts.reset import ArmedReset
 from dbcheck.remote.address import AS_SSH, SshOptions
@@ -226,6 +226,13 @@ class TargetHost:
         nothing else up.
         """
         return Counting(self._open(), devices)
+
+    def look(self, volumes: Sequence[Volume]) -> Look:
+        """Look at the mounts of *volumes* and the devices below them; raise HostError.
+
+        Over a channel of its own, as counting().  Close what is returned.
+        """
+        return Look(self._open(), volumes)
 
     def drives(self) -> DriveControl:
         """Return who takes the server off drives; raise HostError.

@@ -13,6 +13,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server import restarted
 from dbcheck.judge.serverlog import server_log, server_log_sql
+from dbcheck.judge.watched import canary_gone
 
 _DARK = (
     "it may have been shut down before that, unseen, if its network failed first; a "
@@ -76,6 +77,7 @@ def ended(case: Case) -> Ended:
         unflushed=case.writer.facts.product == "MySQL",
         no_canary=(_OF_THE_WRITER if case.promoted else "")
         or manifest.no_canary
+        or canary_gone(case)
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in logs),
         exact=cut is not None and cut.exact_us is not None,
@@ -93,7 +95,7 @@ def _canary(case: Case, *, held: bool) -> bool | None:
     A promotion empties its table as well.
     """
     found = case.after.canary
-    if case.promoted:
+    if case.promoted or (found is False and canary_gone(case)):
         return None
     return found if held or found is False else None
 

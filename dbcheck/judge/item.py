@@ -34,6 +34,7 @@ class ItemId(enum.Enum):
     CAME_BACK = "came back"
     SAME_SERVER = "same server"
     SAME_SETTINGS = "same settings"
+    THROUGH_LOAD = "through the load"
     SAME_TABLE = "same table"
     CONDITIONS = "consistency conditions"
     TABLE_CHECK = "check of the tables"

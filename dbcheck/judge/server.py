@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import ServerFacts, is_restarted
 from dbcheck.core.site import SiteKind, lineage
+from dbcheck.core.watched import settings_seen
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 
@@ -99,8 +100,10 @@ def _readings(
     readings = [("after the cut", reader, now.settings)]
     # A control weakens the server itself where it cannot weaken its sessions.
     if case.load is not None and not case.manifest.control:
-        cut = ("before the cut", case.writer.facts.settings, case.load.settings or {})
-        readings.insert(0, cut)
+        before = case.writer.facts.settings
+        readings.insert(0, ("before the cut", before, case.load.settings or {}))
+        if seen := settings_seen(case.load.watched):
+            readings.insert(0, ("while the load ran", before, dict(seen)))
     return readings
 
 

@@ -10,8 +10,9 @@ from dbcheck.audit.rules import Finding
 from dbcheck.core.audited import RuleStanding
 from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
-from dbcheck.core.records import LoadRecord, Manifest, NodeBefore
+from dbcheck.core.records import LoadRecord, Manifest, NodeAtTheCut, NodeBefore
 from dbcheck.core.target import TargetFacts
+from dbcheck.core.watched import FactKind, settings_seen
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import hidden_drives
@@ -152,20 +153,24 @@ def settings_at(
 ) -> Settings:
     """Return the settings of a run whose cut went so deep on each of its volumes.
 
-    As they were in the preflight, or just before the cut where they were worse then; a
-    control makes them worse itself.
+    As they were in the preflight, or while the load ran or just before the cut where
+    they were worse then; a control makes them worse itself.
     tested_name: see Case; "" for the writer.  Where a standby was cut and read, its own
     settings count beside those of the writer, which answered the commits.
     """
-    tested = manifest.nodes[tested_name or manifest.writer_name]
-    kept = _storage(manifest, tested)
+    name = tested_name or manifest.writer_name
+    tested = manifest.nodes[name]
+    kept = _storage(manifest, tested, load.nodes.get(name) if load else None)
     settings = {**manifest.writer.facts.settings, **kept}
     flagged = _flagged(manifest, settings)
     if tested is not manifest.writer:
         own = _flagged(manifest, {**tested.facts.settings, **kept})
         flagged = _worse(flagged, own)
-    if load is not None and load.settings and not manifest.control:
-        flagged = _worse(flagged, _flagged(manifest, load.settings))
+    if load is not None and not manifest.control:
+        for setting, value in settings_seen(load.watched):
+            flagged = _worse(flagged, _flagged(manifest, {**settings, setting: value}))
+        if load.settings:
+            flagged = _worse(flagged, _flagged(manifest, load.settings))
     return Settings(
         tuple(flagged),
         _deepest(manifest, tested, depths),
@@ -248,10 +253,15 @@ def _matters(finding: Finding) -> bool:
     return finding.harm.depth is not None or finding.harm.hides
 
 
-def _storage(manifest: Manifest, tested: NodeBefore) -> Mapping[str, str]:
+def _storage(
+    manifest: Manifest, tested: NodeBefore, seen: NodeAtTheCut | None
+) -> Mapping[str, str]:
+    """Return what the mounts' options imply, those too that a mount had for a time."""
     if tested.host is not None:
-        volumes = tested.host.facts.volumes
-        return storage.settings_of([volume.mount_options for volume in volumes])
+        options = [volume.mount_options for volume in tested.host.facts.volumes]
+        if seen is not None and seen.host_watched is not None:
+            options += [each.value for each in seen.host_watched.of(FactKind.MOUNT)]
+        return storage.settings_of(options)
     return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
 
 

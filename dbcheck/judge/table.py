@@ -21,6 +21,7 @@ from dbcheck.judge import (
     settings,
     tablecheck,
     timeoff,
+    watched,
     witness,
     writecache,
 )
@@ -60,6 +61,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     server.came_back,
     server.same_server,
     server.same_settings,
+    watched.through_the_load,
     server.same_tables,
     leftover.prepared,
     tablecheck.conditions,

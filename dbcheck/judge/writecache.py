@@ -10,10 +10,12 @@ submit_bio_noacct).  It is so for each layer of LVM, md or dm-crypt by itself.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from dbcheck.core.depth import Depth
 from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
+from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 
@@ -33,9 +35,12 @@ def write_cache(case: Case) -> Item | None:
     if case.before is None:
         return None
     volumes = case.before.facts.volumes
+    watched = case.at_the_cut.host_watched
+    seen = watched.of(FactKind.WRITE_CACHE) if watched else ()
+    blind = {each.of for each in seen if each.value == WRITE_THROUGH}
     measured = [each.depth for each in case.depths]
     found = [
-        _volume(volume, depth)
+        _volume(volume, depth, blind)
         for volume, depth in itertools.zip_longest(volumes, measured)
         if any(layer.write_cache for layer in volume.layers)
     ]
@@ -46,15 +51,24 @@ def write_cache(case: Case) -> Item | None:
     return Item(ItemId.WRITE_CACHE, standing, "; ".join(reasons), required=False)
 
 
-def _volume(volume: Volume, depth: Depth | None) -> tuple[Standing, str]:
-    """Return how one volume stands, and why."""
-    layers = {layer.name: layer for layer in volume.layers}
+def _volume(
+    volume: Volume, depth: Depth | None, for_a_time: Collection[str]
+) -> tuple[Standing, str]:
+    """Return how one volume stands, and why.
+
+    for_a_time: layers that were seen to be "write through" while the load ran.
+    """
+    seen = [
+        replace(layer, write_cache=WRITE_THROUGH) if layer.name in for_a_time else layer
+        for layer in volume.layers
+    ]
+    layers = {layer.name: layer for layer in seen}
     drives = [layer for layer in volume.layers if not layer.below]
     flushed = [drive.name for drive in drives if drive.name in _flushed(layers)]
     blind = [drive for drive in drives if drive.name not in flushed]
     if not blind:
         return Standing.PRESENT, f"the kernel flushes {', '.join(flushed)}"
-    stops = ", ".join(_stops(volume.layers))
+    stops = ", ".join(_stops(seen))
     names = ", ".join(drive.name for drive in blind)
     reason = f"the kernel sends no flush to {names}, as {stops} is {WRITE_THROUGH!r}"
     if depth is Depth.DRIVE and not flushed:

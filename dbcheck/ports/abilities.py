@@ -6,7 +6,7 @@ missing ability means for a cycle is decided in campaign.observable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from dbcheck.core.audited import OtherSettings
@@ -25,6 +25,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.ports.engine import Engine, Session
+from dbcheck.ports.host import Look
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
     from dbcheck.core.fill import Fill
@@ -208,6 +209,23 @@ class ShownSettings(Protocol):
         """Return it, as far as this account may see it; raise EngineError."""
 
 
+class Watchable(Protocol):
+    """What a commit depends on can be looked at again and again beside a load."""
+
+    def open_look(
+        self,
+        settings: Collection[str],
+        epoch: int | None,
+        *,
+        server: ServerFacts | None = None,
+    ) -> Look:
+        """Connect to look at those of the *settings* that can change while it runs.
+
+        And at when the server last loaded or set one, as far as it shows that.
+        epoch: of the crash canary, if its row can vanish and be looked at; else None.
+        """
+
+
 class DataMark(Protocol):
     """A mark can be written into the data directory, where its own files have none."""
 
@@ -367,6 +385,11 @@ def keeps_house(engine: Engine) -> TypeGuard[Housekeeping]:
 def shows_settings(engine: Engine) -> TypeGuard[ShownSettings]:
     """Return whether *engine* has that ability."""
     return _has(engine, ShownSettings)
+
+
+def can_be_watched(engine: Engine) -> TypeGuard[Watchable]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, Watchable)
 
 
 def marks_data(engine: Engine) -> TypeGuard[DataMark]:

@@ -12,6 +12,7 @@ from dbcheck.core.places import Place
 from dbcheck.core.readings import Readings
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
 from dbcheck.core.timed import Shape, Timed
+from dbcheck.core.watched import Looked
 
 
 class Canaries(Protocol):
@@ -44,6 +45,19 @@ class Canaries(Protocol):
         """End them; never raises."""
 
 
+class Look(Protocol):
+    """What a server or a host shows at a moment, over a connection of its own."""
+
+    def read(self) -> Looked:
+        """Return it; blocks.  Raise EngineError or HostError."""
+
+    def sever(self) -> None:
+        """End a read() of another thread, which then raises; never raises."""
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+
+
 class Counting(Protocol):
     """The counters of block devices of a host, over a channel of their own."""
 
@@ -68,6 +82,9 @@ class TargetHost(Protocol):
 
     def counting(self, devices: Sequence[str]) -> Counting:
         """Open the counters of block devices."""
+
+    def look(self, volumes: Sequence[Volume]) -> Look:
+        """Connect to look at the mounts of *volumes* and the devices below them."""
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int

@@ -6,9 +6,11 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 
@@ -20,6 +22,18 @@ def lab_of(spec: LabSpec, folder: Path) -> Iterator[Lab]:
         pytest.skip("; ".join(lacking))
     with Lab.start(spec, folder / "lab") as lab:
         yield lab
+
+
+@contextlib.contextmanager
+def host_of(lab: Lab) -> Iterator[TargetHost]:
+    """Give the lab's own host: its sshd sees the files that its server sees."""
+    to = urlsplit(lab.witness_url)
+    host = open_host(
+        f"ssh://{to.username}@{to.hostname}:{to.port}",
+        lab.ssh,
+    )
+    with contextlib.closing(host):
+        yield host
 
 
 def workers_of(pid: int) -> list[int]:

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,30 @@ def bench(spec: LabSpec, folder: Path, limits: Limits | None = None) -> Iterator
         rig = lab_rig(lab, said, folder / "runs", limits or Limits(return_s=60))
         with contextlib.closing(rig.witness):
             yield Bench(lab, rig, said)
+
+
+class CutAfter(Cutter):
+    """Has the power cut in its time, and not before *acting* is over."""
+
+    acting: Future[None]
+
+    def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
+        if self.acting.done():
+            self.acting.result()
+            super().cut_if_due(load_s, behind_s, ack_us)
+
+
+def cut_beside(here: Bench, act: Callable[[], None], chosen: Workload) -> Outcome:
+    """Return what a cycle finds whose power is cut once *act* is done."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def cutter(rig: Rig, started: Started) -> Cutter:
+            made = CutAfter(rig, started)
+            made.acting = pool.submit(act)
+            return made
+
+        started = here.cut_cycle(chosen, cutter=cutter)
+    return here.judge(started)
 
 
 def cut_relaxed(rig: Rig, workload: Workload) -> Outcome:

@@ -5,21 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cutter import Cutter
-from dbcheck.campaign.loading import load_until_cut
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
 from dbcheck.core.workload import Workload
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.lab_access import server_pid
-from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
+from tests.kit.rigs import FAMILIES, Bench, bench, cut_beside, quick
 from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, PASS, Fault, faults
 
@@ -105,29 +99,6 @@ def test_drives(engine: str, fault: Fault, tmp_path: Path) -> None:
     spec, size = fault.plant()
     with bench(LabSpec(engine, drive=spec), tmp_path) as here:
         fault.require(here.judge(here.cut_cycle(rows_of(size))), engine)
-
-
-class CutAfter(Cutter):
-    """Has the power cut in its time, and not before *acting* is over."""
-
-    acting: threading.Thread
-
-    def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
-        if not self.acting.is_alive():
-            super().cut_if_due(load_s, behind_s, ack_us)
-
-
-def cut_beside(here: Bench, act: Callable[[], None], chosen: Workload) -> Outcome:
-    """Return what a cycle finds whose power is cut once *act* is done."""
-    started = preflight(here.rig, chosen, SEED)
-    cutter = CutAfter(here.rig, started)
-    cutter.acting = threading.Thread(target=act)
-    cutter.acting.start()
-    load_until_cut(here.rig, started, cutter)
-    cutter.acting.join()
-    here.rig.site.writer.power.restore()
-    wait_until(lambda: here.rig.site.writer.engine.ready() is None, "server is back")
-    return here.judge(started)
 
 
 def wait_for_rows(here: Bench, count: int) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,27 +13,15 @@ from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
 from dbcheck.core.moments import Moment, Stratum
 from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.canary import Canaries
-from dbcheck.hosts.host import TargetHost, open_host
+from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.hostcache import host_cache
-from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.kit.labs import host_of
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 
 ENGINES = pytest.mark.parametrize("engine", FAMILIES)
 CUTS_MAX = 6
-
-
-@contextlib.contextmanager
-def host_of(lab: Lab) -> Iterator[TargetHost]:
-    """Give the lab's own host: its sshd sees the files that its server sees."""
-    to = urlsplit(lab.witness_url)
-    host = open_host(
-        f"ssh://{to.username}@{to.hostname}:{to.port}",
-        lab.ssh,
-    )
-    with contextlib.closing(host):
-        yield host
 
 
 def data_directory(here: Bench) -> str:

@@ -1,11 +1,39 @@
-"""What MySQL and MariaDB show beside the variables of one session."""
+"""What MySQL and MariaDB show beside the variables of one session, or of one moment."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dbcheck.audit.mysql import UNSAFE_TABLES
 from dbcheck.core.audited import OtherSettings
+from dbcheck.core.watched import Fact, FactKind, settings_looked
 from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.mysql.check import product_of
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.settings import SESSION
+from dbcheck.engines.watch import Watch
+
+
+class Look(Watch):
+    """A connection that looks at what is set for the server; see ports.abilities.
+
+    What every session of dbcheck sets for itself is left out: it does not change.
+    """
+
+    def __init__(self, link: MysqlLink, settings: Collection[str]) -> None:
+        """Take over *link*."""
+        super().__init__(link)
+        product = product_of(link)
+        self._statement = f"look_settings_{product.lower()}"
+        self._names = ",".join(set(settings) - SESSION[product].keys())
+
+    def read(self) -> dict[Fact, str]:
+        rows = self._rows(self._statement, {"names": self._names})
+        looked = settings_looked({name: value for name, value, _ in rows})
+        for name, _, set_time in rows:
+            if set_time is not None:
+                looked[Fact(FactKind.CHANGE_TIME, name)] = set_time
+        return looked
 
 
 def other_settings(link: MysqlLink) -> tuple[OtherSettings, ...]:

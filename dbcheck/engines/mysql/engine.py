@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import galera, housekeeping, tablecheck, twophase
 from dbcheck.engines.mysql import identity as mysql_identity
-from dbcheck.engines.mysql.audited import other_settings
+from dbcheck.engines.mysql.audited import Look, other_settings
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     product,
@@ -256,6 +256,16 @@ class MysqlEngine(Replicating):
         """Return which storage engines without durable commits have tables."""
         with self._open(None) as link:
             return other_settings(link)
+
+    def open_look(
+        self,
+        settings: Collection[str],
+        epoch: int | None,
+        *,
+        server: ServerFacts | None = None,
+    ) -> Look:
+        """Connect to look at them; the canary's row is held by a session (HeldRow)."""
+        return Look(self._open(None, server=server), settings)
 
     def mark_data(self) -> str:
         """Write a new mark into the data directory of MariaDB; "" on MySQL."""

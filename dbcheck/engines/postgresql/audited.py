@@ -1,12 +1,41 @@
-"""What PostgreSQL shows of settings beside those of one session."""
+"""What PostgreSQL shows of settings beside those of one session, or of one moment."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dbcheck.audit.postgresql import ARCHIVER, UNLOGGED
 from dbcheck.core.audited import OtherSettings
+from dbcheck.core.watched import CANARY, GONE, THERE, Fact, FactKind, settings_looked
 from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.watch import Watch
 
 _STORED = "pg_db_role_setting"
+_LOADED = Fact(FactKind.CHANGE_TIME, "configuration")
+
+
+class Look(Watch):
+    """A connection that looks at settings and the canary; see ports.abilities.
+
+    An idle session takes over what a reload changed before it runs its next statement
+    (postgres.c, PostgresMain).
+    """
+
+    def __init__(
+        self, link: PostgresqlLink, settings: Collection[str], epoch: int | None
+    ) -> None:
+        """Take over *link*."""
+        super().__init__(link)
+        self._names, self._epoch = list(settings), epoch
+
+    def read(self) -> dict[Fact, str]:
+        found = dict(self._rows("look_settings", {"names": self._names}))
+        looked = settings_looked(found)
+        ((looked[_LOADED],),) = self._rows("loaded")
+        if self._epoch is not None:
+            there = self._rows("canary", {"epoch": self._epoch})
+            looked[CANARY] = THERE if there else GONE
+        return looked
 
 
 def other_settings(link: PostgresqlLink) -> tuple[OtherSettings, ...]:

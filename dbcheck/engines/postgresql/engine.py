@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dbcheck.audit.rules import facts_of
 from dbcheck.core.audited import OtherSettings
@@ -19,7 +19,7 @@ from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.postgresql import amcheck, housekeeping, replication, twophase
-from dbcheck.engines.postgresql.audited import other_settings
+from dbcheck.engines.postgresql.audited import Look, other_settings
 from dbcheck.engines.postgresql.check import (
     POSTGRESQL,
     product_of,
@@ -126,6 +126,15 @@ class PostgresqlEngine(PostgresqlWire):
         """Return what is set for accounts and databases; every account may see it."""
         with self._open() as link:
             return other_settings(link)
+
+    def open_look(
+        self,
+        settings: Collection[str],
+        epoch: int | None,
+        *,
+        server: ServerFacts | None = None,
+    ) -> Look:
+        return Look(self._open(server=server), settings, epoch)
 
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

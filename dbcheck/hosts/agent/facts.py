@@ -28,6 +28,7 @@ from dbcheck.remote.wire import (
     first_line,
     host_names,
     mount_of,
+    mounts,
 )
 
 LAYERS_MAX = 64
@@ -363,9 +364,7 @@ def born(path: str) -> str:
 
 def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
     """Return one block device as plain values."""
-    queue = os.path.join(folder, "queue")
-    if not os.path.isdir(queue):  # a partition has its disk's
-        queue = os.path.join(os.path.dirname(folder), "queue")
+    queue = queue_of(folder)
     kinds = ("partition", "dm", "md", "loop")
     kind = next((k for k in kinds if os.path.exists(os.path.join(folder, k))), "disk")
     return {
@@ -381,6 +380,30 @@ def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
         "md": md_of(os.path.join(folder, "md")),
         "foreign": foreign(folder) if kind == "disk" else "",
         "backing": backing_of(first_line(os.path.join(folder, "loop", "backing_file"))),
+    }
+
+
+def queue_of(folder: str) -> str:
+    """Return the folder of a device's queue; a partition has its disk's."""
+    queue = os.path.join(folder, "queue")
+    if os.path.isdir(queue):
+        return queue
+    return os.path.join(os.path.dirname(folder), "queue")
+
+
+def look(points: list[str], devices: list[str]) -> dict[str, dict[str, str]]:
+    """Return the options of mounts, and the write_cache of block devices, as of now.
+
+    Of the kernel's own files alone: a drive that answers nothing holds nothing up.
+    """
+    options = {mount["point"]: mount["options"] for mount in mounts()}
+    folders = {name: os.path.realpath(os.path.join(BLOCK, name)) for name in devices}
+    return {
+        "mounts": {point: options.get(point, "") for point in points},
+        "caches": {
+            name: first_line(os.path.join(queue_of(folder), "write_cache"))
+            for name, folder in folders.items()
+        },
     }
 
 

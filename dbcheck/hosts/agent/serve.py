@@ -18,7 +18,7 @@ from dbcheck.hosts.agent.counters import Devices
 from dbcheck.hosts.agent.data import data_names
 from dbcheck.hosts.agent.drivenote import read_note, remove_note, write_note
 from dbcheck.hosts.agent.drives import await_drives, survey
-from dbcheck.hosts.agent.facts import host_facts
+from dbcheck.hosts.agent.facts import host_facts, look
 from dbcheck.hosts.agent.fileio import fileio
 from dbcheck.hosts.agent.folder import clear, remove
 from dbcheck.hosts.agent.identity import identity
@@ -44,7 +44,7 @@ from dbcheck.remote.wire import (
 )
 IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME, FILEIO = range(11, 19)
 SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
-WRITE_NOTE, READ_NOTE, REMOVE_NOTE, KEPT = range(25, 29)
+WRITE_NOTE, READ_NOTE, REMOVE_NOTE, KEPT, LOOK = range(25, 30)
 COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
@@ -100,6 +100,7 @@ class Agent(RequestHandler):
             WRITE_NOTE: lambda ask: write_note(**ask),
             READ_NOTE: lambda ask: read_note(**ask),
             REMOVE_NOTE: lambda ask: remove_note(**ask),
+            LOOK: lambda ask: look(**ask),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:

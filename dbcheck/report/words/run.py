@@ -39,6 +39,11 @@ _BELOW = (
     "No setting of the server explains this. Look below it: mount options, RAID "
     "controller, hypervisor, or a drive that answers flushes before they are done."
 )
+_UNSEEN = (
+    "No setting that was seen explains this, but not all of the load was seen: {}. Find"
+    " out what was set then before you look below the server, at RAID controller,"
+    " hypervisor or drive."
+)
 _COPY = "It is not known whether an older copy of the data was put in its place: {}."
 _SEEN = (
     "No ack was confirmed for them, so no promise is broken and the verdict does not"
@@ -146,10 +151,20 @@ def _unexplained(result: RunResult) -> Iterator[Section]:
         return
     replicated = any(one.cause is Cause.REPLICATION for one in result.diagnosis)
     lines = () if result.page_cache_kept or replicated else (_BELOW,)
+    if lines and (doubt := _unseen_settings(result)):
+        lines = (_UNSEEN.format(doubt),)
     if doubt := _copy_doubt(result):
         lines = (*lines, _COPY.format(doubt))
     if lines:
         yield Section("", lines)
+
+
+def _unseen_settings(result: RunResult) -> str:
+    """Return why a setting of a moment may explain losses, "" if nothing shows that."""
+    for item in result.evidence:
+        if item.item is ItemId.THROUGH_LOAD:
+            return "" if item.standing is Standing.PRESENT else item.reason
+    return ""
 
 
 def _copy_doubt(result: RunResult) -> str:

@@ -1,0 +1,116 @@
+"""Looks again and again, while the load runs, at what a verdict concludes from."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from dbcheck.campaign.preflight import Started
+from dbcheck.campaign.rig import Rig
+from dbcheck.clock import now_us
+from dbcheck.core.watched import (
+    CANARY,
+    THERE,
+    Looked,
+    Watched,
+    WatchTally,
+    settings_looked,
+    volumes_looked,
+)
+from dbcheck.errors import EngineError, HostError
+from dbcheck.ports.abilities import can_be_watched
+from dbcheck.ports.host import Look
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 0.5
+_END_S = 3.0
+
+
+class Watching:
+    """Looks at one server or host, in a thread of its own, at its own pace.
+
+    A connection that breaks is made anew: a server that crashes and recovers by itself
+    breaks each of them.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Look], before: Looked, *, first: bool = False
+    ) -> None:
+        """Begin; a look that fails raises nothing.  before: see WatchTally.
+
+        first: have looked once when this returns.
+        """
+        self._connect, self._tally = connect, WatchTally(before)
+        self._look: Look | None = None
+        self._failure = ""
+        self._ending = threading.Event()
+        if first:
+            self._once()
+        self._thread = threading.Thread(target=self._run, name="watching", daemon=True)
+        self._thread.start()
+
+    def seen(self) -> Watched:
+        """Return what was seen, once end() was called."""
+        return self._tally.watched(self._failure)
+
+    def end(self) -> None:
+        """Look no more; never raises.  Waits for nobody who is gone.  Idempotent."""
+        self._ending.set()
+        if (look := self._look) is not None:
+            look.sever()
+        self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._once()
+            self._ending.wait(EVERY_S)
+        if self._look is not None:
+            self._look.close()
+
+    def _once(self) -> None:
+        try:
+            if self._look is None:
+                self._look = self._connect()
+            asked_us = now_us()
+            found = self._look.read()
+        except (EngineError, HostError) as error:
+            log.debug("a look failed: %s", error)
+            if self._look is not None:
+                self._look.close()
+                self._look = None
+            if not self._ending.is_set():
+                self._failure = str(error)
+            return
+        if not self._ending.is_set():
+            self._tally.add(asked_us, found)
+            self._failure = ""
+
+
+def watch_server(rig: Rig, started: Started) -> Watching | None:
+    """Look at the settings of the writer; None if its kind of server shows none."""
+    engine, manifest = rig.site.writer.engine, started.manifest
+    if not can_be_watched(engine):
+        return None
+    facts = manifest.writer.facts
+    # A canary that a session holds is lost with that session, which is watched.
+    epoch = None if manifest.no_canary or started.held else manifest.epoch
+    before = settings_looked(facts.settings) | {CANARY: THERE}
+    return Watching(
+        partial(engine.open_look, facts.settings, epoch, server=facts),
+        before,
+        first=True,
+    )
+
+
+def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
+    """Look at the mounts and block devices of each node whose host was asked."""
+    found: dict[str, Watching] = {}
+    for name, node in started.manifest.nodes.items():
+        host = rig.site.nodes[name].host
+        if host is not None and node.host is not None:
+            volumes = node.host.facts.volumes
+            found[name] = Watching(partial(host.look, volumes), volumes_looked(volumes))
+    return found

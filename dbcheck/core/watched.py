@@ -1,0 +1,152 @@
+"""What was looked at again and again while a load ran, and what was otherwise then."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dbcheck.core.target import Volume
+
+SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two
+
+
+class FactKind(enum.Enum):
+    """What a fact is about; the value names it in records.
+
+    CHANGE_TIME: when the server last loaded or set something, by its own clock.
+    """
+
+    SETTING = "setting"
+    MOUNT = "mount options"
+    WRITE_CACHE = "write cache"
+    CANARY = "crash canary"
+    CHANGE_TIME = "time of a change"
+
+
+class Fact(NamedTuple):
+    """One fact; of: the setting, mount point or block device, "" if there is one."""
+
+    kind: FactKind
+    of: str = ""
+
+
+CANARY = Fact(FactKind.CANARY)
+THERE, GONE = "there", "gone"  # its row
+
+Looked = Mapping[Fact, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A value that a fact had for a time while the load ran, unlike the one before.
+
+    kind, of: see Fact.  value: "" if the fact was not there.
+    looks:  how many showed it.  first_us, last_us: when the first and the last of them
+            were asked for, on the client's monotonic clock.
+    """
+
+    kind: FactKind
+    of: str
+    value: str
+    looks: int
+    first_us: int
+    last_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What one server, or one host, showed while the load ran.
+
+    Times are on the client's monotonic clock, in microseconds; each look is dated by
+    its question, so that none looks newer than it is.
+
+    facts: how many facts of each kind were looked at.
+    looks: how often.  first_us, last_us: the first and the last of them.
+    gap_us: the longest time between two of them.
+    seen:  what was unlike before, at most SEEN_MAX values.
+    ended: why the last attempts failed, "" if the last one did not.
+    """
+
+    facts: Mapping[FactKind, int]
+    looks: int
+    first_us: int
+    last_us: int
+    gap_us: int
+    seen: tuple[Seen, ...] = ()
+    ended: str = ""
+
+    def of(self, *kinds: FactKind) -> list[Seen]:
+        """Return what was unlike before, of the facts of these kinds."""
+        return [each for each in self.seen if each.kind in kinds]
+
+
+class WatchTally:
+    """Adds looks up to a Watched."""
+
+    def __init__(self, before: Looked) -> None:
+        """Compare with *before*; with the first look where that has no such fact."""
+        self._before = dict(before)
+        self._counts: Counter[FactKind] = Counter()
+        self._looks = self._first_us = self._last_us = self._gap_us = 0
+        self._seen: dict[tuple[Fact, str], Seen] = {}
+
+    def add(self, asked_us: int, found: Looked) -> None:
+        """Count the answer to a question that was asked at *asked_us*."""
+        if self._looks:
+            self._gap_us = max(self._gap_us, asked_us - self._last_us)
+        else:
+            self._first_us = asked_us
+            self._before = {f: self._before.get(f, value) for f, value in found.items()}
+            self._counts.update(fact.kind for fact in found)
+        self._looks, self._last_us = self._looks + 1, asked_us
+        for fact, before in self._before.items():
+            if (value := found.get(fact, "")) != before:
+                self._note(fact, value, asked_us)
+
+    def _note(self, fact: Fact, value: str, asked_us: int) -> None:
+        known = self._seen.get((fact, value))
+        if known is not None:
+            more = replace(known, looks=known.looks + 1, last_us=asked_us)
+            self._seen[fact, value] = more
+        elif len(self._seen) < SEEN_MAX:
+            self._seen[fact, value] = Seen(*fact, value, 1, asked_us, asked_us)
+
+    def watched(self, ended: str = "") -> Watched:
+        """Return what was seen."""
+        return Watched(
+            dict(self._counts),
+            self._looks,
+            self._first_us,
+            self._last_us,
+            self._gap_us,
+            tuple(self._seen.values()),
+            ended,
+        )
+
+
+def settings_looked(settings: Mapping[str, str]) -> dict[Fact, str]:
+    """Return settings, by name, as facts."""
+    return {Fact(FactKind.SETTING, name): text for name, text in settings.items()}
+
+
+def volumes_looked(volumes: Iterable[Volume]) -> dict[Fact, str]:
+    """Return how *volumes* are mounted, and what the kernel assumes of their caches."""
+    found: dict[Fact, str] = {}
+    for volume in volumes:
+        found[Fact(FactKind.MOUNT, volume.mount_point)] = volume.mount_options
+        for layer in volume.layers:
+            if layer.write_cache:
+                found[Fact(FactKind.WRITE_CACHE, layer.name)] = layer.write_cache
+    return found
+
+
+def settings_seen(watched: Watched | None) -> list[tuple[str, str]]:
+    """Return the settings that were unlike before while the load ran, and their values.
+
+    One that could not be seen is left out.
+    """
+    found = watched.of(FactKind.SETTING) if watched else ()
+    return [(seen.of, seen.value) for seen in found if seen.value]

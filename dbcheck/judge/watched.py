@@ -1,0 +1,140 @@
+"""What was looked at while the load ran, when, and what was otherwise then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dbcheck.core.watched import GONE, FactKind, Seen, Watched
+from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.item import Item, ItemId, Standing
+
+LATE_S = 5.0  # far more than a look takes on a slow machine
+_OF_THE_SERVER = {FactKind.SETTING: "settings of the server"}
+_OF_THE_HOST = {
+    FactKind.MOUNT: "mounts",
+    FactKind.WRITE_CACHE: "write caches of block devices",
+}
+_DURABLE = (FactKind.SETTING, FactKind.MOUNT, FactKind.WRITE_CACHE)
+
+
+def through_the_load(case: Case) -> Item | None:
+    """Say what was looked at while the load ran, and when; None if nothing was.
+
+    What changed for a time is held against the server as if it had been so all the
+    time.  That it stays unseen between two looks is assumed only where the server, or
+    a long time without a look, gives cause for that.
+    """
+    found = list(_watched(case))
+    if not found:
+        return None
+    name, went_us = ItemId.THROUGH_LOAD, cut_us(case)
+    looked = "; ".join(_looked(one, words, went_us) for one, words in found)
+    if not case.manifest.control:  # which changes them itself
+        changed = [
+            _changed(seen, went_us) for one, _ in found for seen in one.of(*_DURABLE)
+        ]
+        if changed:
+            reason = f"{'; '.join(changed)}. Looked at: {looked}"
+            return Item(name, Standing.CONTRADICTED, reason, required=False)
+    if unseen := [each for one, _ in found if (each := _unseen(one, went_us))]:
+        reason = f"{'; '.join(unseen)}. Looked at: {looked}"
+        return Item(name, Standing.ASSUMED, reason, required=False)
+    if not all(one.looks for one, _ in found):
+        return Item(name, Standing.NOT_OBSERVABLE, looked, required=False)
+    return Item(name, Standing.PRESENT, f"unchanged: {looked}", required=False)
+
+
+def canary_gone(case: Case) -> str:
+    """Return why the crash canary shows nothing of the cut, "" if it may.
+
+    A server that crashes and recovers by itself empties its table before the cut.
+    """
+    watched = case.load.watched if case.load else None
+    if watched is None or FactKind.CANARY not in watched.facts:
+        return ""
+    went_us = cut_us(case)
+    for seen in watched.of(FactKind.CANARY):
+        when = _ago(seen.first_us, went_us)
+        return (
+            f"the crash canary's row was gone {when} already: the server crashed and"
+            " recovered by itself"
+            if seen.value == GONE
+            else f"the crash canary's table was gone {when} already"
+        )
+    if went_us is not None and _behind_s(watched, went_us) > LATE_S:
+        return (
+            "the crash canary's row was last seen"
+            f" {_behind_s(watched, went_us):.1f} s before the cut, and a crash in"
+            " between would have removed it as well"
+        )
+    return ""
+
+
+def _watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]]:
+    """Yield what was looked at, and how its facts are called."""
+    if case.load is not None and case.load.watched is not None:
+        yield case.load.watched, _OF_THE_SERVER
+    if case.at_the_cut.host_watched is not None:
+        yield case.at_the_cut.host_watched, _OF_THE_HOST
+
+
+def _looked(
+    watched: Watched, words: Mapping[FactKind, str], went_us: int | None
+) -> str:
+    """Return what was looked at, how often, and when for the last time."""
+    if not watched.looks:
+        failed = watched.ended or "the load was over before"
+        return f"{' and '.join(words.values())} were not looked at ({failed})"
+    what = " and ".join(
+        f"{watched.facts[kind]} {text}"
+        for kind, text in words.items()
+        if watched.facts.get(kind)
+    )
+    times = "once" if watched.looks == 1 else f"{watched.looks:,} times"
+    text = f"{what or 'nothing'}, {times}"
+    if watched.looks > 1:
+        mean_s = (watched.last_us - watched.first_us) / 1e6 / (watched.looks - 1)
+        text += f", every {mean_s:.1f} s (at most {watched.gap_us / 1e6:.1f} s apart)"
+    return f"{text}, the last {_ago(watched.last_us, went_us)}"
+
+
+def _changed(seen: Seen, went_us: int | None) -> str:
+    """Return what a fact was for a time, and when."""
+    of = {FactKind.SETTING: seen.of, FactKind.MOUNT: f"mount {seen.of}"}
+    name = of.get(seen.kind, f"queue/write_cache of {seen.of}")
+    first, last = _ago(seen.first_us, went_us), _ago(seen.last_us, went_us)
+    value = seen.value or "not there"
+    if seen.looks == 1:
+        return f"{name} was {value!r} at a look {first}"
+    return f"{name} was {value!r} at {seen.looks:,} looks, from {first} to {last}"
+
+
+def _unseen(watched: Watched, went_us: int | None) -> str:
+    """Return why something may have been otherwise between two looks, or ""."""
+    if times := watched.of(FactKind.CHANGE_TIME):
+        names = ", ".join(dict.fromkeys(seen.of for seen in times))
+        return (
+            f"the server set or loaded {names} again while the load ran"
+            f" ({_ago(times[-1].first_us, went_us)}): a value between two looks"
+            " was not seen"
+        )
+    if watched.looks and went_us is not None:
+        longest_s = max(watched.gap_us / 1e6, _behind_s(watched, went_us))
+        if longest_s > LATE_S:
+            return f"nothing was looked at for {longest_s:.1f} s"
+    return ""
+
+
+def _behind_s(watched: Watched, went_us: int) -> float:
+    """Return for how long before the cut nothing was looked at, in seconds."""
+    return (went_us - watched.last_us) / 1e6
+
+
+def _ago(at_us: int, went_us: int | None) -> str:
+    if went_us is None:
+        return "at a time that cannot be compared with the cut's"
+    behind_s = (went_us - at_us) / 1e6
+    if behind_s < 0:
+        return f"{-behind_s:.1f} s after the cut was taken to be"
+    return f"{behind_s:.1f} s before the cut"

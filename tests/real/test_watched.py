@@ -1,0 +1,178 @@
+"""What was unsafe for a time while the load ran, and was not before and after it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.verdict import Verdict
+from dbcheck.core.watched import FactKind, Looked, WatchTally
+from dbcheck.judge.diagnosis import Cause
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab.spec import LabSpec
+from dbcheck.ports.abilities import can_be_watched
+from tests.kit.lab_access import server_pid
+from tests.kit.labs import host_of, process_lab
+from tests.kit.nodes import with_node
+from tests.kit.rigs import ENGINES, Bench, bench, cut_beside, quick
+from tests.kit.waiting import wait_until
+
+FLUSH = "innodb_flush_log_at_trx_commit"
+
+
+class Looks:
+    """What the looks of a run showed, as they come."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._found: list[Looked] = []
+        added = WatchTally.add
+
+        def add(tally: WatchTally, asked_us: int, found: Looked) -> None:
+            added(tally, asked_us, found)
+            self._found.append(found)
+
+        monkeypatch.setattr(WatchTally, "add", add)
+
+    def await_value(self, kind: FactKind, has: Callable[[str], bool]) -> None:
+        """Wait until a look that is yet to come shows such a value."""
+        begun = len(self._found)
+
+        def shown() -> bool:
+            return any(
+                fact.kind is kind and has(value)
+                for looked in self._found[begun:]
+                for fact, value in looked.items()
+            )
+
+        wait_until(shown, f"a look at {kind.value}")
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+def standing(outcome: Outcome, name: ItemId) -> Standing:
+    (found,) = [item for item in outcome.judgement.items if item.id is name]
+    return found.standing
+
+
+@pytest.mark.root
+def test_fsync_off_for_a_time_is_named_as_the_cause(
+    looks: Looks, tmp_path: Path
+) -> None:
+    """What was written to a segment of the WAL that is full is never flushed again."""
+    fsync = "select setting from pg_settings where name = 'fsync'"
+
+    def act() -> None:
+        here.execute("alter system set fsync = off")
+        here.execute("select pg_reload_conf()")
+        wait_until(lambda: here.execute(fsync) == [("off",)], "fsync is off")
+        rows = f"select count(*) from {here.table}"
+        (before,) = here.execute(rows)[0]
+        wait_until(lambda: here.execute(rows)[0][0] > before + 100, "commits")
+        looks.await_value(FactKind.SETTING, lambda value: value == "off")
+        here.execute("select pg_switch_wal()")
+        here.execute("alter system reset fsync")
+        here.execute("select pg_reload_conf()")
+        wait_until(lambda: here.execute(fsync) == [("on",)], "fsync is on again")
+        looks.await_value(FactKind.SETTING, lambda value: value == "on")
+
+    with bench(LabSpec("postgresql"), tmp_path) as here:
+        outcome = cut_beside(here, act, quick())
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
+    result = outcome.result
+    assert any(text.startswith("fsync = off") for text in result.settings_at_fault)
+    assert result.diagnosis[0].cause is Cause.SETTING
+    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
+    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    assert outcome.load is not None and outcome.load.watched is not None
+    seen = outcome.load.watched
+    assert seen.looks > 2 and seen.last_us > outcome.load.began_us
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("engine", ["mariadb", "mysql"])
+def test_a_relaxed_log_for_a_time_takes_the_pass_away(
+    engine: str, looks: Looks, tmp_path: Path
+) -> None:
+    def act() -> None:
+        (strict,) = here.execute(f"select @@global.{FLUSH}")[0]
+        here.execute(f"set global {FLUSH} = 2")
+        looks.await_value(FactKind.SETTING, lambda value: value == "2")
+        here.execute(f"set global {FLUSH} = {strict}")
+
+    with bench(LabSpec(engine), tmp_path) as here:
+        outcome = cut_beside(here, act, quick())
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert outcome.result.settings_at_fault[0].startswith(f"{FLUSH} = 2")
+    assert standing(outcome, ItemId.SETTINGS) is Standing.ABSENT
+    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
+
+
+@pytest.mark.root
+def test_a_mount_without_barriers_for_a_time_is_named(
+    looks: Looks, tmp_path: Path
+) -> None:
+    def remount(option: str) -> None:
+        command = ["nsenter", "-m", "-t", str(server_pid(here.lab))]
+        command += ["mount", "-o", f"remount,{option}", str(mounted)]
+        subprocess.run(command, check=True)
+
+    def act() -> None:
+        remount("barrier=0")
+        looks.await_value(
+            FactKind.MOUNT,
+            lambda options: (
+                not {"barrier=0", "nobarrier"}.isdisjoint(options.split(","))
+            ),
+        )
+        remount("barrier=1")
+
+    spec = LabSpec("mariadb", filesystem="ext4")
+    with bench(spec, tmp_path) as lab, host_of(lab.lab) as host:
+        here: Bench = replace(lab, rig=with_node(lab.rig, host=host))
+        datadir = here.rig.site.writer.engine.facts().identity["datadir"]
+        mounted = host.facts(datadir).data.mount_point
+        outcome = cut_beside(here, act, quick())
+    assert outcome.verdict is not Verdict.PASS, outcome.judgement
+    assert standing(outcome, ItemId.SETTINGS) is Standing.ABSENT
+    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    assert any("barrier" in text for text in outcome.result.settings_at_fault)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_change_between_two_looks_leaves_its_time(
+    engine: str, tmp_path: Path
+) -> None:
+    """MariaDB alone does not show when it was set."""
+    change: dict[str, tuple[str, ...]] = {
+        "postgresql": ("select pg_reload_conf()",),
+        "mariadb": (f"set global {FLUSH} = 2", f"set global {FLUSH} = 1"),
+    }
+    change["mysql"] = change["mariadb"]
+
+    def times(found: Any) -> set[tuple[str, str]]:
+        return {(f.of, v) for f, v in found.items() if f.kind is FactKind.CHANGE_TIME}
+
+    with bench(process_lab(engine), tmp_path) as here:
+        writer = here.rig.site.writer.engine
+        settings = writer.facts().settings
+        assert can_be_watched(writer)
+        with contextlib.closing(writer.open_look(settings, None)) as look:
+            first = look.read()
+            for fact, value in first.items():
+                if fact.kind is FactKind.SETTING:
+                    assert value == settings[fact.of]
+            assert len(first) > 15
+            for statement in change[engine]:
+                here.execute(statement)
+            if engine != "mariadb":
+                wait_until(lambda: times(look.read()) != times(first), "a new time")

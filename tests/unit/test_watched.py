@@ -1,0 +1,169 @@
+"""What looks through the load make of the evidence and of the diagnosis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dbcheck.core.cut import Cut
+from dbcheck.core.depth import Depth
+from dbcheck.core.gone import Gone
+from dbcheck.core.records import LoadRecord
+from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, HostBefore, Layer
+from dbcheck.core.watched import (
+    CANARY,
+    GONE,
+    SEEN_MAX,
+    THERE,
+    Fact,
+    FactKind,
+    Looked,
+    Watched,
+    WatchTally,
+)
+from dbcheck.judge.case import Case
+from dbcheck.judge.ended import ended, not_shut_down
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.server import same_settings
+from dbcheck.judge.settings import settings_at
+from dbcheck.judge.watched import LATE_S, through_the_load
+from dbcheck.judge.writecache import write_cache
+from tests.kit.cases import case, item, loaded
+from tests.kit.host_samples import BEFORE, VOLUME
+from tests.kit.samples import FACTS, MANIFEST
+
+FSYNC = Fact(FactKind.SETTING, "fsync")
+LOADED = Fact(FactKind.CHANGE_TIME, "configuration")
+_PRESENT, _ABSENT = Standing.PRESENT, Standing.ABSENT
+CUT_US = 10_000_000  # of cases.loaded()
+SAFE = {FSYNC: "on", CANARY: THERE, LOADED: "1"}
+
+
+def watched(*looks: Looked, until_us: int = CUT_US - 100_000) -> Watched:
+    """Return looks half a second apart, the last of them at *until_us*."""
+    tally = WatchTally({FSYNC: "on"})
+    for number, look in enumerate(looks, 1 - len(looks)):
+        tally.add(until_us + number * 500_000, look)
+    return tally.watched()
+
+
+def of_looks(*looks: Looked, **changed: Any) -> Case:
+    load = loaded(
+        watched=watched(*looks, **changed),
+        settings=FACTS.settings,
+        gone=Gone.SILENT,
+        cut=Cut(9_000_000, None),
+    )
+    now = replace(FACTS, started_us=FACTS.started_us + 10**9)
+    return case(load=load, after={"facts": now, "canary": False})
+
+
+def of_host(host: HostBefore, seen: Watched) -> Case:
+    return case(host, load=loaded(host_watched=seen))
+
+
+def flagged(load: LoadRecord) -> list[str]:
+    found = settings_at(MANIFEST, load, [Depth.DRIVE]).at_fault(lost=True)
+    return [str(finding) for finding in found]
+
+
+def test_nothing_is_said_of_a_run_that_was_not_looked_at() -> None:
+    assert through_the_load(case(load=loaded())) is None
+    assert flagged(loaded()) == []
+
+
+def test_what_never_changed_is_present() -> None:
+    found = item(through_the_load, of_looks(SAFE, SAFE, SAFE))
+    assert (found.id, found.standing) == (ItemId.THROUGH_LOAD, Standing.PRESENT)
+    assert "3 times" in found.reason
+    assert "0.1 s before the cut" in found.reason
+
+
+def test_an_unsafe_value_of_a_moment_is_at_fault() -> None:
+    """Where it was safe at the audit, just before the cut and after it."""
+    off = {**SAFE, FSYNC: "off"}
+    one = of_looks(SAFE, off, off, SAFE)
+    assert one.load is not None
+    assert flagged(one.load) == ["fsync = off"]
+    assert item(same_settings, one).standing is Standing.CONTRADICTED
+    found = item(through_the_load, one)
+    assert found.standing is Standing.CONTRADICTED
+    assert "from 1.1 s before the cut to 0.6 s before the cut" in found.reason
+
+
+def test_a_control_changes_settings_itself() -> None:
+    one = of_looks(SAFE, {**SAFE, FSYNC: "off"})
+    one = replace(one, manifest=replace(one.manifest, control=True))
+    assert item(through_the_load, one).standing is not Standing.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("looks", "until_us"),
+    [
+        ((SAFE, {**SAFE, LOADED: "2"}, SAFE), CUT_US),
+        ((SAFE, SAFE), CUT_US - int(LATE_S * 1e6) - 1),
+    ],
+    ids=["a reload between two looks", "no look for a long time"],
+)
+def test_what_may_have_changed_unseen_is_assumed_not_to_have(
+    looks: tuple[Looked, ...], until_us: int
+) -> None:
+    found = item(through_the_load, of_looks(*looks, until_us=until_us))
+    assert found.standing is Standing.ASSUMED
+
+
+def test_what_was_never_looked_at_is_not_observable() -> None:
+    assert item(through_the_load, of_looks()).standing is Standing.NOT_OBSERVABLE
+
+
+def test_a_mount_without_barriers_of_a_moment_is_at_fault() -> None:
+    barriers = Fact(FactKind.MOUNT, "/")
+    tally = WatchTally({barriers: "rw,relatime"})
+    tally.add(1, {barriers: "rw,relatime,barrier=0"})
+    one = of_host(BEFORE, tally.watched())
+    found = settings_at(one.manifest, one.load, [Depth.DRIVE]).at_fault(lost=True)
+    assert [finding.rule.id for finding in found] == ["fs-barrier"]
+    assert item(through_the_load, one).standing is Standing.CONTRADICTED
+
+
+def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
+    drive = Layer("sda", "disk", "", "", "", WRITE_BACK, "0", ())
+    volume = replace(VOLUME, layers=(drive,))
+    host = replace(BEFORE, facts=replace(BEFORE.facts, volumes=(volume,)))
+    tally, cache = WatchTally({}), Fact(FactKind.WRITE_CACHE, "sda")
+    tally.add(1, {cache: WRITE_BACK})
+    assert item(write_cache, of_host(host, tally.watched())).standing is _PRESENT
+    tally.add(2, {cache: WRITE_THROUGH})
+    tally.add(3, {cache: WRITE_BACK})
+    assert item(write_cache, of_host(host, tally.watched())).standing is _ABSENT
+
+
+@pytest.mark.parametrize(
+    ("looks", "until_us", "shows"),
+    [
+        ((SAFE, SAFE), CUT_US, True),
+        ((SAFE, {**SAFE, CANARY: GONE}), CUT_US, False),
+        ((SAFE, SAFE), CUT_US - int(LATE_S * 1e6) - 1, False),
+        (({FSYNC: "on"},), CUT_US, True),
+    ],
+    ids=["there", "gone before", "not looked at for long", "held by a session"],
+)
+def test_a_canary_that_was_gone_before_the_cut_shows_nothing(
+    looks: tuple[Looked, ...], until_us: int, shows: bool
+) -> None:
+    one = of_looks(*looks, until_us=until_us)
+    assert ended(one).crashed is shows
+    assert (not_shut_down(one).standing is Standing.PRESENT) is shows
+
+
+def test_a_row_that_is_there_after_the_cut_shows_a_shutdown_all_the_same() -> None:
+    one = of_looks(SAFE, {**SAFE, CANARY: GONE})
+    one = replace(one, after=replace(one.after, canary=True))
+    assert ended(one).canary is True
+
+
+def test_the_values_that_are_kept_have_a_bound() -> None:
+    looks = [{**SAFE, FSYNC: str(number)} for number in range(2 * SEEN_MAX)]
+    assert len(watched(*looks).seen) == SEEN_MAX
