@@ -25,6 +25,7 @@ from pathlib import Path
 
 from dbcheck import stored
 from dbcheck.durable import sync
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError
 from dbcheck.state import state_folder
 
@@ -89,18 +90,23 @@ class ClientKey:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise RunFormatError(f"{path} cannot be read: {error.strerror}") from None
+            raise RunFormatError(
+                f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+            ) from None
         with file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise RunFormatError(
                     f"others may read {path}, which must be private",
+                    id=ErrorId.SECRET_FILE_NOT_PRIVATE,
                     hint=f"Find out who changed that; then run: chmod 600 {path}",
                 )
             key = stored.from_bytes(file.read(_FILE_BYTES_MAX), cls, str(path))
         if len(key.secret) != 2 * KEY_BYTES or set(key.secret) - set(
             "0123456789abcdef"
         ):
-            raise RunFormatError(f"{path} is damaged: it holds no key")
+            raise RunFormatError(
+                f"{path} is damaged: it holds no key", id=ErrorId.RECORD_DAMAGED
+            )
         return key
 
 

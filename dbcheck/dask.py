@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import dbcheck
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def require_address(option: str, address: str) -> str:
     if not sound or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
         raise UsageError(
             f"{option} {address!r} is not the address of a Dask scheduler",
+            id=ErrorId.SCHEDULER_ADDRESS_INVALID,
             hint=_EXAMPLE,
         )
     return address
@@ -48,7 +50,9 @@ def require_installed() -> None:
     except ImportError as error:
         raise UsageError(
             f"Dask is not installed here: {error}",
-            hint="In dbcheck's checkout, with its virtual environment active: pip install -c constraints.txt '.[fleet]'",
+            id=ErrorId.DASK_NOT_INSTALLED,
+            hint="In dbcheck's checkout, with its virtual environment active: pip"
+            " install -c constraints.txt '.[fleet]'",
         ) from None
     _silence()
 
@@ -72,6 +76,7 @@ def connected(address: str) -> Iterator[Client]:
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
             f"no Dask scheduler answers at {address}: {error}",
+            id=ErrorId.SCHEDULER_UNREACHABLE,
             hint="Check the address and the network, and start it: dask scheduler",
         ) from None
     try:
@@ -101,6 +106,7 @@ def workers_of(client: Client) -> list[str]:
     if not found:
         raise UsageError(
             "the Dask scheduler has no workers",
+            id=ErrorId.SCHEDULER_WITHOUT_WORKERS,
             hint="Start one on each machine: dask worker ADDRESS-OF-THE-SCHEDULER",
         )
     return found
@@ -119,6 +125,7 @@ def called(
     except (OSError, KeyError) as error:
         raise UsageError(
             f"the Dask scheduler, or a worker of it, is gone: {error!r}",
+            id=ErrorId.SCHEDULER_LOST,
             hint="Look into its log, and start it again.",
         ) from None
     return {worker: found.get(worker) for worker in workers}
@@ -140,12 +147,14 @@ def require_same_version(client: Client, workers: Sequence[str]) -> None:
                 version = "it did not answer"
             raise UsageError(
                 f"the Dask worker {worker} has no dbcheck: {version}",
+                id=ErrorId.WORKER_VERSION_DIFFERS,
                 hint=f"Install dbcheck {ours[0]} in its Python, or restart the worker.",
             )
         if (version, _minor(python)) != ours:
             raise UsageError(
                 f"the Dask worker {worker} runs dbcheck {version} on Python {python},"
                 f" and this is dbcheck {ours[0]} on Python {ours[1]}",
+                id=ErrorId.WORKER_VERSION_DIFFERS,
                 hint="Install the same versions on every machine.",
             )
 
@@ -166,6 +175,7 @@ def _require_tls(address: str, security: Any) -> None:
     if address.startswith("tls:") and not all(needed):
         raise UsageError(
             f"{address} needs TLS, and Dask has no certificates for it here",
+            id=ErrorId.SCHEDULER_CERTIFICATES_MISSING,
             hint="Name them in Dask's configuration: distributed.comm.tls.ca-file,"
             " .client.cert and .client.key.",
         )

@@ -46,17 +46,24 @@ class DbcheckError(Exception):
     hint: a full sentence with what the operator should do next, or "".
     """
 
-    def __init__(
-        self, message: str, *, id: ErrorId = ErrorId.UNNAMED, hint: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, id: ErrorId, hint: str = "") -> None:
         super().__init__(message)
         self.id = id
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to pickle it: with all that its class adds, and not built anew."""
+        return _blank, (type(self), self.args), self.__dict__
 
     @property
     def with_hint(self) -> str:
         """What is shown where this is one of several results: both, as sentences."""
         return f"{self}. {self.hint}" if self.hint else f"{self}."
+
+
+def _blank(kind: type[DbcheckError], args: tuple[Any, ...]) -> DbcheckError:
+    """Return an error whose attributes are to be set."""
+    return kind.__new__(kind, *args)
 
 
 class UsageError(DbcheckError):
@@ -78,7 +85,7 @@ class CommitUnknown(EngineError):
         self,
         message: str,
         *,
-        id: ErrorId = ErrorId.UNNAMED,
+        id: ErrorId,
         hint: str = "",
         farewell: str = "",
     ) -> None:
@@ -108,9 +115,7 @@ class ConnectionLost(EngineError):
              connection (MySQL, MariaDB) that served it.
     """
 
-    def __init__(
-        self, message: str, session: int, *, id: ErrorId = ErrorId.UNNAMED
-    ) -> None:
+    def __init__(self, message: str, session: int, *, id: ErrorId) -> None:
         super().__init__(message, id=id)
         self.session = session
 
@@ -129,7 +134,7 @@ class TableLost(EngineError):
         self,
         message: str,
         *,
-        id: ErrorId = ErrorId.UNNAMED,
+        id: ErrorId,
         hint: str = "",
         missing: bool = False,
     ) -> None:
@@ -159,7 +164,7 @@ class IndexDamaged(EngineError):
         rows: int,
         ids: tuple[int, ...] = (),
         *,
-        id: ErrorId = ErrorId.UNNAMED,
+        id: ErrorId,
     ) -> None:
         super().__init__(message, id=id)
         self.table, self.rows, self.ids = table, rows, ids
@@ -200,7 +205,7 @@ class PartlyCut(PowerError):
         message: str,
         cuts: Mapping[str, Any],
         *,
-        id: ErrorId = ErrorId.UNNAMED,
+        id: ErrorId,
         hint: str = "",
     ) -> None:
         super().__init__(message, id=id, hint=hint)

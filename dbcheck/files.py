@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck.core.table import TABLES
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -64,6 +65,7 @@ def described(kind: str, name: str) -> tuple[str, str]:
         known = _names(folder(_FOLDERS[kind]), ".toml")
         raise UsageError(
             f"{kind} {name} cannot be read: {reason}",
+            id=ErrorId.FILE_NOT_READABLE,
             hint=f"Known are {', '.join(known)}; a file of your own must end in .toml.",
         ) from None
 
@@ -92,13 +94,16 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is not TOML: {error}") from None
+        raise UsageError(
+            f"{where} is not TOML: {error}", id=ErrorId.FILE_NOT_TOML
+        ) from None
     left: list[Any] = [values]
     while left:
         value = left.pop()
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise UsageError(
-                f"{where} is not TOML: a number of {value.bit_length()} bits"
+                f"{where} is not TOML: a number of {value.bit_length()} bits",
+                id=ErrorId.FILE_NOT_TOML,
             )
         if isinstance(value, dict):
             left += value.values()

@@ -48,6 +48,7 @@ from dbcheck.core.records import (
 )
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import LEDGER
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
 from dbcheck.judge.result import RunResult
 
@@ -65,6 +66,7 @@ def require_run_id(text: str) -> str:
     if not _RUN_ID.fullmatch(text):
         raise UsageError(
             f"{text!r} is not a run id",
+            id=ErrorId.RUN_ID_INVALID,
             hint="A run id has the form 20260102-030405-a1b2c3.",
         )
     return text
@@ -75,7 +77,8 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     manifest = stored.from_bytes(content, Manifest, where)
     if manifest.family not in RULES:
         raise RunFormatError(
-            f"{where} is damaged: no servers are of the family {manifest.family!r}"
+            f"{where} is damaged: no servers are of the family {manifest.family!r}",
+            id=ErrorId.RECORD_DAMAGED,
         )
     return manifest
 
@@ -130,7 +133,9 @@ class RunFolder:
             raise _changed("manifest", run_id)
         named = read_manifest(manifest, where).run_id
         if named != run_id:
-            raise RunFormatError(f"{where} is that of run {named}")
+            raise RunFormatError(
+                f"{where} is that of run {named}", id=ErrorId.WITNESS_COPY_CHANGED
+            )
         return cls._made(parent / run_id, manifest, key)
 
     @classmethod
@@ -163,6 +168,7 @@ class RunFolder:
         if not (path / "manifest.json").is_file():
             raise UsageError(
                 f"{path} is not a run folder: it has no manifest.json",
+                id=ErrorId.NOT_A_RUN_FOLDER,
                 hint="Give the folder that dbcheck run named, e.g. runs/RUN_ID.",
             )
         return cls(path)
@@ -237,11 +243,13 @@ class RunFolder:
         found, known = set(names), set(self.manifest().nodes)
         if strangers := sorted(found - known):
             raise RunFormatError(
-                f"{where} is damaged: the manifest names no node {strangers[0]!r}"
+                f"{where} is damaged: the manifest names no node {strangers[0]!r}",
+                id=ErrorId.RECORD_DAMAGED,
             )
         if each and (lacking := sorted(known - found)):
             raise RunFormatError(
-                f"{where} is damaged: it lacks the node {lacking[0]!r}"
+                f"{where} is damaged: it lacks the node {lacking[0]!r}",
+                id=ErrorId.RECORD_DAMAGED,
             )
 
     def write_restore(self, restore: RestoreRecord) -> None:
@@ -297,6 +305,7 @@ class RunFolder:
         if not path.is_file():
             raise UsageError(
                 f"the survivors of run {self.path.name} were never read",
+                id=ErrorId.SURVIVORS_NOT_READ,
                 hint="Run dbcheck reconcile without --offline first.",
             )
         content = path.read_bytes()
@@ -342,12 +351,14 @@ class RunFolder:
         except OSError as error:
             raise RunFormatError(
                 f"{path} cannot be read: {error.strerror}",
+                id=ErrorId.STORED_ROWS_MISSING,
                 hint="A campaign keeps the rows of cycles that passed no longer than"
                 " it takes to judge them.",
             ) from None
         if StoredRows(rows, digest.hexdigest()) != stored_rows:
             raise RunFormatError(
                 f"{path} is damaged: its checksum differs from what was stored",
+                id=ErrorId.STORED_ROWS_DAMAGED,
                 hint="Read the survivors again with the witness's copy of the run: "
                 "dbcheck reconcile --witness URL --run ID --target URL.",
             )
@@ -403,7 +414,9 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise RunFormatError(f"{path} is damaged: {error}") from None
+            raise RunFormatError(
+                f"{path} is damaged: {error}", id=ErrorId.RECORD_DAMAGED
+            ) from None
 
     def write_acks(self, number: int, chunks: Iterable[bytes]) -> None:
         """Store a copy of the witness's log *number*."""
@@ -421,7 +434,9 @@ class RunFolder:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise RunFormatError(f"{path} cannot be read: {error.strerror}") from None
+            raise RunFormatError(
+                f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+            ) from None
         return stored.from_bytes(content, RunResult, str(path))
 
     def write_verdict(self, values: Mapping[str, Any]) -> None:
@@ -441,6 +456,7 @@ def _changed(what: str, run_id: str) -> WitnessError:
     return WitnessError(
         f"the witness's copy of the {what} of run {run_id} is not what this client left"
         " there",
+        id=ErrorId.WITNESS_COPY_CHANGED,
         hint="Somebody changed it on the witness, or another client made that run; "
         "nothing the witness holds of it can be judged.",
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.owners import is_ours
 
@@ -40,6 +41,7 @@ class Secret:
             reason = "printed nothing" if self.kind == "command" else "is empty"
             raise UsageError(
                 f"the {self.what} {_NAMES[self.kind]} {self._shown} {reason}",
+                id=ErrorId.SECRET_INVALID,
                 hint="Its first line must be the secret.",
             )
         return text
@@ -58,6 +60,7 @@ class Secret:
         if found is None:
             raise UsageError(
                 f"environment variable {self._shown} (the {self.what}) is not set",
+                id=ErrorId.SECRET_VARIABLE_NOT_SET,
                 hint=f"Set the environment variable {self._shown}.",
             )
         return found
@@ -72,7 +75,8 @@ class Secret:
                 return self._first_line(file.read())
         except OSError as error:
             raise UsageError(
-                f"cannot read the {self.what} from {path}: {error.strerror}"
+                f"cannot read the {self.what} from {path}: {error.strerror}",
+                id=ErrorId.SECRET_FILE_UNREADABLE,
             ) from None
 
     def _command(self) -> str:
@@ -88,16 +92,19 @@ class Secret:
         except subprocess.CalledProcessError as error:
             raise UsageError(
                 f"the {self.what} command exited with {error.returncode}",
+                id=ErrorId.SECRET_COMMAND_FAILED,
                 hint="Run it by hand; it must print the secret as its first line.",
             ) from None
         except subprocess.TimeoutExpired:
             raise UsageError(
-                f"the {self.what} command took longer than {_COMMAND_TIMEOUT_S} s"
+                f"the {self.what} command took longer than {_COMMAND_TIMEOUT_S} s",
+                id=ErrorId.SECRET_COMMAND_FAILED,
             ) from None
         except OSError as error:
             raise UsageError(
                 f"the {self.what} command cannot be run: {self._shown}:"
-                f" {error.strerror}"
+                f" {error.strerror}",
+                id=ErrorId.SECRET_COMMAND_FAILED,
             ) from None
         return self._first_line(done.stdout)
 
@@ -113,7 +120,11 @@ class Secret:
             what, hint = f"has the mode {mode:o}", f"Run: chmod 600 {path}"
         else:
             return
-        raise UsageError(f"{path} is to hold the {self.what} and {what}", hint=hint)
+        raise UsageError(
+            f"{path} is to hold the {self.what} and {what}",
+            id=ErrorId.SECRET_FILE_NOT_PRIVATE,
+            hint=hint,
+        )
 
     def _first_line(self, content: bytes) -> str:
         line = content.partition(b"\n")[0].removesuffix(b"\r")
@@ -135,10 +146,14 @@ def _text(secret: bytes, place: str) -> str:
         text = secret.decode()
     except UnicodeDecodeError:
         raise UsageError(
-            f"{place} holds bytes that are not UTF-8", hint="Store it as UTF-8."
+            f"{place} holds bytes that are not UTF-8",
+            id=ErrorId.SECRET_NOT_UTF8,
+            hint="Store it as UTF-8.",
         ) from None
     if "\0" in text:
         raise UsageError(
-            f"{place} holds a zero byte", hint="Store the secret alone, as text."
+            f"{place} holds a zero byte",
+            id=ErrorId.SECRET_INVALID,
+            hint="Store the secret alone, as text.",
         )
     return text

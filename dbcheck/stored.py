@@ -66,9 +66,14 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
     try:
         values = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise RunFormatError(f"{where} is not JSON: {error}") from None
+        raise RunFormatError(
+            f"{where} is not JSON: {error}", id=ErrorId.RECORD_DAMAGED
+        ) from None
     if not isinstance(values, dict) or type(values.get("format")) is not int:
-        raise RunFormatError(f"{where} is not a record of dbcheck: it names no format")
+        raise RunFormatError(
+            f"{where} is not a record of dbcheck: it names no format",
+            id=ErrorId.RECORD_DAMAGED,
+        )
     number = values.pop("format")
     if number != FORMAT:
         raise RunFormatError(
@@ -79,13 +84,16 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
     if values.pop("sha256", None) != _digest(values):
         raise RunFormatError(
             f"{where} is damaged or was changed: checksum mismatch",
+            id=ErrorId.RECORD_DAMAGED,
             hint="Judge the run from the witness: reconcile --witness URL --run ID "
             "--target URL.",
         )
     try:
         return msgspec.convert(values, kind, str_keys=True)
     except (msgspec.ValidationError, UnicodeError) as error:
-        raise RunFormatError(f"{where} is damaged: {error}") from None
+        raise RunFormatError(
+            f"{where} is damaged: {error}", id=ErrorId.RECORD_DAMAGED
+        ) from None
 
 
 def make_folder(path: Path) -> None:
@@ -161,6 +169,7 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise RunWriteError(
             f"the folder {folder} cannot be written: {error.strerror}",
+            id=ErrorId.FOLDER_NOT_WRITABLE,
             hint="Give another folder, or make room.",
         ) from error
 
@@ -180,6 +189,7 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise RunWriteError(
                 f"another dbcheck is using {folder}",
+                id=ErrorId.FOLDER_IN_USE,
                 hint="Wait until it has ended.",
             ) from None
         yield
@@ -230,6 +240,7 @@ def _require(folder: Path, own: bool) -> None:
     if not own:
         raise RunWriteError(
             f"the folder {folder} belongs to another user",
+            id=ErrorId.FOLDER_OF_OTHER_USER,
             hint="Work as that user, or name a folder of your own; one that is not"
             " there yet is made, also inside of that one.",
         )
@@ -239,6 +250,7 @@ def _require_closed(folder: Path, mode: int, enough: int) -> None:
     if mode & stat.S_IWOTH and not mode & enough:
         raise RunWriteError(
             f"everyone may write to the folder {folder}",
+            id=ErrorId.FOLDER_OPEN_TO_OTHERS,
             hint=f"Run chmod o-w {shlex.quote(str(folder))}, or use another folder.",
         )
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import msgspec
 from msgspec import inspect
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ def converted(
         if field.name not in found and not has_default:
             raise UsageError(
                 f"{where}: {prefix}{keys.get(field.name, field.name)} is missing",
+                id=ErrorId.KEY_MISSING,
                 hint=f"Give {allowed(types[field.name])}.",
             )
     return kind(**found)
@@ -71,7 +73,9 @@ def convert(value: object, hint: Any, where: str, key: str, *, strict: bool) -> 
         return msgspec.convert(value, hint, strict=strict, dec_hook=_path)
     except (msgspec.ValidationError, UnicodeError):
         raise UsageError(
-            f"{where}: {key} is {_shown(value)}", hint=_advice(value, hint)
+            f"{where}: {key} is {_shown(value)}",
+            id=ErrorId.VALUE_INVALID,
+            hint=_advice(value, hint),
         ) from None
 
 
@@ -96,7 +100,9 @@ def refuse_unknown(keys: Iterable[str], known: Collection[str], where: str) -> N
     for key in keys:
         if key not in known:
             hint = nearest(key, known) or f"Known keys are {', '.join(sorted(known))}."
-            raise UsageError(f"{where}: unknown key {key!r}", hint=hint)
+            raise UsageError(
+                f"{where}: unknown key {key!r}", id=ErrorId.KEY_UNKNOWN, hint=hint
+            )
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -12,6 +12,7 @@ from dbcheck.core.chores import problem
 from dbcheck.core.mix import Mix
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.validated import convert, converted
 
@@ -30,6 +31,7 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
     if "shape" in values:
         raise UsageError(
             f"{where}: the key shape was replaced by plan",
+            id=ErrorId.KEY_REPLACED,
             hint='Write plan = "insert" for "ledger", plan = "classic" for "classic".',
         )
     given: dict[str, Any] = {"name": name}
@@ -70,15 +72,19 @@ def _require(found: Workload, where: str) -> None:
     if is_classic and found.payload_bytes:
         raise UsageError(
             f"{where}: payload_bytes is given for the classic plan",
+            id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
             hint="A classic row has no payload; remove the key.",
         )
     if not is_classic and not found.payload_bytes:
         raise UsageError(
-            f"{where}: payload_bytes is missing", hint="Give at least one size."
+            f"{where}: payload_bytes is missing",
+            id=ErrorId.KEY_MISSING,
+            hint="Give at least one size.",
         )
     if is_classic and found.readers:
         raise UsageError(
             f"{where}: readers is given for the classic plan",
+            id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
             hint="A classic row does not name its operation; remove the key.",
         )
     _require_operations(found, where)
@@ -86,6 +92,7 @@ def _require(found: Workload, where: str) -> None:
     if found.cut_after_s[0] > found.cut_after_s[1]:
         raise UsageError(
             f"{where}: cut_after_s is {list(found.cut_after_s)}",
+            id=ErrorId.VALUE_INVALID,
             hint="Give [earliest, latest] in seconds.",
         )
 
@@ -99,12 +106,15 @@ def _require_operations(found: Workload, where: str) -> None:
         )
         raise UsageError(
             f"{where}: the table [operations] {what}",
+            id=ErrorId.OPERATIONS_INVALID,
             hint='Give plan = "mixed" weights, such as insert = 4 and batch = 1; no'
             " other plan has any.",
         )
     if mix is not None and (problem := mix.problem()):
         raise UsageError(
-            f"{where}: [operations]: {problem}", hint="Change the weights."
+            f"{where}: [operations]: {problem}",
+            id=ErrorId.OPERATIONS_INVALID,
+            hint="Change the weights.",
         )
 
 
@@ -115,10 +125,12 @@ def _require_housekeeping(found: Workload, where: str) -> None:
     if found.plan is PlanKind.CLASSIC:
         raise UsageError(
             f"{where}: housekeeping is given for the classic plan",
+            id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
             hint="Its rows cannot name a chore. Remove the key, or change the plan.",
         )
     if why := problem(found.housekeeping):
         raise UsageError(
             f"{where}: housekeeping: {why}",
+            id=ErrorId.HOUSEKEEPING_INVALID,
             hint='Name each kind once, and create among them: ["create", "drop"].',
         )

@@ -20,6 +20,7 @@ from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import ServerFacts, is_restarted
 from dbcheck.core.survivors import Records
 from dbcheck.core.table import TableSpec
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, NotBack, PowerError, TableLost, UsageError
 from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
@@ -32,6 +33,7 @@ def require_restarter(rig: Rig) -> None:
     if rig.twice and rig.site.reader.restarter is None:
         raise UsageError(
             "--twice needs a way to restart the server cleanly, and none is given",
+            id=ErrorId.RESTART_COMMAND_MISSING,
             hint="Name a program: --restart-command 'ssh root@db1 systemctl restart"
             " postgresql', or dbcheck_restart in the inventory.",
         )

@@ -23,6 +23,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import DIFFERENT, Inspector, Records
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.ports.listener import Phase
 
@@ -148,6 +149,7 @@ def _require_filled(table: TableSpec, found: _Rows, epoch: int, sent: int) -> No
     raise EngineError(
         f"of {sent:,} rows that were filled into {table.name}, {found.filled:,} are"
         f" there, {found.wrong:,} of them with another content",
+        id=ErrorId.ROWS_ALTERED_WHEN_STORED,
         hint="Look for a trigger on the table, for another client that writes to it,"
         " and for errors in the server's log. dbcheck clean removes the tables.",
     )

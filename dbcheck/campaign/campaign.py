@@ -28,6 +28,7 @@ from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum, moment
 from dbcheck.core.progress import Progress, Unit
 from dbcheck.core.statistics import Tally
 from dbcheck.core.verdict import CycleVerdict, Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.ports.abilities import makes_checkpoints
 from dbcheck.ports.listener import Phase
@@ -52,6 +53,7 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     if rig.site.attended:
         raise UsageError(
             "a campaign needs a switch that works unattended",
+            id=ErrorId.UNATTENDED_SWITCH_NEEDED,
             hint="Set dbcheck_power to one; manual asks a human for each cut.",
         )
     folder.write_lines()
@@ -100,6 +102,7 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
     if len(idle) >= IDLE_MAX:
         raise DbcheckError(
             f"{len(idle)} cycles in a row proved nothing, the last: {idle[0].reason}",
+            id=ErrorId.CYCLES_PROVE_NOTHING,
             hint="Fix the cause, then continue with --resume.",
         )
 

@@ -11,6 +11,7 @@ from dbcheck.core.plans.plan import Plan
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     ConnectionLost,
     EngineError,
@@ -38,6 +39,7 @@ def require_sound(engine: Engine, tables: Sequence[TableSpec]) -> None:
     if check is not None and check.outcome in _DAMAGED:
         raise EngineError(
             f"dbcheck's tables are damaged already, before the load: {check.reason}",
+            id=ErrorId.TABLES_DAMAGED_BEFORE_LOAD,
             hint="Run dbcheck clean, which drops them; the next run creates new ones.",
         )
 

@@ -14,6 +14,7 @@ from dbcheck.core.cut import PowerScope
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.statistics import Comparison, Statistics, Tally
 from dbcheck.core.target import Volume
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.results import ComparedResult, DifferenceResult, SideResult
 from dbcheck.ports.witness import LogReader
@@ -28,7 +29,9 @@ def compared(a: Path, b: Path, reader: LogReader) -> ComparedResult:
     """
     if a.resolve() == b.resolve():
         raise UsageError(
-            f"{a} cannot be compared with itself", hint="Give two folders."
+            f"{a} cannot be compared with itself",
+            id=ErrorId.COMPARED_WITH_ITSELF,
+            hint="Give two folders.",
         )
     (first, before), (second, after) = (_side(path, reader) for path in (a, b))
     names = sorted({*before, *after})
@@ -61,6 +64,7 @@ def _side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]
     raise UsageError(
         f"{path} cannot be compared: it is not the folder of a run, or of a campaign on"
         " one target",
+        id=ErrorId.NOT_A_RESULT_FOLDER,
         hint="Give runs/RUN_ID or campaigns/CAMPAIGN; of a campaign on several targets"
         " the folder of one of them.",
     )
@@ -73,11 +77,13 @@ def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, st
     if found.control:
         raise UsageError(
             f"{run.path} is a control, which says nothing about its server",
+            id=ErrorId.CONTROL_NOT_COMPARABLE,
             hint="Compare runs of the server as it is.",
         )
     if not found.final:
         raise UsageError(
             f"{run.path} has no final verdict: {found.reasons[0]}",
+            id=ErrorId.NO_FINAL_VERDICT,
             hint=f"dbcheck reconcile {run.path}, once the server is back.",
         )
     lost = found.rows_lost
@@ -106,6 +112,7 @@ def _campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:
     if not runs:
         raise UsageError(
             f"{folder.path} has no cycle that counts: there is nothing to compare",
+            id=ErrorId.NO_CYCLE_COUNTS,
             hint=f"dbcheck report {folder.path} shows why.",
         )
     newest = runs[-1].manifest()

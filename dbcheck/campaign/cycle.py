@@ -24,6 +24,7 @@ from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment
 from dbcheck.core.records import Manifest, RestoreRecord
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
     LogDamaged,
@@ -100,6 +101,7 @@ def require_answered(outcome: Outcome) -> Outcome:
     if outcome.after.unanswered:
         raise NotBack(
             outcome.after.unanswered,
+            id=ErrorId.SERVER_NOT_BACK,
             hint="Once it is back, before anything writes to it: dbcheck reconcile "
             f"{outcome.run.path}",
         )
@@ -180,6 +182,7 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
         if run.was_read() and run.unread_failure() is None:
             raise UsageError(
                 f"the survivors of run {manifest.run_id} were read already",
+                id=ErrorId.SURVIVORS_READ_ALREADY,
                 hint="Judge what was read then: dbcheck reconcile RUN --offline.",
             )
         fetched = fetch_logs(rig, run, manifest)
@@ -241,6 +244,7 @@ def require_same_site(site: Site, manifest: Manifest) -> None:
         raise UsageError(
             f"run {manifest.run_id} was made on another site"
             f" ({manifest.site.value}; nodes: {', '.join(sorted(manifest.nodes))})",
+            id=ErrorId.SITE_DIFFERS_FROM_RUN,
             hint="Name the target as it was named for the run.",
         )
 
@@ -257,6 +261,7 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
     if (theirs.epoch, theirs.seed) != (ours.epoch, ours.seed):  # drawn at random
         raise UsageError(
             f"run {run_id} on {rig.witness.url} belongs to another client",
+            id=ErrorId.RUN_OF_OTHER_CLIENT,
             hint="This run was never started on that witness; there is nothing to "
             "judge.",
         )
@@ -301,6 +306,7 @@ def _reconcile(
             run.write_after(failed)
         raise UsageError(
             f"run {manifest.run_id} is still under load: its witness log is growing",
+            id=ErrorId.RUN_STILL_UNDER_LOAD,
             hint="Cut the power first.",
         )
     rig.listener.phase(Phase.JUDGE, str(run.path))

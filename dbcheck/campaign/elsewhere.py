@@ -20,6 +20,7 @@ from dbcheck.core.records import AfterRecord, Elsewhere, Manifest, NodeAfter
 from dbcheck.core.site import SiteKind
 from dbcheck.core.survivors import Records
 from dbcheck.core.table import LEDGER
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
@@ -97,5 +98,5 @@ def _wait(rig: Rig, node: Node) -> None:
     while (reason := node.engine.ready()) is not None:
         interrupt.require_none()
         if time.monotonic() >= ends_s:
-            raise EngineError(reason)
+            raise EngineError(reason, id=ErrorId.SERVER_NOT_BACK)
         time.sleep(POLL_S)

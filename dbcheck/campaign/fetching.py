@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.records import Manifest
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import WitnessError
 from dbcheck.runs import RunFolder
 
@@ -68,6 +69,7 @@ def at_most(limit: int, chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
         if left < 0:
             raise WitnessError(
                 f"{where} is longer than {limit} bytes, the most that is taken of it",
+                id=ErrorId.WITNESS_SENDS_TOO_MUCH,
                 hint="If the load was that long and the client's record of it is lost,"
                 " free disk space here: half of it may be used. Otherwise the witness"
                 " sends data that this client never logged: do not trust it, and repeat"

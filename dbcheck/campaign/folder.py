@@ -28,6 +28,7 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.runs import RunFolder
 
@@ -143,6 +144,7 @@ class CampaignFolder:
         if folder._plan.exists():
             raise UsageError(
                 f"{path} holds a campaign already",
+                id=ErrorId.CAMPAIGN_EXISTS,
                 hint="Continue it (--resume), or name another folder.",
             )
         stored.make_folder(folder.runs)
@@ -157,6 +159,7 @@ class CampaignFolder:
         if not folder._plan.is_file():
             raise UsageError(
                 f"{path} holds no campaign: it has no campaign.json",
+                id=ErrorId.NOT_A_CAMPAIGN_FOLDER,
                 hint="Give the folder that dbcheck campaign named.",
             )
         return folder

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import WitnessError
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.witness import Holding, Witness
@@ -37,6 +38,7 @@ def _wait(witness: Witness, listener: Listener, wait_s: float) -> Holding:
         if time.monotonic() >= ends_s:
             raise WitnessError(
                 f"another client works with the witness {witness.url}",
+                id=ErrorId.WITNESS_IN_USE,
                 hint="Wait until its campaign has ended. If its machine is lost, end"
                 " the agent that it left on the witness's host (a python3 process of"
                 " the user who logs in there).",

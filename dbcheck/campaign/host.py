@@ -18,6 +18,7 @@ from dbcheck.core.places import Place
 from dbcheck.core.records import NodeBefore
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import HostAfter, HostBefore, Volume, VolumeCanaries
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener, Phase
@@ -129,6 +130,7 @@ def require_own_data(
         raise HostError(
             f"{directory} on the target's host is not the data directory of this "
             f"server: {text}",
+            id=ErrorId.DATA_DIRECTORY_NOT_ON_HOST,
             hint="Name the host on which that path holds the server's files, and log "
             "in as root or as the server's user; a container has its own paths. Or run "
             "without --target-host.",
@@ -169,6 +171,7 @@ def data_directory(server: ServerFacts) -> str:
             return server.identity[name]
     raise HostError(
         "the account cannot read the server's data_directory setting",
+        id=ErrorId.PRIVILEGE_MISSING,
         hint="Run as a superuser: GRANT pg_read_all_settings TO the account's role.",
     )
 

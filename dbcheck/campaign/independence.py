@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbcheck.core.apart import Apart, same_host
 from dbcheck.core.target import HostBefore
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.addresses import boot_id, is_here, locate_target, machine_id
@@ -29,12 +30,13 @@ def require_independent(target: str, kind: str, witness: WitnessHostFacts) -> st
     where = locate_target(target)
     if where.here:
         if kind == "file" or _is_here(witness):
-            raise UsageError(_ON_TARGET, hint=_FIX)
+            raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
         return "the target's address is this host's, the witness is another host"
     shared = where.addresses & witness.addresses
     if shared:
         raise UsageError(
             f"the witness {witness.hostname} has the target's address {min(shared)}",
+            id=ErrorId.WITNESS_ON_TARGET,
             hint=_FIX,
         )
     if not witness.addresses:
@@ -56,6 +58,7 @@ def _is_here(witness: WitnessHostFacts) -> bool:
         raise UsageError(
             f"the witness {witness.hostname} shows neither ids nor addresses, so it may"
             " be on the target's own host",
+            id=ErrorId.WITNESS_NOT_IDENTIFIED,
             hint=_FIX,
         )
     if same is None:
@@ -74,5 +77,5 @@ def require_other_host(host: HostBefore | None, witness: WitnessHostFacts) -> Ap
     target = (host.facts.machine_id, host.facts.boot_id)
     same = same_host(target, (witness.machine_id, witness.boot_id))
     if same:
-        raise UsageError(_ON_TARGET, hint=_FIX)
+        raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
     return Apart.ADDRESSES if same is None else Apart.IDS

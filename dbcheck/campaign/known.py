@@ -15,6 +15,7 @@ from dbcheck.core.earlier import lost_by_epoch
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import ServerFacts, difference
 from dbcheck.core.table import TableFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
 
@@ -128,6 +129,7 @@ class Known:
         if other := difference(self.identity, facts.identity):
             raise TargetChanged(
                 f"{target} is not as it was in the earlier cycles: {other}",
+                id=ErrorId.TARGET_CHANGED,
                 hint="If this is another server, name the first one again; if it was"
                 " changed, undo that. Or begin a new campaign: cuts of two servers, or"
                 " versions of one, must not be counted together.",
@@ -148,6 +150,7 @@ class Known:
             raise TargetChanged(
                 f"rows of earlier cycles in the table {name} are missing or changed"
                 f" since {self._read} (at least {sum(lost.values())})",
+                id=ErrorId.EARLIER_ROWS_LOST,
                 hint="Find out who removed them (dbcheck clean, DROP, DELETE, a backup"
                 " that was restored), whether the server lost them by itself (its log"
                 " may show that), or whether a later cut did, after which no rows were"

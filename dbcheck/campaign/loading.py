@@ -24,6 +24,7 @@ from dbcheck.core.records import LoadRecord, NodeAtTheCut
 from dbcheck.core.table import LEDGER
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import WindowFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.group import SessionGroup
 from dbcheck.load.job import Job
@@ -82,6 +83,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         raise EngineError(
             "every session ended before the cut: "
             + ("; ".join(load.result.refusals) or "the server closed them"),
+            id=ErrorId.ALL_SESSIONS_ENDED,
             hint="Nothing was cut. Fix what the server reports, then run again.",
         )
     return record

@@ -13,6 +13,7 @@ from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.witnessed import LogFacts, Watermark
 from dbcheck.core.witnesstime import Anchor, anchor_of
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, RunFormatError
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder
@@ -43,6 +44,7 @@ class StoredLogs:
             raise RunFormatError(
                 f"{run.path}: load.json lists {len(self._confirmed)} witness logs,"
                 f" manifest.json {manifest.ack_logs}",
+                id=ErrorId.RECORD_DAMAGED,
                 hint="Judge the run from the witness: reconcile --witness URL "
                 "--run ID --target URL.",
             )
@@ -89,7 +91,10 @@ class StoredLogs:
                     acks["acked_us"] = np.maximum(acked_us, 0)
                 before = log_of[acks["session"]]
                 if ((before >= 0) & (before != number)).any():
-                    raise LogDamaged(f"{path} holds acks of another log's session")
+                    raise LogDamaged(
+                        f"{path} holds acks of another log's session",
+                        id=ErrorId.WITNESS_LOG_DAMAGED,
+                    )
                 log_of[acks["session"]] = number
                 yield acks
 
@@ -129,6 +134,7 @@ class StoredLogs:
         found = anchor_of(events, noted_us)
         if found is None:
             raise LogDamaged(
-                f"{self._run.acks_path(0)} lacks what dates the acks of the other logs"
+                f"{self._run.acks_path(0)} lacks what dates the acks of the other logs",
+                id=ErrorId.WITNESS_LOG_DAMAGED,
             )
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.managed import SERVICE
 from dbcheck.core.server import ServerFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.ports.site import Node
 
@@ -21,6 +22,7 @@ def require_failover(node: Node, server: ServerFacts) -> None:
         raise UsageError(
             f"{node.engine.target} is a server of {service}: no host of it can be"
             " asked, so one that is named is another",
+            id=ErrorId.MANAGED_SERVICE_HAS_NO_HOST,
             hint="Leave out --target-host, or set dbcheck_ask_host: false. A managed"
             " service can be tested by a forced failover, which shows no depth.",
         )
@@ -29,6 +31,7 @@ def require_failover(node: Node, server: ServerFacts) -> None:
         raise UsageError(
             f"{node.engine.target} is a server of {service}, whose power only the"
             f" provider can cut: a cut of class {declared.value!r} is not possible",
+            id=ErrorId.MANAGED_SERVICE_NEEDS_FAILOVER,
             hint="Use programs that force a failover (dbcheck_power: exec), and declare"
             f" it: --power-class {CutClass.FAILOVER.value}, or dbcheck_power_class."
             " docs/guides/cloud.md shows them.",

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dbcheck import stored
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError
 from dbcheck.judge.results import MatrixResult
 from dbcheck.runs import new_run_id
@@ -27,4 +28,6 @@ def read_matrix(path: Path) -> MatrixResult:
     try:
         return stored.from_bytes(path.read_bytes(), MatrixResult, str(path))
     except OSError as error:
-        raise RunFormatError(f"{path} cannot be read: {error.strerror}") from None
+        raise RunFormatError(
+            f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+        ) from None

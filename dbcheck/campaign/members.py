@@ -15,6 +15,7 @@ from dbcheck.core.replication import name_in_log
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import SiteKind
 from dbcheck.core.table import TableSpec
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
@@ -87,7 +88,9 @@ def member_of(
         if site.kind.is_group:
             why = "is not a member of the cluster's majority"
         hint = _advice(site.kind).absent
-        raise EngineError(f"node {name} ({target}) {why}", hint=hint)
+        raise EngineError(
+            f"node {name} ({target}) {why}", id=ErrorId.NODE_NOT_IN_CLUSTER, hint=hint
+        )
     cluster = "system_identifier"
     ours, theirs = writer.get(cluster), facts.identity.get(cluster)
     if membership.source:
@@ -96,6 +99,7 @@ def member_of(
         raise EngineError(
             f"node {name} is of another cluster: {cluster} there is {theirs}, and the"
             f" writer's is {ours}",
+            id=ErrorId.NODE_OF_OTHER_CLUSTER,
             hint="Name the nodes of the writer's cluster in the inventory's group.",
         )
     return membership.name
@@ -113,12 +117,14 @@ def _require_kind(site: Site, writer: Mapping[str, str]) -> None:
         raise EngineError(
             f"node {name} is in a cluster of the topology {found.value}, and not"
             f" {site.kind.value}",
+            id=ErrorId.TOPOLOGY_DIFFERS,
             hint=f"Set dbcheck_topology: {found.value}, or remove the settings of such"
             " a cluster from the server.",
         )
     if site.kind.is_group and found is None:
         raise EngineError(
             f"node {name} is in no cluster of the topology {site.kind.value}",
+            id=ErrorId.NODE_NOT_IN_CLUSTER,
             hint=f"{_advice(site.kind).absent} Or set the dbcheck_topology that the"
             " servers have.",
         )
@@ -167,6 +173,7 @@ def require_replicated(site: Site, table: TableSpec, row_id: int) -> None:
                 raise EngineError(
                     f"node {name} ({node.engine.target}) does not have row {row_id},"
                     f" which the writer committed {REPLICATED_S:.0f} s ago",
+                    id=ErrorId.NODE_DOES_NOT_REPLICATE,
                     hint="Check that it follows this writer, that replication runs"
                     " there, and that it does not apply with a delay.",
                 )
@@ -194,11 +201,13 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
         if one.name not in members:
             raise EngineError(
                 f"commits may wait for {one.name}, which is not one of the nodes",
+                id=ErrorId.COMMITS_WAIT_FOR_STRANGER,
                 hint=advice.strange,
             )
         if not one.is_awaited:
             raise EngineError(
                 f"{one.name} is not a full member of the group yet: {one.state}",
+                id=ErrorId.GROUP_NOT_COMPLETE,
                 hint=advice.absent,
             )
     names = [one.name for one in found]
@@ -207,6 +216,7 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
         raise EngineError(
             f"{site.writer_name} sees {len(names)} other members, and the group has"
             f" {len(members) - 1}",
+            id=ErrorId.GROUP_NOT_COMPLETE,
             hint="Try again once all nodes have joined.",
         )
 
@@ -215,6 +225,7 @@ def _require_apart(names: Sequence[str], advice: _Advice) -> None:
     if len(set(names)) < len(names):
         raise EngineError(
             f"several nodes go by one name: {', '.join(sorted(names))}",
+            id=ErrorId.NODES_SHARE_NAME,
             hint=advice.same,
         )
 

@@ -18,6 +18,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NoCanary, UsageError
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
@@ -35,7 +36,10 @@ def plant_canary(
 ) -> HeldCanary | None:
     """Plant the crash canary; raise NoCanary if there is none, see CrashCanary."""
     if not abilities.has_crash_canary(engine):
-        raise NoCanary("no crash canary: this kind of server has none")
+        raise NoCanary(
+            "no crash canary: this kind of server has none",
+            id=ErrorId.CANARY_NOT_POSSIBLE,
+        )
     return engine.plant_canary(epoch, server=server)
 
 
@@ -99,6 +103,7 @@ def require_two_phase(engine: Engine, transactions: int, *, weak: bool) -> None:
     if not abilities.commits_in_two_phases(engine):
         raise UsageError(
             f"dbcheck cannot prepare transactions on {engine.target}",
+            id=ErrorId.TWO_PHASE_NOT_SUPPORTED,
             hint="Run another workload.",
         )
     for name in engine.prepared():
@@ -123,6 +128,7 @@ def require_fill(engine: Engine) -> None:
     if not abilities.fills(engine):
         raise UsageError(
             f"dbcheck cannot fill the tables on {engine.target}",
+            id=ErrorId.FILLING_NOT_SUPPORTED,
             hint="Run without rows_before.",
         )
 
@@ -186,6 +192,7 @@ def check(
         raise UsageError(
             f"no control can run on {engine.target}: dbcheck cannot make this kind of"
             " server acknowledge commits too early",
+            id=ErrorId.CONTROL_NOT_SUPPORTED,
             hint="Run without a control.",
         )
     if not grouped:

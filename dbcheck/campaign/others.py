@@ -12,6 +12,7 @@ from dbcheck.campaign.survivors import Survivors
 from dbcheck.core.agreement import OtherNode
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.replication import Received
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
@@ -91,12 +92,17 @@ class _Others:
             interrupt.require_none()
             membership, received = engine.membership(), engine.received()
             if membership is not None and membership.name != member:
-                raise EngineError(f"{target} is {membership.name}, not {member}")
+                raise EngineError(
+                    f"{target} is {membership.name}, not {member}",
+                    id=ErrorId.NODE_IS_OTHER_SERVER,
+                )
             if membership is not None and self._has_all(received):
                 return
             if time.monotonic() >= ends_s:
                 raise EngineError(
-                    f"it did not apply all within {APPLIED_S:.0f} s, or is not a member"
+                    f"it did not apply all within {APPLIED_S:.0f} s,"
+                    " or is not a member",
+                    id=ErrorId.NODE_DID_NOT_APPLY,
                 )
             time.sleep(POLL_S)
 

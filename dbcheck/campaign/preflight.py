@@ -45,6 +45,7 @@ from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import SIDES
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
@@ -189,6 +190,7 @@ def _with_possible_chores(rig: Rig, workload: Workload) -> Workload:
     if why := problem(kinds) if kinds else "none of its chores can be done":
         raise EngineError(
             f"the workload's housekeeping is not possible: {why}",
+            id=ErrorId.HOUSEKEEPING_NOT_POSSIBLE,
             hint="; ".join(f"{kind.value}: {text}" for kind, text in lacking.items()),
         )
     return replace(workload, housekeeping=kinds)
@@ -391,6 +393,7 @@ def _require_stored(
     if found is None:
         raise EngineError(
             f"row {row_id} was acked, but a second connection cannot see it",
+            id=ErrorId.ROW_NOT_VISIBLE,
             hint="Something between dbcheck and the server, perhaps a "
             "pooler, keeps a transaction open; connect to the server itself.",
         )
@@ -402,6 +405,7 @@ def _require_stored(
     if changed := [n for n in Row._fields if getattr(found, n) != sent[n]]:
         raise EngineError(
             f"row {row_id} was stored with another {', '.join(changed)} than was sent",
+            id=ErrorId.ROWS_ALTERED_WHEN_STORED,
             hint="Look for a trigger on the table, or a proxy that rewrites statements;"
             " remove it, since every row would look corrupt.",
         )

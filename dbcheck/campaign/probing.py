@@ -20,6 +20,7 @@ from dbcheck.core.readings import Readings
 from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import TargetFacts, Volume
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
@@ -94,6 +95,7 @@ def log_volumes(facts: TargetFacts) -> list[Volume]:
     unseen = (f"{name}: {why}" for name, why in facts.unseen.items() if name in LOGS)
     raise HostError(
         f"what the server's log lies on is not known: {'; '.join(unseen)}",
+        id=ErrorId.LOG_VOLUME_UNKNOWN,
         hint="Log in at the host as root or as the server's own account.",
     )
 

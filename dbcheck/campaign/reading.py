@@ -214,7 +214,7 @@ class Reading:
             facts, self.failure = await_facts(self._rig)
         except NotBack as error:
             text = "; ".join(filter(None, [broke.error, broke.crashed, str(error)]))
-            raise NotBack(text, hint=error.hint) from None
+            raise NotBack(text, id=error.id, hint=error.hint) from None
         if facts is None:
             return None
         if other := other_lineage(self._rig.site, self._manifest, facts):

@@ -16,6 +16,7 @@ from dbcheck.campaign.waiting import await_facts
 from dbcheck.clock import now_us
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.target import HostAfter
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.judge.absence import judge_absence
 from dbcheck.judge.case import Case
@@ -61,6 +62,7 @@ def read_survivors(
         raise UsageError(
             f"{reader.engine.target} is not the server of run {manifest.run_id}:"
             f" {other}",
+            id=ErrorId.NOT_SERVER_OF_RUN,
             hint=f"Its load went to {manifest.writer.target}; nothing was read, and the"
             " run can still be reconciled there.",
         )

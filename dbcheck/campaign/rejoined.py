@@ -25,6 +25,7 @@ from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.survivors import Records
 from dbcheck.core.table import LEDGER, TableSpec
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.load.commit import commit
 from dbcheck.ports.abilities import replicates
@@ -131,7 +132,10 @@ class _Rejoined:
     def _pause(self, late: str) -> None:
         interrupt.require_none()
         if time.monotonic() >= self._ends_s:
-            raise EngineError(f"{late} within {FOLLOWS_S:g} s (its log says why)")
+            raise EngineError(
+                f"{late} within {FOLLOWS_S:g} s (its log says why)",
+                id=ErrorId.WRITER_DID_NOT_REJOIN,
+            )
         time.sleep(POLL_S)
 
     def _read(self, node: Node) -> tuple[Comparison, str]:

@@ -18,6 +18,7 @@ from dbcheck.core.records import Manifest, StoredRows
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import Records, RowBatch
 from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.site import Node
@@ -45,6 +46,7 @@ def bounded(
             raise EngineError(
                 f"{engine.target} sends more than {most:,} rows, far more than"
                 " were written",
+                id=ErrorId.TOO_MANY_ROWS,
                 hint="Check what answers at that address, and what else writes"
                 " to the tables; then run dbcheck reconcile.",
             )

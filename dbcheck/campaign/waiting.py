@@ -8,6 +8,7 @@ from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.progress import Progress, Unit
 from dbcheck.core.server import ServerFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, NotBack
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener, Phase
@@ -38,6 +39,7 @@ def wait_for_server(rig: Rig) -> str:
         if waited_s > rig.limits.return_s:
             raise NotBack(
                 f"the server took no queries within {waited_s:.0f} s: {reason}",
+                id=ErrorId.SERVER_NOT_BACK,
                 hint=RECONCILE,
             )
         if reason != shown and waited_s > PATIENCE_S:
@@ -62,7 +64,9 @@ def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
             return rig.site.reader.engine.facts(), ""
         except ConnectionLost as error:
             if time.monotonic() >= ends_s:
-                raise NotBack(str(error), hint=RECONCILE) from error
+                raise NotBack(
+                    str(error), id=ErrorId.SERVER_NOT_BACK, hint=RECONCILE
+                ) from error
         time.sleep(POLL_S)
 
 
@@ -82,6 +86,7 @@ def settled_facts(engine: Engine, listener: Listener) -> ServerFacts:
             raise EngineError(
                 f"the server reports a start time {wait_s:.0f} s in the future:"
                 " its clock was set back",
+                id=ErrorId.SERVER_CLOCK_SET_BACK,
                 hint="Restart the server now that its clock is right; if each boot"
                 " begins with a wrong one, set the hardware clock: hwclock --systohc.",
             )

@@ -19,6 +19,7 @@ from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
 from dbcheck.core.site import SiteKind
 from dbcheck.engines.registry import open_engine
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
@@ -104,7 +105,9 @@ def entry_witness(
     if not entry.witness:
         where = f"host {entry.name}: dbcheck_witness" if entry.name else "--witness"
         raise UsageError(
-            f"{where} is missing", hint="Name the place where acks are logged."
+            f"{where} is missing",
+            id=ErrorId.WITNESS_MISSING,
+            hint="Name the place where acks are logged.",
         )
     options = SshOptions(
         accept_new_host_key=accept_new_host_key,

@@ -21,6 +21,7 @@ from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
 from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.core.plans.registry import tables_of
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
@@ -116,7 +117,9 @@ def command(
     if receipt is not None:
         if names or everything or target.target:
             raise UsageError(
-                "--receipt runs in a lab", hint="Leave out NAME, --all and --target."
+                "--receipt runs in a lab",
+                id=ErrorId.OPTIONS_CONFLICT,
+                hint="Leave out NAME, --all and --target.",
             )
         from dbcheck.cli import receipt as receipts
 

@@ -11,6 +11,7 @@ from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.options import FILE, require_file, written_to
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.secrets import removed_sentence
@@ -54,6 +55,7 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
     if key is not None and file is not None and file.exists() and not file.is_file():
         raise UsageError(
             f"--sign: {file} is not a regular file, so the bundle cannot be signed",
+            id=ErrorId.SIGNED_BUNDLE_NEEDS_FILE,
             hint="Give -o the name of a file, or leave out --sign.",
         )
     with (

@@ -19,6 +19,7 @@ from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.core.statistics import PPM, cuts_needed
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
@@ -182,6 +183,7 @@ def _refuse_new(
     if names or everything or cuts or until or folder:
         raise UsageError(
             "--resume continues a campaign by the plan that it was started with",
+            id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave out names, --all, --cuts, --until and --folder; or --resume "
             "to start a new campaign.",
         )
@@ -194,14 +196,21 @@ def _named(
     if not names and not everything:
         raise UsageError(
             "no target is named",
+            id=ErrorId.TARGET_MISSING,
             hint="Name hosts or groups of the inventory, or give --all or --resume.",
         )
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"{name} is named twice", hint="Name it once.")
+            raise UsageError(
+                f"{name} is named twice",
+                id=ErrorId.NAME_GIVEN_TWICE,
+                hint="Name it once.",
+            )
     if everything and names:
         raise UsageError(
-            f"--all is given beside {names[0]}", hint="Give names, or --all alone."
+            f"--all is given beside {names[0]}",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Give names, or --all alone.",
         )
     wanted = found.targets() if everything else found.members(names)
     return [found.entry(name) for name in wanted]
@@ -214,11 +223,16 @@ def _goal(
     if (cuts is None) == (until is None):
         raise UsageError(
             "give either --cuts or --until",
+            id=ErrorId.ONE_OF_OPTIONS_NEEDED,
             hint="--cuts 20, or --until 0.05 for a bound of 5% of cuts.",
         )
     if until is None:
         if max_cuts is not None:
-            raise UsageError("--max-cuts needs --until", hint="Give --cuts alone.")
+            raise UsageError(
+                "--max-cuts needs --until",
+                id=ErrorId.OPTION_NEEDS_ANOTHER,
+                hint="Give --cuts alone.",
+            )
         return cuts or 1, None
     bound_ppm = round(until * PPM)
     needed = cuts_needed(bound_ppm)

@@ -23,6 +23,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.turns import Turns
 from dbcheck.cli import assemble, output
 from dbcheck.cli.campaign_run import both, run_stored
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, HostError
 from dbcheck.fleet.messages import (
     END_S,
@@ -141,7 +142,7 @@ class Worker(Turns):
         self.send(question)
         answer = self._answer()
         if not isinstance(answer, kind):
-            raise FleetError("the worker is lost")
+            raise FleetError("the worker is lost", id=ErrorId.FLEET_WORKER_LOST)
 
     def _answer(self) -> object:
         """Return the next answer, None from when the worker is lost."""

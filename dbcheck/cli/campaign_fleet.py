@@ -13,6 +13,7 @@ from dbcheck import dask
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result
 from dbcheck.cli import output
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
@@ -104,5 +105,6 @@ def require_workers(address: str, entries: Sequence[Entry]) -> None:
             continue
         raise UsageError(
             f"host {entry.name} {what}; the worker {elsewhere[0]} is on another one",
+            id=ErrorId.WORKER_ON_OTHER_MACHINE,
             hint=do,
         )

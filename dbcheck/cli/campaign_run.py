@@ -16,6 +16,7 @@ from dbcheck.campaign.totals import ERROR_FILE, result
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
@@ -35,6 +36,7 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
     if entry.power.attended:
         raise UsageError(
             f"host {entry.name}: a campaign needs a switch that works unattended",
+            id=ErrorId.UNATTENDED_SWITCH_NEEDED,
             hint=f"Give it one by dbcheck_power: {UNATTENDED}.",
         )
     require_passable(entry)
@@ -71,6 +73,7 @@ def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> Non
     raise (UsageError if could_ask else FleetError)(
         f"nothing was cut: {len(failed)} of {len(entries)} targets do not pass the "
         f"checks before a cut:{texts}" + (f"\nand {more} more" if more > 0 else ""),
+        id=ErrorId.TARGETS_NOT_FIT,
         hint=first.hint,
     )
 
@@ -85,6 +88,7 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
         raise UsageError(
             f"host {entry.name}: {folder.path} is a campaign on {plan.target}, and the"
             f" inventory now names {entry.target}",
+            id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
             hint="Start a new campaign, or correct the inventory.",
         )
     if entry.power.guarded:

@@ -19,6 +19,7 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.say import say
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, UsageError
 from dbcheck.hosts.host import Cleared
 from dbcheck.inventory.entry import Entry
@@ -52,15 +53,21 @@ def command(
     if entry.host and not entry.target:
         raise UsageError(
             "--target-host needs --target",
+            id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="Give the server's URL: the server reports its directories.",
         )
     if not entry.target and not run_ids:
         raise UsageError(
             "nothing to clean",
+            id=ErrorId.TARGET_MISSING,
             hint="Give NAME or --target, or --witness and --run.",
         )
     if run_ids and not entry.witness:
-        raise UsageError("--run needs --witness", hint="Give the witness's URL.")
+        raise UsageError(
+            "--run needs --witness",
+            id=ErrorId.OPTION_NEEDS_ANOTHER,
+            hint="Give the witness's URL.",
+        )
     wanted = [require_run_id(run_id) for run_id in run_ids]
     if entry.target:
         _drop(entry)
@@ -99,6 +106,7 @@ def _report(place: str, cleared: Cleared) -> None:
     if cleared.kept:
         raise HostError(
             f"{place}: canaries were not removed: {'; '.join(cleared.kept.values())}",
+            id=ErrorId.CANARIES_NOT_REMOVED,
             hint="Wait until the run that uses them is over, or end its client. Check "
             "a folder that holds anything else by hand.",
         )

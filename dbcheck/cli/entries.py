@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, Named
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
@@ -41,6 +42,7 @@ def _named(inventory: Inventory, name: str, *, clusters: bool) -> Entry:
         return inventory.cluster(name)
     raise UsageError(
         f"{name} is a cluster, and this command is for one host",
+        id=ErrorId.ONE_HOST_NEEDED,
         hint="Name one of its hosts.",
     )
 
@@ -68,6 +70,7 @@ def several(
     if not entry.target:
         raise UsageError(
             "neither a NAME nor --target is given",
+            id=ErrorId.TARGET_MISSING,
             hint="Name hosts of an inventory (dbcheck init writes one), or a URL.",
         )
     return [entry]

@@ -17,6 +17,7 @@ import click
 from dbcheck import limits
 from dbcheck.cli.groups import Argument, Flag, Group
 from dbcheck.cli.options import FILE, SECONDS
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class EntryOptions(Group, abc.ABC):
             if own in self.given - self.beside_name:
                 raise UsageError(
                     f"{flag.name} cannot be combined with the name {name}",
+                    id=ErrorId.OPTIONS_CONFLICT,
                     hint="The inventory describes a named host; give one of the two.",
                 )
 
@@ -297,6 +299,7 @@ class RestartOptions(TwiceOptions, EntryOptions):
         except ValueError as error:
             raise UsageError(
                 f"--restart-command cannot be read: {error}",
+                id=ErrorId.COMMAND_NOT_SPLITTABLE,
                 hint="Quote it as a shell would need it.",
             ) from None
         return replace(

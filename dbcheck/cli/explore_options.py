@@ -10,6 +10,7 @@ import click
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.lab_options import ServerOptions, StorageOptions, pairs_of
 from dbcheck.cli.options import SECONDS
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec
 
@@ -60,6 +61,7 @@ class RecordOptions(Group):
         if self.engine is None:
             raise UsageError(
                 "neither --engine nor the folder of an exploration is given",
+                id=ErrorId.ONE_OF_OPTIONS_NEEDED,
                 hint="Give --engine to record a load, or the folder to continue with.",
             )
         return LabSpec(

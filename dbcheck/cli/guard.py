@@ -13,6 +13,7 @@ from dbcheck.core.managed import SERVICE
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import SiteKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.abilities import replicates
@@ -86,6 +87,7 @@ def require_passable(entry: Entry) -> None:
         f"{name}no cut by this switch could get a PASS: its class is declared as "
         f"{cut_class.value!r}, and without a restore command the time without power is "
         "not measured",
+        id=ErrorId.SWITCH_CANNOT_PASS,
         hint="Add the command that gives the power back (--restore-command, or "
         "dbcheck_power_restore). If it comes back by itself, add --target-host (or "
         "dbcheck_ask_host): the canaries on that host may show that the drive's own "
@@ -99,6 +101,7 @@ def require_sole(entry: Entry) -> None:
         raise UsageError(
             f"refusing to cut {entry.name}: {entry.doubt}; both hosts may be on one "
             "switch",
+            id=ErrorId.HOSTS_MAY_SHARE_SWITCH,
             hint="Fix or remove that host in the inventory.",
         )
 
@@ -119,6 +122,7 @@ def _server_and_users(
         if not i_know:
             raise EngineError(
                 f"cannot check who else uses the server: {error}",
+                id=ErrorId.OTHER_USERS_UNKNOWN,
                 hint=f"Start it, or add {interlock.I_KNOW} to cut without this check.",
             ) from None
         return None, OtherUsers((), 0)

@@ -10,6 +10,7 @@ from dbcheck import files
 from dbcheck.cli.entry_options import INVENTORY
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.say import say
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.stored import private
 
@@ -34,8 +35,12 @@ def command(file: Path, switch: str | None) -> None:
             new.write(text.encode())
     except FileExistsError:
         raise UsageError(
-            f"{file} already exists", hint="Name another file, or remove that one."
+            f"{file} already exists",
+            id=ErrorId.FILE_EXISTS,
+            hint="Name another file, or remove that one.",
         ) from None
     except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+        raise UsageError(
+            f"cannot write {file}: {error.strerror}", id=ErrorId.FILE_NOT_WRITABLE
+        ) from None
     say(f"wrote {file}; edit it, then run: dbcheck power state HOST")

@@ -34,6 +34,7 @@ from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
 from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.core.verdict import worst
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
@@ -67,6 +68,7 @@ def _require_one_goal(cycles: int | None, until: float | None) -> None:
     if until is not None and cycles is not None:
         raise UsageError(
             "give either --cycles or --until",
+            id=ErrorId.ONE_OF_OPTIONS_NEEDED,
             hint="--cycles 20, or --until 0.05 for a bound of 5% of cuts.",
         )
 
@@ -85,6 +87,7 @@ def _refuse_for_clusters(
     if flags:
         raise UsageError(
             f"several servers cannot be run with {', '.join(flags)}",
+            id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave it out; docs/clusters.md has the settings that lose.",
         )
 

@@ -21,6 +21,7 @@ from dbcheck.core.promise import Promise
 from dbcheck.core.promised import kept_by
 from dbcheck.core.replication import PromotedBy
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import ClusterSpec
@@ -127,5 +128,5 @@ def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
         while not all_there():
             if time.monotonic() >= ends_s:
                 late = f"not all nodes follow the writer after {_STREAMING_S:g} s"
-                raise LabError(late)
+                raise LabError(late, id=ErrorId.LAB_NODES_DO_NOT_FOLLOW)
             time.sleep(_POLL_S)

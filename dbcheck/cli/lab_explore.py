@@ -23,6 +23,7 @@ from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
 from dbcheck.core.crashstate import CrashState
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration
@@ -105,11 +106,13 @@ def command(
     if name and is_given(context, "wanted"):
         raise UsageError(
             "--states cannot be used with --state, which judges one state",
+            id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave one of them out.",
         )
     if name and given is None:
         raise UsageError(
             "--state names a state of an exploration, and none is given",
+            id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="Give its folder: dbcheck lab explore FOLDER --state NAME.",
         )
     with progress(output.progress_console(), live=not as_json, only=_SHOWN) as view:
@@ -135,6 +138,7 @@ def _refuse(flags: list[str]) -> None:
     if flags:
         raise UsageError(
             f"{', '.join(flags)} cannot be used with FOLDER, whose recording is there",
+            id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave FOLDER out to record anew.",
         )
 
@@ -153,6 +157,7 @@ def _recorded(
     if workload.readers:
         raise UsageError(
             "what readers see is not judged in crash states",
+            id=ErrorId.READERS_NOT_EXPLORED,
             hint="Give --readers 0, or another workload.",
         )
     began = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
@@ -245,6 +250,7 @@ def _state_of(found: Opened, name: str) -> CrashState:
     if state is None:
         raise UsageError(
             f"{found.folder.path} has no state {name!r}",
+            id=ErrorId.STATE_UNKNOWN,
             hint="Give a finding, as finding-1, or a name in its states.jsonl.",
         )
     return state

@@ -13,6 +13,7 @@ from dbcheck.cli.explore_rig import opened
 from dbcheck.cli.groups import Verb
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
@@ -55,6 +56,7 @@ def _files(file: Path, recordings: Sequence[Recording]) -> list[Path]:
         if os.path.lexists(path):
             raise UsageError(
                 f"{path} is there already",
+                id=ErrorId.FILE_EXISTS,
                 hint="Name a new file with -o, or remove that one.",
             )
     return files

@@ -11,6 +11,7 @@ import click
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SEED, Number
 from dbcheck.core.promise import STAGGER_S_MAX, Promise
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab.clusterspec import (
     BY_DBCHECK,
@@ -410,6 +411,7 @@ class ClusterOptions(Group):
         if "--pause-s" in self.flags_given() and not self.pause_after:
             raise UsageError(
                 "--pause-s says how long a node is paused, and none is",
+                id=ErrorId.OPTION_NEEDS_ANOTHER,
                 hint="Add --pause-after.",
             )
         if self.nodes > 1:
@@ -429,6 +431,7 @@ class ClusterOptions(Group):
         if given:
             raise UsageError(
                 f"a single server cannot be run with {', '.join(given)}",
+                id=ErrorId.OPTION_NEEDS_ANOTHER,
                 hint="Add --nodes 2, or 3 for galera and group-replication.",
             )
         return None
@@ -439,7 +442,11 @@ def pairs_of(settings: Sequence[str]) -> dict[str, str]:
     pairs = [setting.partition("=") for setting in settings]
     wrong = [name for name, equals, _ in pairs if not (name and equals)]
     if wrong:
-        raise UsageError(f"--setting {wrong[0]} has no value", hint="Give NAME=VALUE.")
+        raise UsageError(
+            f"--setting {wrong[0]} has no value",
+            id=ErrorId.SETTING_INVALID,
+            hint="Give NAME=VALUE.",
+        )
     return {name: value for name, _, value in pairs}
 
 
@@ -521,5 +528,6 @@ def _refuse(flags: list[str]) -> None:
         raise UsageError(
             f"{', '.join(flags)} needs a virtual drive, which --rung process does not "
             "have",
+            id=ErrorId.DRIVE_RUNG_NEEDED,
             hint="Leave it out, or use --rung drive.",
         )

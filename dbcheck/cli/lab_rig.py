@@ -10,6 +10,7 @@ from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.drive_scope import server_on
 from dbcheck.core.cut import PowerScope
 from dbcheck.engines.registry import open_engine
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
@@ -50,6 +51,7 @@ def joined(rig: Rig, name: str) -> Rig:
     if node.engine.target != lab.target_url:
         raise UsageError(
             f"lab {lab.name} has another target, {lab.target_url}",
+            id=ErrorId.LAB_HAS_OTHER_TARGET,
             hint="Give that target, or another switch.",
         )
     node = replace(node, log_path=node.log_path or lab.log_path)
@@ -65,6 +67,7 @@ def scoped(switch: PowerSwitch, name: str, wanted: str) -> PowerSwitch:
     if wanted == PowerScope.DRIVE.value and lab.spec.power_scope != wanted:
         raise UsageError(
             f"lab {lab.name} cuts its whole host, not its drive alone",
+            id=ErrorId.LAB_POWER_SCOPE_DIFFERS,
             hint="Start it with --power-scope drive, or remove dbcheck_power_scope.",
         )
     return _scoped(switch, lab)

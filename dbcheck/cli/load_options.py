@@ -12,6 +12,7 @@ from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SECONDS, SEED, Number, completed
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.files import workload_names
 from dbcheck.witness.window import WindowLimits
@@ -173,6 +174,7 @@ class LoadOptions(EntryOptions, WorkloadOptions):
         if self.processes is not None:
             raise UsageError(
                 "--processes and --load-workers are both given",
+                id=ErrorId.OPTIONS_CONFLICT,
                 hint="Leave --processes out: each worker runs one process of the load.",
             )
         return dask.require_address("--load-workers", self.load_workers)

@@ -13,6 +13,7 @@ from dbcheck import files
 from dbcheck import workload as workloads
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
@@ -165,7 +166,11 @@ def read_matrix(
     file = converted(values, _File, where)
     given: Sequence[Values] = file.rows if preset else [{}]
     if not given:
-        raise UsageError(f"{where} has no rows", hint="Give at least one [[rows]].")
+        raise UsageError(
+            f"{where} has no rows",
+            id=ErrorId.MATRIX_WITHOUT_ROWS,
+            hint="Give at least one [[rows]].",
+        )
     common: dict[str, Any] = {"engine": engine} if engine else {}
     common[_WORKLOAD] = workload or file.workload
     sessions = file.sessions if sessions is None else sessions
@@ -197,12 +202,18 @@ def _variations(vary: Sequence[str]) -> Iterator[dict[str, str]]:
         key, equals, listed = option.partition("=")
         if not (key and equals):
             raise UsageError(
-                f"--vary {option} has no values", hint="Give KEY=VALUE,VALUE,..."
+                f"--vary {option} has no values",
+                id=ErrorId.VARIATION_INVALID,
+                hint="Give KEY=VALUE,VALUE,...",
             )
         keys.append(key)
         choices.append(listed.split(","))
     if len(set(keys)) < len(keys):
-        raise UsageError("--vary names a key twice", hint="List its values in one.")
+        raise UsageError(
+            "--vary names a key twice",
+            id=ErrorId.VARIATION_INVALID,
+            hint="List its values in one.",
+        )
     for combination in itertools.product(*choices):
         yield dict(zip(keys, combination, strict=True))
 
@@ -285,7 +296,9 @@ def _workload(values: Values, where: str, sessions: int | None) -> Workload:
 def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> LabSpec:
     if "engine" not in values:
         raise UsageError(
-            f"{where}: engine is missing", hint="Give --engine, or a --preset."
+            f"{where}: engine is missing",
+            id=ErrorId.KEY_MISSING,
+            hint="Give --engine, or a --preset.",
         )
     drive = _of(values, _DRIVE)
     if "cache_mib" in drive:

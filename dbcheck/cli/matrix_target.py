@@ -14,6 +14,7 @@ from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.resumable import resumable_cycle
 from dbcheck.engines.url import read_url
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret
@@ -86,6 +87,7 @@ def session_url(url: str, settings: Mapping[str, str]) -> str:
     if parsed.get_backend_name() != "postgresql":
         raise UsageError(
             f"{', '.join(settings)} cannot be set for a session of this server",
+            id=ErrorId.SETTING_NOT_FOR_SESSION,
             hint="Change its configuration between two matrices, or use relaxed = "
             "true, which dbcheck undoes.",
         )

@@ -13,6 +13,7 @@ import click
 
 from dbcheck import limits
 from dbcheck.cli.groups import F, Flag, Group, option
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def require_file(name: str, file: Path | None) -> None:
     if file is not None and not file.is_file():
         raise UsageError(
             f"{name}: file not found: {file}",
+            id=ErrorId.FILE_NOT_FOUND,
             hint="Check the path; it must name a regular file.",
         )
 

@@ -16,6 +16,7 @@ from dbcheck.cli.options import ConsentOptions
 from dbcheck.cli.say import say
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.table import LEDGER
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
@@ -138,6 +139,7 @@ def _require_right_target(
             raise PowerError(
                 f"{host} stayed up while its switch was off (its boot id has not "
                 "changed)",
+                id=ErrorId.SWITCH_LEAVES_HOST_UP,
                 hint="The switch controls another host, or this host has a second "
                 "power supply.",
             )
@@ -145,6 +147,7 @@ def _require_right_target(
     if seen.rebooted:
         raise PowerError(
             f"{host} was booted anew, and only its drives were to lose their power",
+            id=ErrorId.SWITCH_CUTS_HOST_TOO,
             hint="The switch feeds the host as well, or the host runs from one of "
             "these drives.",
         )
@@ -154,6 +157,7 @@ def _require_right_target(
         raise PowerError(
             f"{host} never saw the drive {', '.join(kept)} gone while its switch was "
             "off",
+            id=ErrorId.SWITCH_LEAVES_DRIVE_ON,
             hint="The switch feeds another drive, or the slot does not notice a drive "
             "that goes; a run on it cannot pass.",
         )
@@ -227,6 +231,7 @@ def _switch(
     if unattended and entry.power.attended:
         raise UsageError(
             f"host {host} has no switch: its dbcheck_power is manual",
+            id=ErrorId.SWITCH_MISSING,
             hint="Cut and restore it by hand, or give it a switch by dbcheck_power: "
             f"{UNATTENDED}.",
         )

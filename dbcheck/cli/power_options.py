@@ -14,6 +14,7 @@ from dbcheck.cli.groups import Flag
 from dbcheck.cli.options import SECONDS, Number, completed
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import DECLARABLE, CutClass
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.power.kinds.exec import ExecPlan
@@ -124,7 +125,9 @@ class PowerOptions(EntryOptions):
         for own, flag in self.flags().items():
             if own in self.given & _OF_EXEC:
                 raise UsageError(
-                    f"{flag.name} needs --power exec", hint="Give both, or neither."
+                    f"{flag.name} needs --power exec",
+                    id=ErrorId.OPTION_NEEDS_ANOTHER,
+                    hint="Give both, or neither.",
                 )
         if self.power == _MANUAL.value:
             return ManualPlan(declared=declared)
@@ -133,11 +136,13 @@ class PowerOptions(EntryOptions):
             if declared:
                 raise UsageError(
                     "--power-class is for --power exec or manual",
+                    id=ErrorId.OPTIONS_CONFLICT,
                     hint="A lab's drive is cut as the lab does it: leave it out.",
                 )
             return LabPlan(lab)
         raise UsageError(
             f"--power {self.power} is not known",
+            id=ErrorId.SWITCH_KIND_UNKNOWN,
             hint="Known are manual, exec and lab:NAME; an inventory (dbcheck init) can "
             f"also name {', '.join(_ONLY_IN_INVENTORY)}.",
         )
@@ -145,7 +150,9 @@ class PowerOptions(EntryOptions):
     def _exec(self, declared: CutClass | None) -> ExecPlan:
         if not self.cut_command:
             raise UsageError(
-                "--power exec needs a command that cuts", hint="Give --cut-command."
+                "--power exec needs a command that cuts",
+                id=ErrorId.OPTION_NEEDS_ANOTHER,
+                hint="Give --cut-command.",
             )
         return ExecPlan(
             state=_split("--state-command", self.state_command),
@@ -162,5 +169,6 @@ def _split(flag: str, command: str) -> tuple[str, ...]:
         return tuple(shlex.split(command))
     except ValueError as error:
         raise UsageError(
-            f"{flag} cannot be split into a program and its arguments: {error}"
+            f"{flag} cannot be split into a program and its arguments: {error}",
+            id=ErrorId.COMMAND_NOT_SPLITTABLE,
         ) from None

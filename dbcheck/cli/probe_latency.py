@@ -17,6 +17,7 @@ from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.probe_options import ProbedHost, host_of, named
 from dbcheck.cli.say import say
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
@@ -87,7 +88,9 @@ def latency(
     """
     if folder is not None and (every_filesystem or target.target):
         raise UsageError(
-            "--dir excludes --target and --every-filesystem", hint="Give one of them."
+            "--dir excludes --target and --every-filesystem",
+            id=ErrorId.OPTIONS_CONFLICT,
+            hint="Give one of them.",
         )
     if folder is not None and not names and not everything:
         entries = [_host_alone(host)]
@@ -115,7 +118,11 @@ def latency(
 def _host_alone(host: ProbedHost) -> Entry:
     """Return a host without a server; raise UsageError if none is given."""
     if not host.target_host:
-        raise UsageError("--dir needs the host", hint="Give --target-host or NAME.")
+        raise UsageError(
+            "--dir needs the host",
+            id=ErrorId.TARGET_HOST_MISSING,
+            hint="Give --target-host or NAME.",
+        )
     return host.applied(Entry(name="", target=""))
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from dbcheck.cli import assemble
 from dbcheck.cli.entry_options import HostUrl
 from dbcheck.cli.groups import Flag
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.host import TargetHost
@@ -39,6 +40,7 @@ def host_of(entry: Entry) -> TargetHost:
     if host is None:
         raise HostError(
             "its host is not known",
+            id=ErrorId.TARGET_HOST_MISSING,
             hint="Name it by --target-host, or by ansible_host in the inventory, "
             "without dbcheck_ask_host: false.",
         )

@@ -12,6 +12,7 @@ from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.matrix_rows import Matrix, Row, read_matrix
 from dbcheck.core.audited import RuleStanding
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptResult, ReceiptsResult
@@ -36,6 +37,7 @@ def receipt(name: str, seed: int) -> Receipt:
     if rule is None:
         raise UsageError(
             f"unknown rule {name!r}",
+            id=ErrorId.RULE_UNKNOWN,
             hint="docs/rules.md has the rules; dbcheck audit prints their names.",
         )
     matrix: Matrix = read_matrix(PRESET, (), target=False, seed=seed)
@@ -44,6 +46,7 @@ def receipt(name: str, seed: int) -> Receipt:
         why = rule.unshown or "it claims no loss of commits"
         raise UsageError(
             f"{name} is not shown in a lab: {why}",
+            id=ErrorId.RULE_NOT_SHOWN_IN_LAB,
             hint=f"Its source is: {rule.source}.",
         )
     return Receipt(rule, rows)

@@ -17,6 +17,7 @@ from dbcheck.cli.entry_options import (
     WitnessOptions,
 )
 from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.report.live import progress
 from dbcheck.runs import RunFolder
@@ -66,12 +67,15 @@ def command(
     if (run is None) == (run_id is None):
         raise UsageError(
             "give either a run folder or --run with a run id",
+            id=ErrorId.ONE_OF_OPTIONS_NEEDED,
             hint="dbcheck reconcile RUN, or reconcile --witness URL --run ID "
             "--target URL.",
         )
     if offline:
         if run is None:
-            raise UsageError("--offline needs a run folder")
+            raise UsageError(
+                "--offline needs a run folder", id=ErrorId.OPTION_NEEDS_ANOTHER
+            )
         stored_run = RunFolder.open(run)
         with (
             locked_to_judge(run),

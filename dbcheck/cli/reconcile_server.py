@@ -9,6 +9,7 @@ from dbcheck import clientkey
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import assemble, output
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.listener import Phase
@@ -76,6 +77,7 @@ def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
         )
         raise UsageError(
             f"{what} needs --target",
+            id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="Give the URL of the server that took the load, or its --name in the "
             "inventory: the password is sent there, so no witness may choose it.",
         )
@@ -88,6 +90,7 @@ def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
     if (runs / wanted).exists():
         raise UsageError(
             f"run {wanted} already has a folder here: {runs / wanted}",
+            id=ErrorId.RUN_FOLDER_EXISTS,
             hint=f"Use that one: dbcheck reconcile {runs / wanted}",
         )
     where = f"{witness.url}/{wanted}/manifest.json"

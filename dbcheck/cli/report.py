@@ -23,6 +23,7 @@ from dbcheck.cli.options import written_to
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
@@ -97,11 +98,13 @@ def command(
     if not kind:
         raise UsageError(
             f"the format of {file} is not known",
+            id=ErrorId.REPORT_FORMAT_UNKNOWN,
             hint=f"Give --format, or a file that ends in {', '.join(_SUFFIXES)}.",
         )
     if (path is None) == (compare is None):
         raise UsageError(
             "give either one result or --compare with two",
+            id=ErrorId.ONE_OF_OPTIONS_NEEDED,
             hint="dbcheck report runs/RUN_ID, or report --compare A B.",
         )
     if path is not None:
@@ -110,6 +113,7 @@ def command(
         if kind in _OF_VERDICTS:
             raise UsageError(
                 f"a comparison has no verdict, and so no {kind} report",
+                id=ErrorId.COMPARISON_WITHOUT_VERDICT,
                 hint="Take text, html, md or json.",
             )
         _put(compared(*compare, FrameLogReader()), kind, file)
@@ -148,6 +152,7 @@ def read(path: Path) -> Verdicts:
     raise UsageError(
         f"{path} holds no result: it is not a run folder, a campaign's folder or the"
         " file of a matrix",
+        id=ErrorId.NOT_A_RESULT_FOLDER,
         hint="Give what the command named that made it, e.g. runs/RUN_ID,"
         " campaigns/CAMPAIGN or runs/matrix-ID.json.",
     )

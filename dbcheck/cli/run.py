@@ -33,6 +33,7 @@ from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
@@ -86,6 +87,7 @@ def command(
     if not entry.target:
         raise UsageError(
             "neither a NAME nor --target is given",
+            id=ErrorId.TARGET_MISSING,
             hint="Name a host of an inventory (dbcheck init writes one), or a URL.",
         )
     for one in entry.cut_with:
@@ -134,6 +136,7 @@ def require_possible(entry: Entry, *, control: bool, twice: bool, far: bool) -> 
     if entry.standbys and found:
         raise UsageError(
             f"a cluster cannot be run with {', '.join(found)}",
+            id=ErrorId.OPTIONS_CONFLICT,
             hint="Leave it out.",
         )
     gone = entry.standbys and not Promise(entry.survives).writer_returns
@@ -141,6 +144,7 @@ def require_possible(entry: Entry, *, control: bool, twice: bool, far: bool) -> 
         raise UsageError(
             f"host {entry.name}: the power comes back by itself after a cut by this"
             " switch, and the old writer has to stay off while another takes over",
+            id=ErrorId.SWITCH_RESTORES_BY_ITSELF,
             hint="Give it a switch that leaves the host off, or set dbcheck_survives:"
             " all (or writer, with streaming and semi-sync).",
         )

@@ -12,6 +12,7 @@ from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.options import FILE, as_json, require_file
 from dbcheck.cli.say import say, say_error
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, UsageError
 from dbcheck.evidence.secrets import removed_sentence
 from dbcheck.evidence.verify import VerifyResult, verify
@@ -52,6 +53,7 @@ def command(bundle: Path, allowed: Path | None, signer: str, as_json: bool) -> N
     if signer and allowed is None:
         raise UsageError(
             "--signer needs --allowed-signers",
+            id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="It is the file that says which key a signer has.",
         )
     try:

@@ -28,6 +28,7 @@ from dbcheck.cli.entry_options import (
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
 from dbcheck.core.records import Manifest
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.runs import RunFolder, read_manifest, require_run_id
@@ -113,6 +114,7 @@ def _runs(entry: Entry, new_key: bool) -> Sequence[str]:
     if not entry.witness:
         raise UsageError(
             "neither RUN nor a witness is given",
+            id=ErrorId.ONE_OF_OPTIONS_NEEDED,
             hint="Name a run folder; or by --witness or --name the witness whose runs "
             "are to be listed.",
         )
@@ -148,6 +150,7 @@ def _logs(run: str, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
         if not all(log.path.is_file() for log in logs):
             raise UsageError(
                 f"{run} has no copy of the witness's log yet",
+                id=ErrorId.WITNESS_COPY_MISSING,
                 hint="Give the run's id instead, with --witness or --name.",
             )
         yield logs

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dbcheck.durable import sync
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunWriteError
 
 
@@ -26,6 +27,7 @@ def write_file(file: Path, chunks: Iterable[bytes]) -> None:
     except OSError as error:
         raise RunWriteError(
             f"{file} cannot be written: {error.strerror}",
+            id=ErrorId.FILE_NOT_WRITABLE,
             hint="Name a file in a folder that is there, or make room.",
         ) from None
 

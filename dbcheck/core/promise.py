@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable
 from random import Random
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 STAGGER_S_MAX = 60.0
@@ -58,6 +59,7 @@ def require_stagger(promise: Promise, stagger_s: float) -> None:
     if stagger_s and promise is not Promise.ALL:
         raise UsageError(
             f"cuts for the promise {promise.value} cannot be staggered",
+            id=ErrorId.PROMISE_NOT_STAGGERED,
             hint=f"Use {Promise.ALL.value}, or leave --stagger out.",
         )
 

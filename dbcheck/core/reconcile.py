@@ -21,6 +21,7 @@ from dbcheck.core.loss import CODES, Codes, Loss, LossArray, Losses, LossKind, o
 from dbcheck.core.observed import AckStream, Claim, Observed, SurvivorStream
 from dbcheck.core.survivors import DIFFERENT, RECORD, Records
 from dbcheck.core.table import TableSpec
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged
 
 Ints = npt.NDArray[np.int64]
@@ -103,7 +104,8 @@ def count_acks(stream: AckStream) -> Ints:
             at = int(wrong[0])
             raise LogDamaged(
                 f"the log has ack {seq[at]} of session {session[at]}"
-                f" where ack {expected[at]} must stand"
+                f" where ack {expected[at]} must stand",
+                id=ErrorId.WITNESS_LOG_DAMAGED,
             )
         np.maximum.at(last, session, seq)
     return last
@@ -118,7 +120,8 @@ def require_claimed(counted: Ints, claim: Claim | None) -> None:
         if counted[session] > received:
             raise LogDamaged(
                 f"the log has {counted[session]} acks of session {session}, and the"
-                f" client received {received}"
+                f" client received {received}",
+                id=ErrorId.WITNESS_LOG_DAMAGED,
             )
 
 
@@ -373,5 +376,6 @@ def _require_in_window(
     if (acks := sum(lacking.values())) > window_acks:
         raise LogDamaged(
             f"intact rows were found that were sent after {acks} acks that the log"
-            f" lacks, and never more than {window_acks} were unconfirmed"
+            f" lacks, and never more than {window_acks} were unconfirmed",
+            id=ErrorId.WITNESS_LOG_DAMAGED,
         )

@@ -10,6 +10,7 @@ from typing import assert_never
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import GALERA_CLUSTER, REPLICATION_GROUP
 from dbcheck.core.server import DATA_NAME, difference, unread_identity
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 ONLY_NODE = "server"  # the name of the node of a single server
@@ -76,6 +77,7 @@ class SiteKind(enum.Enum):
             raise UsageError(
                 f"a cluster of the topology {self.value} needs {GROUP_NODES_MIN} nodes"
                 " or more: of two, one alone has no majority and stops",
+                id=ErrorId.CLUSTER_TOO_SMALL,
                 hint="Use three (--nodes 3; in an inventory, name all of them). An"
                 " arbitrator (garbd) is not one.",
             )
@@ -83,6 +85,7 @@ class SiteKind(enum.Enum):
             raise UsageError(
                 f"the promise {promise.value} cannot be tested with the topology"
                 f" {self.value}: a node that returns copies what it lost from others",
+                id=ErrorId.PROMISE_NOT_TESTABLE,
                 hint=f"Use {Promise.WRITER_GONE.value} or {Promise.ALL.value}.",
             )
         if promise is Promise.ALL_WRITER_GONE:
@@ -93,6 +96,7 @@ class SiteKind(enum.Enum):
             raise UsageError(
                 f"the promise {promise.value} cannot be tested with the topology"
                 f" {self.value}: {why}",
+                id=ErrorId.PROMISE_NOT_TESTABLE,
                 hint=f"Use {Promise.ALL.value}.",
             )
 

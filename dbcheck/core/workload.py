@@ -11,6 +11,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.mix import Mix
 from dbcheck.core.plans.kinds import PlanKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.limits import (
     CUT_AFTER_S_MAX,
@@ -139,6 +140,7 @@ class Workload:
         if not 1 <= sessions <= SESSIONS_MAX:
             raise UsageError(
                 f"{sessions} sessions cannot be run",
+                id=ErrorId.VALUE_INVALID,
                 hint=f"Give a number from 1 to {SESSIONS_MAX}.",
             )
         return replace(self, sessions=sessions, processes=min(self.processes, sessions))
@@ -159,6 +161,7 @@ class Workload:
         if readers and self.plan is PlanKind.CLASSIC:
             raise UsageError(
                 f"readers is given for the classic plan of the workload {self.name}",
+                id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
                 hint="A classic row does not name its operation; leave readers out.",
             )
         wanted = self.processes if processes is None else processes

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dbcheck.core.server import ServerFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import OtherServer
 
 
@@ -35,6 +36,7 @@ def require_same(target: str, server: ServerFacts, found: Answering) -> None:
         raise OtherServer(
             f"two connections to {target} reached different servers ({why}): there is a"
             " load balancer or proxy in between, or the server restarted",
+            id=ErrorId.DIFFERENT_SERVERS_ANSWER,
             hint="Connect to the server directly, without a load balancer or proxy.",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import IndexDamaged
 
 _SHOWN = 3
@@ -30,6 +31,7 @@ def require_agreement(
             table,
             max(abs(counted - read), len(lost)),
             lost,
+            id=ErrorId.INDEX_DAMAGED,
         )
     if lost:
         shown = ", ".join(map(str, lost[:_SHOWN]))
@@ -39,6 +41,9 @@ def require_agreement(
             table,
             len(lost),
             lost,
+            id=ErrorId.INDEX_DAMAGED,
         )
     if not same:
-        raise IndexDamaged(f"{index} has other keys than the table", table, 1)
+        raise IndexDamaged(
+            f"{index} has other keys than the table", table, 1, id=ErrorId.INDEX_DAMAGED
+        )

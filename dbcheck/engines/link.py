@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from dbcheck.core.server import ServerFacts
 from dbcheck.engines.deadline import Overrun
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
@@ -53,6 +54,7 @@ def require_all(table: str, read: int, counted: int) -> None:
         raise EngineError(
             f"{read:,} rows of {table} were read, and the server counts {counted:,} in"
             " the same snapshot",
+            id=ErrorId.ROWS_READ_INCOMPLETELY,
             hint="Connect to the server directly, without a proxy; then run dbcheck"
             " reconcile, before anything writes to the table.",
         )
@@ -63,6 +65,7 @@ def require_inserted(target: str, found: int, sent: int) -> None:
     if found != sent:
         raise EngineError(
             f"{target} inserted {found:,} rows where {sent:,} were sent",
+            id=ErrorId.ROWS_ALTERED_WHEN_STORED,
             hint="Look for a trigger or a rule on the table, or a proxy that rewrites"
             " statements; remove it.",
         )
@@ -75,6 +78,7 @@ def require_within(
     if overrun.is_flood:
         raise EngineError(
             f"{target} sent more than {most >> 20} MiB in answer to {statement}",
+            id=ErrorId.ANSWER_TOO_LARGE,
             hint="A sound server does not do that: check what answers at that address.",
         )
     if overrun.is_late:
@@ -85,6 +89,7 @@ def unanswered(target: str, statement: str, answer_s: float) -> EngineError:
     """Return the error for a server that was cut off, as it did not answer in time."""
     return EngineError(
         f"{target} did not answer {statement} within {answer_s:g} s",
+        id=ErrorId.SERVER_NOT_ANSWERING,
         hint="Check what the server waits for: a lock, a full disk, a missing standby.",
     )
 
@@ -93,6 +98,7 @@ def set_otherwise(name: str, found: object, wanted: object) -> EngineError:
     """Return the error for a setting that is not what the session set it to."""
     return EngineError(
         f"the session's {name} is {found!r} although it was set to {wanted!r}",
+        id=ErrorId.CONNECTION_NOT_DIRECT,
         hint="Connect to the server directly, without a pooler or proxy.",
     )
 
@@ -101,6 +107,7 @@ def unreadable(target: str, why: str) -> EngineError:
     """Return the error for an answer that the driver, or its reader, cannot decode."""
     return EngineError(
         f"cannot read the answer of {target}: {why}",
+        id=ErrorId.ANSWER_NOT_UNDERSTOOD,
         hint="Check that the URL leads to the database server itself, and not to"
         " another service.",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.ports.engine import Engine
 
@@ -42,7 +43,9 @@ def open_engine(url: str, password: str | None = None) -> Engine:
         if name.split("+")[0] == "postgres":
             hint = "Write postgresql:// in place of postgres://."
         raise UsageError(
-            f"unknown engine {name!r} in the target's URL", hint=hint
+            f"unknown engine {name!r} in the target's URL",
+            id=ErrorId.ENGINE_UNKNOWN,
+            hint=hint,
         ) from None
     engine: Callable[[str, str | None], Engine]
     engine = getattr(importlib.import_module(module), attribute)

@@ -8,6 +8,7 @@ from typing import Any
 from dbcheck.core.earlier import WEIGHT_MODULUS
 from dbcheck.core.history import Row
 from dbcheck.core.table import Kind, TableFacts, TableSpec
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 MARK = "dbcheck 1"  # the comment of a table that dbcheck created, with its format
@@ -37,6 +38,7 @@ def require_ours(
         return
     raise EngineError(
         f"the table {table} {problem}",
+        id=ErrorId.TABLE_OF_OTHERS,
         hint="Rename or drop that table, or give dbcheck a database of its own.",
     )
 
@@ -50,6 +52,7 @@ def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
     if foreign:
         raise EngineError(
             f"the table {table} has {', '.join(what for (what,) in foreign)}",
+            id=ErrorId.TABLE_CHANGED_BY_OTHERS,
             hint="Remove that, or drop the table so that dbcheck creates it again: what"
             " changes, hides or adds rows there would look like a loss.",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy.engine
 import sqlalchemy.exc
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 # What to do about a server of a product that is not tested.
@@ -27,8 +28,13 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
     except (sqlalchemy.exc.ArgumentError, ValueError):
         raise UsageError(
             "the target is not a database URL",
+            id=ErrorId.TARGET_URL_INVALID,
             hint="Write it like postgresql+psycopg2://user@host:5432/database.",
         ) from None
     if parsed.password is not None or _SECRETS & parsed.query.keys():
-        raise UsageError("the target's URL contains a password", hint=HINT)
+        raise UsageError(
+            "the target's URL contains a password",
+            id=ErrorId.URL_HOLDS_PASSWORD,
+            hint=HINT,
+        )
     return parsed

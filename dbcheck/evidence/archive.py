@@ -24,6 +24,7 @@ from typing import IO
 
 from dbcheck import stored
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, RunFormatError, UsageError
 
 INDEX = "index.json"
@@ -127,6 +128,7 @@ def chunks(folder: Path, index: Index) -> Iterator[bytes]:
     if len(content) > _INDEX_MAX or len(index.members) > _FILES_MAX:
         raise UsageError(
             f"{len(index.members):,} files are too many for a bundle",
+            id=ErrorId.BUNDLE_TOO_LARGE,
             hint="Bundle the runs of the campaign one by one.",
         )
     yield from (_header(INDEX, len(content)), content, _padding(len(content)))
@@ -162,7 +164,9 @@ def extract(path: Path, folder: Path) -> Index:
             reader.member(member, folder)
         reader.expect(_END, "its end")
         if file.read(1):
-            raise BundleRefused(f"{path} goes on after its end")
+            raise BundleRefused(
+                f"{path} goes on after its end", id=ErrorId.BUNDLE_DAMAGED
+            )
     return index
 
 
@@ -174,6 +178,7 @@ def _require_room(path: Path, folder: Path, index: Index) -> None:
         raise BundleRefused(
             f"{path} needs {wanted:,} bytes to be unpacked, and {folder.parent.parent}"
             f" has {free:,} left",
+            id=ErrorId.BUNDLE_NEEDS_ROOM,
             hint="Set TMPDIR to a folder with more room, if you trust its size.",
         )
 
@@ -185,7 +190,10 @@ class _Reader:
     def expect(self, wanted: bytes, what: str) -> None:
         """Read as many bytes as *wanted* has; raise BundleRefused if they differ."""
         if self._file.read(len(wanted)) != wanted:
-            raise BundleRefused(f"{self._path} is damaged or was changed: {what}")
+            raise BundleRefused(
+                f"{self._path} is damaged or was changed: {what}",
+                id=ErrorId.BUNDLE_DAMAGED,
+            )
 
     def index(self) -> Index:
         """Read the index."""
@@ -198,20 +206,27 @@ class _Reader:
         if info.name != INDEX or not 0 < size <= _INDEX_MAX:
             raise self._none()
         if header != _header(INDEX, size):
-            raise BundleRefused(f"{self._path} is damaged or was changed: its start")
+            raise BundleRefused(
+                f"{self._path} is damaged or was changed: its start",
+                id=ErrorId.BUNDLE_DAMAGED,
+            )
         content = self._file.read(size)
         try:
             found = stored.from_bytes(content, Index, f"the index of {self._path}")
         except RunFormatError as error:
-            raise BundleRefused(str(error), hint=error.hint) from None
+            raise BundleRefused(str(error), id=error.id, hint=error.hint) from None
         if stored.to_bytes(found) != content or len(found.members) > _FILES_MAX:
-            raise BundleRefused(f"{self._path} is damaged or was changed: its index")
+            raise BundleRefused(
+                f"{self._path} is damaged or was changed: its index",
+                id=ErrorId.BUNDLE_DAMAGED,
+            )
         self.expect(_padding(size), "after its index")
         return found
 
     def _none(self) -> BundleRefused:
         return BundleRefused(
-            f"{self._path} is not a bundle of dbcheck, or its beginning is damaged"
+            f"{self._path} is not a bundle of dbcheck, or its beginning is damaged",
+            id=ErrorId.NOT_A_BUNDLE,
         )
 
     def member(self, member: Member, folder: Path) -> None:
@@ -219,7 +234,9 @@ class _Reader:
         try:
             header = _header(member.name, member.size)
         except (ValueError, UnicodeError):
-            raise BundleRefused(f"{self._path} names a file that none can be") from None
+            raise BundleRefused(
+                f"{self._path} names a file that none can be", id=ErrorId.BUNDLE_DAMAGED
+            ) from None
         self.expect(header, f"the header of {member.name}")
         target = folder / member.name
         digest, left = hashlib.sha256(), member.size
@@ -231,7 +248,8 @@ class _Reader:
         if left or digest.hexdigest() != member.sha256:
             raise BundleRefused(
                 f"{self._path} is damaged or was changed: {member.name} is not what"
-                " the index says"
+                " the index says",
+                id=ErrorId.BUNDLE_DAMAGED,
             )
         self.expect(_padding(member.size), f"after {member.name}")
         if member.name != member.file:
@@ -243,7 +261,8 @@ class _Reader:
                 _copy(file, written, member.raw)
         except (OSError, EOFError, ValueError) as error:
             raise BundleRefused(
-                f"{self._path}: {member.name} cannot be unpacked: {error}"
+                f"{self._path}: {member.name} cannot be unpacked: {error}",
+                id=ErrorId.BUNDLE_NOT_UNPACKED,
             ) from None
         source.unlink()
 
@@ -255,7 +274,8 @@ def _made(path: Path, target: Path) -> IO[bytes]:
         return target.open("xb")
     except (FileExistsError, NotADirectoryError):
         raise BundleRefused(
-            f"{path} holds two files that have one name here: {target.name}"
+            f"{path} holds two files that have one name here: {target.name}",
+            id=ErrorId.BUNDLE_NOT_UNPACKED,
         ) from None
 
 

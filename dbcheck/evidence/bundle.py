@@ -11,6 +11,7 @@ import dbcheck
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.evidence import archive
 from dbcheck.evidence.attestation import FILE, attestation
@@ -52,6 +53,7 @@ def bundle(
             raise UsageError(
                 f"without what must not be in a bundle, {path} cannot be judged:"
                 f" {error}",
+                id=ErrorId.REDACTION_NOT_POSSIBLE,
                 hint="Share the report alone (dbcheck report), or leave out --redact.",
             ) from None
         yield made
@@ -70,6 +72,7 @@ def _made(
         return _of_campaign(campaign, folder, scrub, reader, redact=redact)
     raise UsageError(
         f"{path} is not the folder of a run, or of a campaign on one target",
+        id=ErrorId.NOT_A_RESULT_FOLDER,
         hint="Give runs/RUN_ID or campaigns/CAMPAIGN; of a campaign on several targets"
         " the folder of one of them.",
     )
@@ -125,6 +128,7 @@ def _closed(folder: Path, made: _Kind, test: str, page: str, scrub: Scrub) -> Ma
     if name := too_large(folder):
         raise UsageError(
             f"{name} is too large for a bundle",
+            id=ErrorId.BUNDLE_TOO_LARGE,
             hint="Share the report alone (dbcheck report).",
         )
     index = archive.Index(

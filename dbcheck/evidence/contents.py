@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.evidence.attestation import FILE
 from dbcheck.runs import RunFolder
@@ -42,6 +43,7 @@ def is_plain(path: Path) -> bool:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UsageError(
             f"{path} is not a plain file",
+            id=ErrorId.FILE_REPLACED,
             hint="dbcheck makes plain files alone: somebody replaced this one.",
         )
     return path.exists()

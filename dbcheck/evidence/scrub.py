@@ -24,6 +24,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from dbcheck.core.records import Manifest
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.evidence.secrets import forms, is_secret, replaced
 
@@ -221,6 +222,7 @@ def hosts_of(manifest: Manifest) -> set[str]:
         raise UsageError(
             f"the host {unclear[0]} cannot be renamed: the records hold that word in"
             " other meanings",
+            id=ErrorId.REDACTION_NOT_POSSIBLE,
             hint="Share the report alone (dbcheck report), or leave out --redact.",
         )
     return names | set(filter(is_clear, (name.partition(".")[0] for name in names)))

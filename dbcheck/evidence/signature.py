@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, UsageError
 
 NAMESPACE = "dbcheck-bundle"
@@ -49,6 +50,7 @@ def sign(bundle: Path, key: Path) -> Path:
     if done.returncode or not signature.is_file():
         raise UsageError(
             f"{bundle} cannot be signed with {key}: {_said(done)}",
+            id=ErrorId.SIGNING_FAILED,
             hint="Give a private key, or a public one whose other half the agent has.",
         )
     return signature
@@ -66,7 +68,10 @@ def check(bundle: Path, allowed: Path | None, signer: str) -> Signature | None:
     if not signature.is_file():
         if allowed is None:
             return None
-        raise BundleRefused(f"{bundle} is not signed: there is no {signature}")
+        raise BundleRefused(
+            f"{bundle} is not signed: there is no {signature}",
+            id=ErrorId.SIGNATURE_MISSING,
+        )
     if allowed is None:
         words = ["-Y", "check-novalidate"]
     else:
@@ -76,7 +81,10 @@ def check(bundle: Path, allowed: Path | None, signer: str) -> Signature | None:
     done = _run(words, bundle)
     found = _FINGERPRINT.search(done.stdout)
     if done.returncode or found is None:
-        raise BundleRefused(f"the signature of {bundle} is not good: {_said(done)}")
+        raise BundleRefused(
+            f"the signature of {bundle} is not good: {_said(done)}",
+            id=ErrorId.SIGNATURE_NOT_GOOD,
+        )
     return Signature(signer if allowed else "", found.group(1))
 
 
@@ -85,7 +93,10 @@ def _principal(signature: Path, allowed: Path) -> str:
     done = _run(words)
     names = done.stdout.split()
     if done.returncode or not names:
-        raise BundleRefused(f"{signature} was made with a key that {allowed} lacks")
+        raise BundleRefused(
+            f"{signature} was made with a key that {allowed} lacks",
+            id=ErrorId.SIGNER_UNKNOWN,
+        )
     return names[0]
 
 
@@ -96,6 +107,7 @@ def _run(
     if program is None:
         raise UsageError(
             "ssh-keygen is not installed, which signs and checks signatures",
+            id=ErrorId.PROGRAM_MISSING,
             hint="Install the Debian package openssh-client.",
         )
     with stdin.open("rb") as given:

@@ -14,6 +14,7 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.totals import ERROR_FILE
 from dbcheck.core.records import AfterRecord
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.evidence.contents import DRIVES, LOG, RUNS, acks_of, is_plain, rows_of
 from dbcheck.evidence.scrub import Scrub
@@ -105,6 +106,7 @@ def _require_clean(run: RunFolder, scrub: Scrub, reader: LogReader) -> None:
             f"the witness's log of run {run.path.name} names a host, or holds what"
             " looks like a secret, and it cannot be changed without breaking its"
             " chain of digests",
+            id=ErrorId.REDACTION_NOT_POSSIBLE,
             hint="Share the report alone (dbcheck report), or leave out --redact.",
         )
 
@@ -115,6 +117,7 @@ def _require_same(original: RunResult, copy: RunResult) -> None:
             f"without what must not be in a bundle, run {original.run} is not judged"
             f" as it was: {copy.verdict.value} instead of {original.verdict.value}, or"
             " with other figures",
+            id=ErrorId.REDACTION_NOT_POSSIBLE,
             hint="Share the report alone (dbcheck report), or leave out --redact.",
         )
 
@@ -150,6 +153,7 @@ def stage_campaign(
     if lost := [run.path.name for run in runs if run.path.name not in named]:
         raise UsageError(
             f"the campaign does not count run {lost[0]}: its client ended before that",
+            id=ErrorId.RUN_NOT_COUNTED,
             hint="Continue the campaign with --resume, which counts it first.",
         )
     copy = CampaignFolder.create(parent, scrub.record(folder.plan()))

@@ -12,6 +12,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, DbcheckError, UsageError
 from dbcheck.evidence import archive, signature
 from dbcheck.evidence.attestation import FILE, attestation
@@ -114,7 +115,9 @@ def _refused(path: Path, folder: Path, index: archive.Index, why: str) -> Bundle
             " version can verify it."
         )
     shown = why.replace(f"{folder}/", "")
-    return BundleRefused(f"{path} cannot be judged: {shown}", hint=hint)
+    return BundleRefused(
+        f"{path} cannot be judged: {shown}", id=ErrorId.BUNDLE_NOT_JUDGED, hint=hint
+    )
 
 
 class _Check:
@@ -132,7 +135,10 @@ class _Check:
     def differences(self) -> Iterator[str]:
         """Yield what differs."""
         if name := too_large(self._folder):
-            raise BundleRefused(f"{name} is too large for a record of dbcheck")
+            raise BundleRefused(
+                f"{name} is too large for a record of dbcheck",
+                id=ErrorId.BUNDLE_DAMAGED,
+            )
         for name in strangers(self._folder, self._index.kind):
             yield f"{name} does not belong in a bundle: no record names it"
         # First: to judge a run again writes to its folder.
@@ -161,7 +167,7 @@ class _Check:
         try:
             name = require_run_id(self._index.name)
         except UsageError as error:
-            raise BundleRefused(str(error)) from None
+            raise BundleRefused(str(error), id=ErrorId.BUNDLE_NOT_JUDGED) from None
         return RunFolder.open(self._folder / RUNS / name).manifest().writer.target
 
     def _attested(self, test: str) -> Iterator[str]:

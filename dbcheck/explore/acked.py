@@ -10,6 +10,7 @@ from dbcheck.core.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
 from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION, AckValues
 from dbcheck.core.observed import Claim
 from dbcheck.core.records import LoadRecord
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
 
@@ -25,6 +26,7 @@ class Acked:
         if not len(acks):
             raise LabError(
                 "the recorded load has no acks",
+                id=ErrorId.RECORDED_LOAD_TOO_SHORT,
                 hint="Let it run for longer: --load-s.",
             )
         for session in np.unique(acks["session"]):

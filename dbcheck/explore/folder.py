@@ -22,6 +22,7 @@ import msgspec
 
 from dbcheck import stored
 from dbcheck.core.crashstate import CrashState
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError, UsageError
 from dbcheck.judge.explored import Finding, StateJudgement
 from dbcheck.lab.drive.recording import SUFFIX, Recording
@@ -79,6 +80,7 @@ class Exploration:
         if not (path / _PLAN).is_file():
             raise UsageError(
                 f"{path} holds no exploration: it has no {_PLAN}",
+                id=ErrorId.NOT_AN_EXPLORATION,
                 hint="Give the folder that dbcheck lab explore named.",
             )
         return found
@@ -124,6 +126,7 @@ class Exploration:
         except msgspec.MsgspecError as error:
             raise RunFormatError(
                 f"{path} is damaged: {error}",
+                id=ErrorId.EXPLORED_STATES_DAMAGED,
                 hint="Remove that file to judge all states again.",
             ) from None
 

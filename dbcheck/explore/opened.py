@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.rig import Rig
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, RunFormatError
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.choice import drawn_by_name
@@ -50,6 +51,7 @@ class Opened:
         if load is None:
             raise LabError(
                 f"{run.path} lacks what the client saw of the load",
+                id=ErrorId.RECORDING_NOT_USABLE,
                 hint=RECORD_ANEW,
             )
         self._load = load
@@ -60,6 +62,7 @@ class Opened:
         if min(each.ended_us for each in recordings) <= self.acked.first_us:
             raise LabError(
                 f"{folder.recording} ends before the first ack of the load",
+                id=ErrorId.RECORDING_NOT_USABLE,
                 hint=RECORD_ANEW,
             )
         self.timeline = Timeline(
@@ -80,6 +83,7 @@ class Opened:
                 raise RunFormatError(
                     f"{self.folder.path}: the state {line.name} in states.jsonl is not"
                     " the state of that name",
+                    id=ErrorId.EXPLORED_STATES_DAMAGED,
                     hint=f"dbcheck {self.plan.dbcheck} wrote it: use that version, or"
                     " remove that file to judge all states again.",
                 )

@@ -17,6 +17,7 @@ from dbcheck.core.records import LoadRecord, Manifest, NodeAfter
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.startlog import complaints, damage, since_start
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.inmemory import InMemory
@@ -92,6 +93,7 @@ class Oracle:
         if broken:
             raise LabError(
                 f"lab {self._lab.name} is broken: {broken}",
+                id=ErrorId.LAB_BROKEN,
                 hint="The server is not at fault. Continue with the same folder: what"
                 " was judged is kept.",
             )

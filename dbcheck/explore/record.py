@@ -7,6 +7,7 @@ from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.explore.folder import Exploration, Plan
 from dbcheck.lab.lab import Lab
@@ -24,6 +25,7 @@ def record(
     if outcome.load is None:
         raise LabError(
             "the recorded load has no record: its client's part of it was lost",
+            id=ErrorId.RECORDED_LOAD_LOST,
             hint="Run the command again.",
         )
     lab.save_recordings()

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunWriteError
 from dbcheck.fleet.messages import Listing, Piece
 
@@ -214,6 +215,7 @@ def _inside(folder: Path, name: str) -> Path:
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise RunWriteError(
             f"a worker sent a file with the name {name!r}, which is not in its folder",
+            id=ErrorId.WORKER_SENDS_STRANGE_FILE,
             hint="Check which program runs on the workers of this scheduler.",
         )
     return folder / path

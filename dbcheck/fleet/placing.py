@@ -13,6 +13,7 @@ from typing import Any
 
 from distributed import Client, Worker
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import FleetError
 from dbcheck.inventory.entry import Entry
 
@@ -38,6 +39,7 @@ def chosen(names: Sequence[str], workers: Workers, load: Mapping[str, int]) -> s
         raise FleetError(
             "its server, its outlet and its witness are in use by jobs on several"
             f" workers: {', '.join(sorted(holders))}",
+            id=ErrorId.FLEET_TARGET_IN_USE,
             hint="Wait until the other client's campaigns have ended, then --resume. If"
             " none runs, start these workers anew: they keep what they were given.",
         )

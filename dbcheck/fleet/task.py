@@ -23,6 +23,7 @@ from queue import SimpleQueue
 from distributed import Queue, get_client, get_worker
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import FleetError
 from dbcheck.fleet.messages import (
     ALIVE_S,
@@ -72,7 +73,7 @@ def _may_begin(link: Link) -> bool:
     while True:
         answer = link.inbox.get()
         if isinstance(answer, Lost):
-            raise FleetError(_LOST)
+            raise FleetError(_LOST, id=ErrorId.FLEET_CLIENT_LOST)
         if isinstance(answer, Go | Refused | Stop):
             return isinstance(answer, Go)
 
@@ -109,7 +110,9 @@ class Link:
         try:
             self._up.put(content, timeout=LOST_S)
         except Exception as error:  # of Dask, of whatever kind
-            raise FleetError(f"the client cannot be reached: {error}") from error
+            raise FleetError(
+                f"the client cannot be reached: {error}", id=ErrorId.FLEET_CLIENT_LOST
+            ) from error
 
     def _listen(self) -> None:
         heard_s = time.monotonic()
@@ -150,7 +153,7 @@ class Task:
     ) -> bool:
         """Handle one message; say whether nothing is left to do."""
         if isinstance(message, Lost):
-            raise FleetError(_LOST)
+            raise FleetError(_LOST, id=ErrorId.FLEET_CLIENT_LOST)
         if isinstance(message, Stop):
             process.send_signal(signal.SIGTERM)
         elif isinstance(message, Ended):
@@ -174,7 +177,10 @@ class Task:
         if kept.missing:
             self._tries += 1
             if self._tries > _TRIES:
-                raise FleetError(f"the client did not take {kept.missing[0]}")
+                raise FleetError(
+                    f"the client did not take {kept.missing[0]}",
+                    id=ErrorId.FLEET_FILE_NOT_KEPT,
+                )
             self._outgoing.lacks(kept.missing)
             self._store()
         elif self._unanswered:

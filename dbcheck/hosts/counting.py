@@ -11,6 +11,7 @@ import msgspec
 from dbcheck.core.counters import Counts, Sample
 from dbcheck.core.target import Volume
 from dbcheck.core.watched import Fact, FactKind, volumes_looked
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.remote.channel import Channel
@@ -41,7 +42,10 @@ class CountersSample:
         try:
             found = {e.name: Counts.of(e.stat, queues=e.queues) for e in self.devices}
         except ValueError as error:
-            raise HostError(f"the counters of a block device: {error}") from None
+            raise HostError(
+                f"the counters of a block device: {error}",
+                id=ErrorId.AGENT_REPLY_INVALID,
+            ) from None
         return Sample(self.at_us, found)
 
 

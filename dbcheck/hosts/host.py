@@ -18,6 +18,7 @@ from dbcheck.core.places import DATA, Place
 from dbcheck.core.readings import Reading, Readings
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
 from dbcheck.core.timed import Method, Shape, Timed
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
@@ -61,35 +62,80 @@ LOG_BYTES_MAX = 1 << 20
 
 T = TypeVar("T")
 
-HINTS = {
-    "ENOENT": "Check the path, and that the user who logs in there may see it.",
-    "EACCES": "Log in there as root or as the server's own account.",
-    "EPERM": "Log in there as root or as the server's own account.",
-    "ENOSPC": "Make room on that filesystem. `dbcheck clean` drops the rows of earlier "
-    "runs; a campaign must begin anew after it.",
-    "EROFS": "The data directory's filesystem is mounted read-only.",
-    "folder": "Log in there as a user who may write beside the data directory, or "
-    "name a folder on its filesystem.",
-    "strangers": "Check that folder by hand; dbcheck deletes only its own files.",
-    "owner": "Log in there as the user to whom that filesystem assigns new files. If "
-    "the folder was replaced, find out who can write beside the data directory.",
-    "log": "Name the log itself with --server-log: a file, or a folder of files.",
-    "in-use": "Wait until the other run is over, or end its client.",
-    "device": "One drive must have that serial, and a device in /dev; remove what "
-    "else is there.",
-    "note": "What a cut of drives alone has to put back is kept there: another drive, "
-    "with room, that root can write.",
-    "note-read": "Put the host back by hand: end the server, unmount its filesystems, "
-    "use the switch, mount them, start the server. Then delete that file.",
-    "trigger": "Only the host's own root may write it; in a container it is read-only.",
-    "sudo": "Log in as root, or allow it in sudoers(5): NOPASSWD: "
-    "/usr/bin/tee /proc/sysrq-trigger",
+REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
+    "ENOENT": (
+        ErrorId.HOST_PATH_MISSING,
+        "Check the path, and that the user who logs in there may see it.",
+    ),
+    "EACCES": (
+        ErrorId.HOST_PERMISSION_MISSING,
+        "Log in there as root or as the server's own account.",
+    ),
+    "EPERM": (
+        ErrorId.HOST_PERMISSION_MISSING,
+        "Log in there as root or as the server's own account.",
+    ),
+    "ENOSPC": (
+        ErrorId.HOST_DISK_FULL,
+        "Make room on that filesystem. `dbcheck clean` drops the rows of earlier "
+        "runs; a campaign must begin anew after it.",
+    ),
+    "EROFS": (
+        ErrorId.HOST_FILESYSTEM_READ_ONLY,
+        "The data directory's filesystem is mounted read-only.",
+    ),
+    "folder": (
+        ErrorId.CANARY_FOLDER_NOT_WRITABLE,
+        "Log in there as a user who may write beside the data directory, or "
+        "name a folder on its filesystem.",
+    ),
+    "strangers": (
+        ErrorId.FOLDER_HOLDS_OTHER_FILES,
+        "Check that folder by hand; dbcheck deletes only its own files.",
+    ),
+    "owner": (
+        ErrorId.CANARY_FOLDER_OF_OTHER_USER,
+        "Log in there as the user to whom that filesystem assigns new files. If "
+        "the folder was replaced, find out who can write beside the data directory.",
+    ),
+    "log": (
+        ErrorId.SERVER_LOG_NOT_FOUND,
+        "Name the log itself with --server-log: a file, or a folder of files.",
+    ),
+    "in-use": (
+        ErrorId.CANARIES_IN_USE,
+        "Wait until the other run is over, or end its client.",
+    ),
+    "device": (
+        ErrorId.DRIVE_AMBIGUOUS,
+        "One drive must have that serial, and a device in /dev; remove what "
+        "else is there.",
+    ),
+    "note": (
+        ErrorId.CUT_NOTE_NOT_WRITABLE,
+        "What a cut of drives alone has to put back is kept there: another drive, "
+        "with room, that root can write.",
+    ),
+    "note-read": (
+        ErrorId.CUT_NOTE_UNREADABLE,
+        "Put the host back by hand: end the server, unmount its filesystems, "
+        "use the switch, mount them, start the server. Then delete that file.",
+    ),
+    "trigger": (
+        ErrorId.SYSRQ_NOT_ALLOWED,
+        "Only the host's own root may write it; in a container it is read-only.",
+    ),
+    "sudo": (
+        ErrorId.SYSRQ_NOT_ALLOWED,
+        "Log in as root, or allow it in sudoers(5): NOPASSWD: "
+        "/usr/bin/tee /proc/sysrq-trigger",
+    ),
 }
 _PROTOCOL = AgentProtocol(
     program=PROGRAM,
     who="host",
     failure=HostError,
-    hints=HINTS,
+    refusals=REFUSALS,
     ended_hint="Check that host. If canaries were running, their files stay there.",
 )
 
@@ -349,7 +395,8 @@ class TargetHost:
             )
         except ValueError as error:
             raise HostError(
-                f"{self.place}: the canaries in {folder}: {error}"
+                f"{self.place}: the canaries in {folder}: {error}",
+                id=ErrorId.AGENT_REPLY_INVALID,
             ) from None
 
     def remove_canaries(self, folder: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dbcheck.core.replication import PromotedBy
 from dbcheck.core.site import CLUSTER_NODES_MIN, SiteKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.fields import PREFIX
@@ -27,11 +28,16 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
                 first,
                 group,
                 f"its hosts do not have the same {PREFIX}{name}",
-                "Set it once, in the vars of the group.",
+                id=ErrorId.CLUSTER_VARIABLES_DIFFER,
+                hint="Set it once, in the vars of the group.",
             )
     if len(hosts) < CLUSTER_NODES_MIN:
         raise _wrong(
-            first, group, "a cluster has two hosts or more", "Add its standbys."
+            first,
+            group,
+            "a cluster has two hosts or more",
+            id=ErrorId.CLUSTER_TOO_SMALL,
+            hint="Add its standbys.",
         )
     by_name = {host.name: host for host in hosts}
     if first.writer not in by_name:
@@ -39,7 +45,8 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
             first,
             group,
             f"{PREFIX}writer is {first.writer!r}, which is not one of its hosts",
-            f"Name the host that takes the writes: {', '.join(by_name)}.",
+            id=ErrorId.WRITER_NOT_IN_CLUSTER,
+            hint=f"Name the host that takes the writes: {', '.join(by_name)}.",
         )
     by_command = first.promote or first.promoted_by == PromotedBy.COMMAND.value
     if by_command and SiteKind(first.topology).is_group:
@@ -47,19 +54,21 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
             first,
             group,
             f"no node of {first.topology} is promoted",
-            f"Leave out {PREFIX}promote; {PREFIX}promoted_by may be sql or auto. The"
-            " nodes decide by majority who takes writes.",
+            id=ErrorId.PROMOTION_NOT_FOR_GROUP,
+            hint=f"Leave out {PREFIX}promote; {PREFIX}promoted_by may be sql or auto."
+            " The nodes decide by majority who takes writes.",
         )
     if bool(first.promote) != (first.promoted_by == PromotedBy.COMMAND.value):
         raise _wrong(
             first,
             group,
             f"{PREFIX}promote goes with {PREFIX}promoted_by: command",
-            "Give both, or neither.",
+            id=ErrorId.PROMOTION_INCOMPLETE,
+            hint="Give both, or neither.",
         )
     writer = by_name.pop(first.writer)
     return replace(writer, standbys=tuple(by_name.values()))
 
 
-def _wrong(host: Entry, group: str, what: str, hint: str) -> UsageError:
-    return UsageError(f"{host.inventory}: group {group}: {what}", hint=hint)
+def _wrong(host: Entry, group: str, what: str, *, id: ErrorId, hint: str) -> UsageError:
+    return UsageError(f"{host.inventory}: group {group}: {what}", id=id, hint=hint)

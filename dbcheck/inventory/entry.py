@@ -19,6 +19,7 @@ from dbcheck.core.identity import Expected
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
 from dbcheck.core.site import SiteKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.power import registry, scope
@@ -304,13 +305,20 @@ def entry(fields: Fields) -> Entry:
     }
     found = fields.read(Entry, PREFIX, given=given, keys=KEYS)
     if "://" not in found.target or _has_password(found.target):
-        what = "holds a password" if "://" in found.target else "is not a database URL"
+        what, id = "is not a database URL", ErrorId.TARGET_URL_INVALID
+        if "://" in found.target:
+            what, id = "holds a password", ErrorId.URL_HOLDS_PASSWORD
         hint = "Write it like postgresql+psycopg2://user@host:5432/database; the "
         hint += f"password is {PREFIX}password_env."
-        raise fields.error(f"{PREFIX}target", what, hint)
+        raise fields.error(f"{PREFIX}target", what, id=id, hint=hint)
     if found.witness and not found.witness.startswith(("ssh://", "file:")):
         hint = "A witness is ssh://[user@]host[:port]/folder or file:FOLDER."
-        raise fields.error(f"{PREFIX}witness", "is not the URL of a witness", hint)
+        raise fields.error(
+            f"{PREFIX}witness",
+            "is not the URL of a witness",
+            id=ErrorId.WITNESS_URL_INVALID,
+            hint=hint,
+        )
     _require_scope(fields, found)
     return found
 
@@ -328,26 +336,44 @@ def _require_scope(fields: Fields, found: Entry) -> None:
             if value:
                 hint = f"Add {scope.SCOPE}: drive, or remove it."
                 raise fields.error(
-                    f"{PREFIX}{name}", "is for cuts of drives alone", hint
+                    f"{PREFIX}{name}",
+                    "is for cuts of drives alone",
+                    id=ErrorId.DRIVE_SCOPE_MISSING,
+                    hint=hint,
                 )
         return
     try:
         scope.require_power_cut(found.power)
     except UsageError as error:
         what = f"cannot be 'drive': {error}"
-        raise fields.error(scope.SCOPE, what, error.hint) from None
+        raise fields.error(scope.SCOPE, what, id=error.id, hint=error.hint) from None
     if found.power.kind is SwitchKind.LAB:
         return
     if not found.power_drives:
         hint = "List the serials of the drives that the switch cuts: lsblk -d -o "
         hint += "NAME,SERIAL shows them."
-        raise fields.error(f"{PREFIX}power_drives", "is missing", hint)
+        raise fields.error(
+            f"{PREFIX}power_drives",
+            "is missing",
+            id=ErrorId.DRIVE_SCOPE_INCOMPLETE,
+            hint=hint,
+        )
     if not found.host:
         hint = "Its agent sees the drives go and come back: set ansible_host."
-        raise fields.error(scope.SCOPE, "needs the target's host", hint)
+        raise fields.error(
+            scope.SCOPE,
+            "needs the target's host",
+            id=ErrorId.TARGET_HOST_MISSING,
+            hint=hint,
+        )
     if not found.server_unit and not (found.server_kill and found.server_start):
         hint = f"Give it, or {PREFIX}server_kill and {PREFIX}server_start."
-        raise fields.error(f"{PREFIX}server_unit", "is missing", hint)
+        raise fields.error(
+            f"{PREFIX}server_unit",
+            "is missing",
+            id=ErrorId.DRIVE_SCOPE_INCOMPLETE,
+            hint=hint,
+        )
 
 
 def _host(fields: Fields) -> tuple[str, Path | None]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.secret import Kind, Secret
 from dbcheck.validated import Command, Text, convert, converted, nearest
@@ -61,7 +62,9 @@ class Fields:
             if f"{name}_env" in known:
                 raise self._clear(name)
             hint = nearest(name, known) or f"Known: {', '.join(sorted(known))}."
-            raise self.error(name, "is not known", hint)
+            raise self.error(
+                name, "is not known", id=ErrorId.INVENTORY_VARIABLE_UNKNOWN, hint=hint
+            )
 
     def read(
         self,
@@ -106,7 +109,9 @@ class Fields:
         if len(found) > 1:
             both = " and ".join(f"{name}_{source}" for source in found)
             raise UsageError(
-                f"{self._place}: {both} are given", hint="Keep one of them."
+                f"{self._place}: {both} are given",
+                id=ErrorId.SECRET_GIVEN_TWICE,
+                hint="Keep one of them.",
             )
         if not found:
             return None
@@ -134,9 +139,9 @@ class Fields:
                 values[key] = self._converted(where, item, str)
         return values, secrets
 
-    def error(self, name: str, what: str, hint: str) -> UsageError:
+    def error(self, name: str, what: str, *, id: ErrorId, hint: str) -> UsageError:
         """Return the error about the variable *name*."""
-        return UsageError(f"{self._place}: {name} {what}", hint=hint)
+        return UsageError(f"{self._place}: {name} {what}", id=id, hint=hint)
 
     def _secret(
         self, name: str, source: Kind, key: str, value: object, *, of_switch: bool
@@ -156,6 +161,7 @@ class Fields:
     def _clear(self, key: str) -> UsageError:
         return UsageError(
             f"{self._place}: {key} is a secret in clear text",
+            id=ErrorId.SECRET_IN_CLEAR_TEXT,
             hint=f"Give {key}_env (a variable's name), {key}_file (a path) or "
             f"{key}_command (a list, [program, argument, ...]) instead.",
         )
@@ -173,7 +179,12 @@ class Fields:
         if isinstance(value, dict):
             if value.keys() & _TAGS:
                 hint = "dbcheck supports neither !vault nor !unsafe in its variables."
-                raise self.error(name, "is encrypted or tagged", hint)
+                raise self.error(
+                    name,
+                    "is encrypted or tagged",
+                    id=ErrorId.INVENTORY_TAG_NOT_SUPPORTED,
+                    hint=hint,
+                )
             return {k: self._filled(name, item, depth) for k, item in value.items()}
         if isinstance(value, list):
             return [self._filled(name, item, depth) for item in value]
@@ -184,13 +195,23 @@ class Fields:
     def _filled_text(self, name: str, value: str, depth: int) -> str:
         if depth > _DEPTH_MAX:
             hint = "Remove the circular reference."
-            raise self.error(name, "refers to itself", hint)
+            raise self.error(
+                name,
+                "refers to itself",
+                id=ErrorId.INVENTORY_VARIABLE_CIRCULAR,
+                hint=hint,
+            )
 
         def other(found: re.Match[str]) -> str:
             inner = self._variables.get(found[1])
             if inner is None:
                 hint = "Only variables of the inventory can be used, without filters."
-                raise self.error(name, f"needs {found[1]}, which is not defined", hint)
+                raise self.error(
+                    name,
+                    f"needs {found[1]}, which is not defined",
+                    id=ErrorId.INVENTORY_VARIABLE_UNDEFINED,
+                    hint=hint,
+                )
             if found[1] not in self._filled_texts:
                 text = str(self._filled(name, inner, depth + 1))
                 self._filled_texts[found[1]] = text
@@ -199,10 +220,20 @@ class Fields:
         filled = _REFERENCE.sub(other, value)
         if len(filled) > _TEXT_MAX:
             hint = f"A value may take {_TEXT_MAX} characters."
-            raise self.error(name, "is too long with its variables replaced", hint)
+            raise self.error(
+                name,
+                "is too long with its variables replaced",
+                id=ErrorId.INVENTORY_VALUE_TOO_LONG,
+                hint=hint,
+            )
         if "{{" in filled or "{%" in filled:
             hint = "Only {{ variable }} is supported here, no filters and no logic."
-            raise self.error(name, "is a template", hint)
+            raise self.error(
+                name,
+                "is a template",
+                id=ErrorId.INVENTORY_TEMPLATE_NOT_SUPPORTED,
+                hint=hint,
+            )
         return filled
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.trusted import require_trusted
 
@@ -97,6 +98,7 @@ def listing(path: Path) -> Listing:
     except subprocess.TimeoutExpired:
         raise UsageError(
             f"ansible-inventory did not read {path} within {_TIMEOUT_S} s",
+            id=ErrorId.ANSIBLE_INVENTORY_FAILED,
             hint="See what it waits for: ansible-inventory -i "
             f"{shlex.quote(str(path))} --list.",
         ) from None
@@ -193,9 +195,11 @@ def _messages(stderr: str) -> list[str]:
 
 def _refused(path: Path, messages: list[str]) -> UsageError:
     text = "; ".join(messages)[:_MESSAGE_MAX]
+    id = ErrorId.ANSIBLE_INVENTORY_FAILED
     hint = (
         f"For all messages, run: ansible-inventory -i {shlex.quote(str(path))} --list"
     )
     if "decrypt" in text:
+        id = ErrorId.VAULT_PASSWORD_MISSING
         hint = f"Set {_VAULT} to the file with the vault's password."
-    return UsageError(f"ansible-inventory cannot read {path}: {text}", hint=hint)
+    return UsageError(f"ansible-inventory cannot read {path}: {text}", id=id, hint=hint)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed
 from dbcheck.inventory.cluster import cluster_of
@@ -57,12 +58,14 @@ class Inventory:
                 raise UsageError(
                     f"{self.file}: the group {name} is a cluster, and each of its hosts"
                     " depends on the others",
+                    id=ErrorId.GROUP_IS_CLUSTER,
                     hint=f"Test it as one: dbcheck run {name}. Or name its hosts.",
                 )
             inside = [host for host in self.groups[name] if host in targets]
             if not inside:
                 raise UsageError(
                     f"{self.file}: no host in the group {name} has a {PREFIX}target",
+                    id=ErrorId.INVENTORY_TARGET_MISSING,
                     hint=f"Give {PREFIX}target for its hosts, or name another group.",
                 )
             found += inside
@@ -87,6 +90,7 @@ class Inventory:
                 raise UsageError(
                     f"{self.file}: group {name}: {host} is a node of the same cluster"
                     " and not in this group",
+                    id=ErrorId.CLUSTER_INCOMPLETE,
                     hint=f"Name a group that has all hosts whose {PREFIX}writer is"
                     f" {writer}: commits may wait for any of them.",
                 )
@@ -102,11 +106,13 @@ class Inventory:
         if name in self.others:
             raise UsageError(
                 f"{self.file}: host {name}: {PREFIX}target is missing",
+                id=ErrorId.INVENTORY_TARGET_MISSING,
                 hint=f"Give {PREFIX}target for the host, or for a group it is in.",
             )
         if name in self.groups:
             raise UsageError(
                 f"{self.file}: {name} is a group, and this takes one host",
+                id=ErrorId.ONE_HOST_NEEDED,
                 hint=f"Name a host of it: {', '.join(self.groups[name]) or 'none'}. If"
                 f" its hosts are one cluster, set {_TOPOLOGY} and {_WRITER} once, in"
                 " the vars of the group.",
@@ -116,6 +122,7 @@ class Inventory:
         known = ", ".join(names) or "none"
         raise UsageError(
             f"{self.file} has no host {name}",
+            id=ErrorId.HOST_UNKNOWN,
             hint=f"Is it {close[0]}?" if close else f"Its targets are: {known}.",
         )
 
@@ -128,6 +135,7 @@ def load(path: Path) -> Inventory:
     if not path.exists():
         raise UsageError(
             f"the inventory {path} does not exist",
+            id=ErrorId.INVENTORY_MISSING,
             hint="Run dbcheck init to write one, or name it with --inventory.",
         )
     found = listed.listing(path)
@@ -207,6 +215,7 @@ class _Found:
             error = UsageError(
                 f"{self._file}: hosts {names[0]} and {names[1]} have the same "
                 f"{PREFIX}{what}",
+                id=ErrorId.HOSTS_SHARE_VALUE,
                 hint="Each host needs its own; {{ inventory_hostname }} in a value "
                 "stands for the host's name.",
             )

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.owners import is_ours
 
@@ -32,6 +33,7 @@ def require_trusted(path: Path) -> None:
                 raise UsageError(
                     f"{step} belongs to another user (uid {found.st_uid}), in a folder"
                     " where any user may write",
+                    id=ErrorId.INVENTORY_OPEN_TO_OTHERS,
                     hint="An inventory names programs that dbcheck runs. Use one of"
                     " your own.",
                 )
@@ -52,6 +54,7 @@ def _steps(path: Path, links: int = _LINKS_MAX) -> Iterator[Path]:
 def _open(what: str, where: Path) -> UsageError:
     return UsageError(
         f"{what}, which is part of an inventory",
+        id=ErrorId.INVENTORY_OPEN_TO_OTHERS,
         hint=f"An inventory names programs that dbcheck runs. Run: chmod o-w {where}",
     )
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from dbcheck.core.cut import PowerScope
 from dbcheck.core.promise import STAGGER_S_MAX, Promise, require_stagger
 from dbcheck.core.site import SiteKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.validated import one_of, require
@@ -82,6 +83,7 @@ def kind_of(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
     if not possible:
         raise UsageError(
             f"a lab has no clusters of {lab.engine} servers",
+            id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
             hint=f"Use --engine {' or '.join(TOPOLOGIES)}.",
         )
     kind = SiteKind(spec.topology) if spec.topology else possible[0]
@@ -89,6 +91,7 @@ def kind_of(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
         able = [engine for engine, kinds in TOPOLOGIES.items() if kind in kinds]
         raise UsageError(
             f"{lab.engine} servers cannot be a cluster of the topology {kind.value}",
+            id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
             hint=f"Use --engine {' or '.join(able)}.",
         )
     return kind
@@ -101,6 +104,7 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
     if lab.power_scope != PowerScope.HOST.value:
         raise UsageError(
             "the drives of a cluster cannot lose their power alone",
+            id=ErrorId.DRIVES_ALONE_IN_CLUSTER,
             hint="Leave out --power-scope.",
         )
     if kind.is_group:
@@ -110,6 +114,7 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
     if spec.rejoin and (kind.is_group or Promise(spec.promise).writer_returns):
         raise UsageError(
             "only a writer that another node has replaced can rejoin",
+            id=ErrorId.REJOIN_NOT_POSSIBLE,
             hint="Leave --rejoin out, or use --promise writer-gone or all-writer-gone"
             " with replication. The nodes of a group are compared in any case.",
         )
@@ -123,6 +128,7 @@ def _require_order(lab: LabSpec) -> None:
         if name.replace("-", "_").lower() in _ORDERS and value.lower() in ("off", "0"):
             raise UsageError(
                 f"--rejoin cannot tell what a replica has applied with {name}={value}",
+                id=ErrorId.REJOIN_NOT_POSSIBLE,
                 hint="Leave out one of them.",
             )
 
@@ -131,12 +137,14 @@ def _require_patroni(kind: SiteKind, promise: Promise) -> None:
     if kind is not SiteKind.STREAMING:
         raise UsageError(
             f"Patroni promotes no server of the topology {kind.value}",
+            id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
             hint="Use --engine postgresql, or leave --promoted-by out.",
         )
     if promise.writer_returns:
         raise UsageError(
             f"the promise {promise.value} cannot be tested where Patroni promotes: it"
             " may let another node take over before the writer is back",
+            id=ErrorId.PROMISE_NOT_TESTABLE,
             hint=f"Use {Promise.WRITER_GONE.value} or {Promise.ALL_WRITER_GONE.value}.",
         )
 
@@ -147,5 +155,6 @@ def _require_group(kind: SiteKind, spec: ClusterSpec) -> None:
         raise UsageError(
             f"the nodes of the topology {kind.value} have no links that a lab can slow"
             " or take down: each talks to all others",
+            id=ErrorId.LINKS_NOT_FOR_GROUP,
             hint="Leave out --link-delay-ms and --link-down-after.",
         )

@@ -13,6 +13,7 @@ from http.client import HTTPException
 from typing import IO
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import namespace, programs
 from dbcheck.lab.held_port import HeldPort
@@ -83,7 +84,10 @@ def _await_healthy(
         if process.poll() is not None or time.monotonic() >= ends_s:
             output.seek(max(0, output.seek(0, 2) - _LAST_BYTES))
             said = output.read().decode("utf-8", "replace").strip()
-            raise LabError(f"etcd did not start: {said or 'it logged nothing'}")
+            raise LabError(
+                f"etcd did not start: {said or 'it logged nothing'}",
+                id=ErrorId.LAB_SERVER_NOT_STARTED,
+            )
         time.sleep(_POLL_S)
 
 

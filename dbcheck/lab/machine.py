@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dbcheck.core.cut import PowerState
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
@@ -162,7 +163,11 @@ class Machine:
         or if the cut stops halfway: the power is off then, and restore() ends it.
         """
         if self.power is PowerState.OFF:
-            raise LabError("the power is off already", hint="Restore it first.")
+            raise LabError(
+                "the power is off already",
+                id=ErrorId.POWER_OFF_ALREADY,
+                hint="Restore it first.",
+            )
         expected = self.flushes_expected()
         self.power = PowerState.OFF
         self._failure = None
@@ -204,7 +209,10 @@ class Machine:
         off.
         """
         if self.power is PowerState.OFF or not self._drive_only:
-            raise LabError("no drive came back that the server could be started on")
+            raise LabError(
+                "no drive came back that the server could be started on",
+                id=ErrorId.LAB_WITHOUT_DRIVE,
+            )
         try:
             with self._storage.in_no_time():
                 self._begin()
@@ -223,7 +231,10 @@ class Machine:
         off, or if the server had to be killed.
         """
         if self.power is PowerState.OFF or self._failure:
-            raise LabError("no server runs that could be restarted")
+            raise LabError(
+                "no server runs that could be restarted",
+                id=ErrorId.LAB_SERVER_NOT_RUNNING,
+            )
         self.server.stop(_SHUTDOWN_S)
         try:
             self._begin()
@@ -236,7 +247,10 @@ class Machine:
         Raise LabError if the power is off, or if that cannot be done.
         """
         if self.power is PowerState.OFF or self._failure:
-            raise LabError("no server runs that could follow another one")
+            raise LabError(
+                "no server runs that could follow another one",
+                id=ErrorId.LAB_SERVER_NOT_RUNNING,
+            )
         self.server.stop(_SHUTDOWN_S)
         self.server.rejoin(source)
         self._begin()
@@ -280,6 +294,7 @@ class Machine:
         if self.power is PowerState.ON:
             raise LabError(
                 "settings can change only while the power is off",
+                id=ErrorId.POWER_STILL_ON,
                 hint="Cut the power first.",
             )
         self.server.settings = dict(settings)

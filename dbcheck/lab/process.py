@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
 
@@ -83,4 +84,6 @@ def _await_end(pid: int, descriptor: int, timeout_s: float) -> None:
     its other threads still end.
     """
     if not select.select([descriptor], [], [], timeout_s)[0]:
-        raise LabError(f"process {pid} does not end after SIGKILL")
+        raise LabError(
+            f"process {pid} does not end after SIGKILL", id=ErrorId.PROCESSES_DO_NOT_END
+        )

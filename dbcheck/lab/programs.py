@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, UsageError
 
 # program -> Debian package
@@ -141,6 +142,7 @@ def misnamed(variable: str, name: str) -> UsageError:
     """Return the error for a variable that should name the program *name*."""
     return UsageError(
         f"{variable} names {os.environ.get(variable)}, which is not a program",
+        id=ErrorId.PROGRAM_VARIABLE_WRONG,
         hint=f"Unset it, or set it to the absolute path of a {name}.",
     )
 
@@ -163,6 +165,7 @@ def named_postgres(name: str) -> Path | None:
     if beside is None:
         raise UsageError(
             f"{POSTGRES_VARIABLE} names {named}, which has no {name} beside it",
+            id=ErrorId.PROGRAM_VARIABLE_WRONG,
             hint="Name the postgres of a whole installation.",
         )
     return beside
@@ -191,7 +194,11 @@ def require(name: str) -> Path:
 
 def absent(name: str) -> LabError:
     """Return the error for a program of PACKAGES that is missing."""
-    return LabError(f"{name} is not installed", hint=f"Install {_source(name)}.")
+    return LabError(
+        f"{name} is not installed",
+        id=ErrorId.PROGRAM_MISSING,
+        hint=f"Install {_source(name)}.",
+    )
 
 
 def lacking(name: str) -> str:
@@ -236,6 +243,7 @@ def version(program: Path) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise LabError(
             f"{program} does not print its version: {error}",
+            id=ErrorId.PROGRAM_FAILED,
             hint=f"Run {program} --version to see why.",
         ) from None
     return " ".join(done.stdout.split()[1:])
@@ -245,7 +253,7 @@ class Failed(LabError):
     """A program ended with another status than 0; status: which one."""
 
     def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
+        super().__init__(message, id=ErrorId.PROGRAM_FAILED)
         self.status = status
 
 
@@ -269,7 +277,9 @@ def run(name: str, *arguments: str) -> None:
             timeout=_RUN_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise LabError(f"{command} did not end within {_RUN_S:g} s") from error
+        raise LabError(
+            f"{command} did not end within {_RUN_S:g} s", id=ErrorId.PROGRAM_FAILED
+        ) from error
     if done.returncode:
         output = " ".join(done.stderr.split())[:_OUTPUT_MAX]
         text = f"{command} failed: {output or f'status {done.returncode}'}"

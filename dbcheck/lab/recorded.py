@@ -7,6 +7,7 @@ from typing import Self
 
 import msgspec
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.recording import RECORD_ANEW
 from dbcheck.stored import private
@@ -19,6 +20,7 @@ def require_version(found: str, recorded: str) -> None:
     if found != recorded:
         raise LabError(
             f"the load was recorded on {recorded}, and this machine has {found}",
+            id=ErrorId.RECORDED_ON_OTHER_VERSION,
             hint="Install that version. DBCHECK_POSTGRES or DBCHECK_MYSQLD can name a"
             " PostgreSQL or MySQL that is not installed.",
         )
@@ -49,7 +51,10 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             with private(folder / _FILE, "xb") as file:
                 file.write(msgspec.json.encode(self))
         except OSError as error:
-            raise LabError(f"cannot write {folder / _FILE}: {error.strerror}") from None
+            raise LabError(
+                f"cannot write {folder / _FILE}: {error.strerror}",
+                id=ErrorId.FILE_NOT_WRITABLE,
+            ) from None
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -60,5 +65,6 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except (OSError, msgspec.DecodeError) as error:
             raise LabError(
                 f"{path} cannot be read: {error}",
+                id=ErrorId.RECORDING_NOT_USABLE,
                 hint=RECORD_ANEW,
             ) from None

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
 T = TypeVar("T")
@@ -14,12 +15,14 @@ T = TypeVar("T")
 class Reply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """ok: the result, "null" if there is nothing to report; error: "" if there is one.
 
-    hint: what to do about the error.
+    hint: what to do about the error.  id: of its cause; the process of a drive, which
+    imports little, sends none.
     """
 
     ok: msgspec.Raw = msgspec.Raw(b"null")
     error: str = ""
     hint: str = ""
+    id: ErrorId = ErrorId.VIRTUAL_DRIVE_REFUSED
 
 
 class NotUnderstood(Exception):
@@ -37,4 +40,4 @@ def result_in(message: bytes, kind: type[T]) -> T:
             return msgspec.json.decode(reply.ok, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise NotUnderstood from None
-    raise LabError(reply.error, hint=reply.hint)
+    raise LabError(reply.error, id=reply.id, hint=reply.hint)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from dbcheck.core.cut import PowerScope, Rung
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.validated import one_of, require
 
@@ -108,6 +109,7 @@ class DriveSpec:
         if end > self.size_bytes:
             raise UsageError(
                 f"a drive of {self.size_bytes} bytes cannot forget those up to {end}",
+                id=ErrorId.DRIVE_RANGE_INVALID,
                 hint="Name a range within the drive.",
             )
 
@@ -151,27 +153,32 @@ class LabSpec:
         if self.galera and self.engine != "mariadb":
             raise UsageError(
                 f"{self.engine} servers are not nodes of a Galera cluster",
+                id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
                 hint="Use the engine mariadb.",
             )
         if self.patroni and self.engine != "postgresql":
             raise UsageError(
                 f"Patroni does not manage {self.engine} servers",
+                id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
                 hint="Use the engine postgresql.",
             )
         if self.log_drive and self.rung != "drive":
             raise UsageError(
                 "the process rung has no virtual drive, and so no log drive",
+                id=ErrorId.DRIVE_RUNG_NEEDED,
                 hint="Leave it out, or use the rung drive.",
             )
         if self.power_scope == "drive" and self.rung != "drive":
             raise UsageError(
                 "the process rung has no virtual drive that could lose its power alone",
+                id=ErrorId.DRIVE_RUNG_NEEDED,
                 hint="Leave out the power scope, or use the rung drive.",
             )
         small = self.drive.size_bytes < XFS_BYTES_MIN
         if self.rung == "drive" and self.filesystem == "xfs" and small:
             raise UsageError(
                 f"a drive of {self.drive.size_bytes // MIB} MiB is too small for xfs",
+                id=ErrorId.DRIVE_TOO_SMALL,
                 hint=f"Take {XFS_BYTES_MIN // MIB} MiB or more, or ext4.",
             )
 

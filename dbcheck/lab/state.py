@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab.process import Process
 from dbcheck.lab.shared_memory import remove_segments
@@ -132,6 +133,7 @@ def root() -> Path:
     if not _is_private(path):
         raise LabError(
             f"{path} is not a folder that belongs to this account alone",
+            id=ErrorId.FOLDER_OF_OTHER_USER,
             hint=f"Find out who created {path}, and remove it.",
         )
     return path
@@ -187,6 +189,7 @@ def create(name: str) -> tuple[LabRecord, int]:
         except FileExistsError:
             raise LabError(
                 f"a lab named {entry.name} already exists",
+                id=ErrorId.LAB_EXISTS,
                 hint=f"Use another name, or run `dbcheck lab down {entry.name}` first.",
             ) from None
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -206,6 +209,7 @@ def record_of(name: str) -> LabRecord:
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"invalid lab name: {name!r}",
+            id=ErrorId.LAB_NAME_INVALID,
             hint="Use lower-case letters, digits and dashes, 40 at most.",
         )
     return LabRecord(root() / name)
@@ -218,7 +222,9 @@ def find(name: str) -> LabRecord:
         return entry
     others = ", ".join(entry.name for entry in entries() if entry.alive())
     raise LabError(
-        f"no lab named {name} is running", hint=f"Running are: {others or 'none'}."
+        f"no lab named {name} is running",
+        id=ErrorId.LAB_NOT_RUNNING,
+        hint=f"Running are: {others or 'none'}.",
     )
 
 
@@ -250,6 +256,7 @@ def _remove(entry: LabRecord) -> None:
         except OSError as error:
             raise LabError(
                 f"cannot remove {folder}, which the lab {entry.name} left: {error}",
+                id=ErrorId.LAB_NOT_REMOVED,
                 hint=f"Remove it, or run `dbcheck lab down {entry.name}` again.",
             ) from None
     shutil.rmtree(entry.path, ignore_errors=True)

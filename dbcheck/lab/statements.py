@@ -9,6 +9,7 @@ import mysql.connector
 import psycopg2
 from sqlalchemy.engine import URL, make_url
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import USER
@@ -30,7 +31,9 @@ def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> Non
         run(url, lab.password, filled)
     except (mysql.connector.Error, psycopg2.Error) as error:
         text = str(error).strip().replace(lab.password, "***")
-        raise LabError(f"{lab.name}: a statement failed: {text}") from None
+        raise LabError(
+            f"{lab.name}: a statement failed: {text}", id=ErrorId.STATEMENT_FAILED
+        ) from None
 
 
 def _on_mysql(url: URL, password: str, statements: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import state
 from dbcheck.lab.daemon import requests, rpc
@@ -56,6 +57,7 @@ class LabSwitch:
         if report["wiring"]:
             raise PowerError(
                 f"the lab is wired wrongly: {report['wiring']}",
+                id=ErrorId.LAB_WIRED_WRONGLY,
                 hint="Discard this cycle; end the lab and start a new one.",
             )
         return Cut(asked_us=asked_us, exact_us=result.exact_us, report=report)
@@ -78,6 +80,7 @@ class LabSwitch:
         if status.broken:
             raise PowerError(
                 f"lab {self.name} is broken: {status.broken}",
+                id=ErrorId.LAB_BROKEN,
                 hint="The server is not at fault: end the lab and start a new one.",
             )
         return status.failure
@@ -117,4 +120,4 @@ def _ask(name: str, request: requests.Request, kind: type[T], timeout_s: float) 
         socket = state.record_of(name).control
         return rpc.ask(socket, request, kind, timeout_s=timeout_s)
     except LabError as error:
-        raise PowerError(f"lab {name}: {error}", hint=error.hint) from None
+        raise PowerError(f"lab {name}: {error}", id=error.id, hint=error.hint) from None

@@ -6,6 +6,7 @@ import select
 import time
 
 from dbcheck.core.operation import Operation
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import CommitUnknown
 from dbcheck.ports.engine import Session
 
@@ -25,4 +26,6 @@ def commit(session: Session, operation: Operation, answer_s: float = ANSWER_S) -
         sent = sent or (bool(writable) and session.flush())
         if readable and (row_id := session.receive()) is not None:
             return row_id
-    raise CommitUnknown(f"no reply to a commit within {answer_s:g} s")
+    raise CommitUnknown(
+        f"no reply to a commit within {answer_s:g} s", id=ErrorId.COMMIT_UNKNOWN
+    )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbcheck.clock import now_us
 from dbcheck.core.witnesstime import DRIFT
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, packed
 from dbcheck.load.group import END_S, GroupResult, Snapshot
@@ -215,6 +216,7 @@ class FarGroup:
         return LoadError(
             f"the Dask worker {self._worker}, with {self._job.sessions.count} sessions"
             f" of the load, {what}",
+            id=ErrorId.LOAD_WORKER_LOST,
             hint="Judge what the witness holds with dbcheck reconcile. Look into the"
             " logs of that worker and of the scheduler.",
         )

@@ -18,6 +18,7 @@ from typing import Any
 
 from dbcheck.clock import now_us
 from dbcheck.core.server import ServerFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.group import GroupResult, Snapshot
 from dbcheck.load.job import Job
@@ -176,7 +177,9 @@ class FarHost:
         except DbcheckError as error:
             self._refusal, self._result = error, GroupResult()
         except Exception as error:  # a defect of ours must not hang the client
-            self._result = GroupResult(failure=LoadError(f"{error!r}"))
+            self._result = GroupResult(
+                failure=LoadError(f"{error!r}", id=ErrorId.LOAD_WORKER_NOT_FIT)
+            )
         finally:
             self._over.set()
 

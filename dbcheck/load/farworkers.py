@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dbcheck import dask
 from dbcheck.core.server import ServerFacts, is_restarted
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.limits import PROCESSES_MAX
 from dbcheck.load.far import FarGroup
@@ -52,6 +53,9 @@ class FarWorkers:
         if not isinstance(found, Reached):
             raise UsageError(
                 f"the Dask worker {worker} cannot take part in the load: {found}",
+                id=found.id
+                if isinstance(found, DbcheckError)
+                else ErrorId.LOAD_WORKER_NOT_FIT,
                 hint=(found.hint if isinstance(found, DbcheckError) else "")
                 or "Look into the log of that worker.",
             )
@@ -59,6 +63,7 @@ class FarWorkers:
         if is_restarted(server, now) or now.identity != server.identity:
             raise UsageError(
                 f"the Dask worker {worker} reaches another server than this machine",
+                id=ErrorId.WORKER_REACHES_OTHER_SERVER,
                 hint="Use a URL that leads to the same server from every machine.",
             )
         theirs, ours = (
@@ -68,6 +73,7 @@ class FarWorkers:
         if theirs != ours:
             raise UsageError(
                 f"the Dask worker {worker} reaches another witness than this machine",
+                id=ErrorId.WORKER_REACHES_OTHER_WITNESS,
                 hint="Use an ssh:// URL with the same host and folder everywhere.",
             )
 
@@ -98,6 +104,7 @@ def opened(
             raise UsageError(
                 f"the Dask scheduler {address} has {len(found)} workers; a load runs on"
                 f" at most {PROCESSES_MAX}",
+                id=ErrorId.TOO_MANY_WORKERS,
                 hint="Start a scheduler of its own for the load.",
             )
         yield FarWorkers(client, workers, open_engine)

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 
 from dbcheck.clock import now_us
 from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     CommitUnknown,
     CommitWarned,
@@ -210,7 +211,7 @@ class Loop:
         if done:
             self._take(done, moment_us)
         if moment_us > self._lease.until_us:
-            raise LoadError(_UNLED)
+            raise LoadError(_UNLED, id=ErrorId.LOAD_PROCESS_LOST)
         self._begin_due(moment_us)
         self._send_ready(moment_us)
         if moment_us - self._snapshot.clock_us >= SNAPSHOT_S * 1e6:

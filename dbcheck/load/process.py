@@ -9,6 +9,7 @@ import threading
 from dataclasses import replace
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Ended, Heard, Job, receive, send
@@ -152,6 +153,7 @@ class ProcessGroup:
         return LoadError(
             f"process {child.pid} of the load, with {self._job.sessions.count}"
             f" sessions, exited unexpectedly (status {status}): {last}",
+            id=ErrorId.LOAD_PROCESS_LOST,
             hint=f"{_JUDGE} Check the system's log, e.g. for a lack of memory.",
         )
 
@@ -160,5 +162,6 @@ class ProcessGroup:
         return LoadError(
             f"a process of the load, with {self._job.sessions.count} sessions, did not"
             " send its result in time",
+            id=ErrorId.LOAD_PROCESS_LOST,
             hint=_JUDGE,
         )

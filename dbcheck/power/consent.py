@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dbcheck import stored
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.power import notes
 from dbcheck.power.wiring import Wiring
@@ -39,6 +40,7 @@ def require(wiring: Wiring, *, yes: bool) -> None:
         raise UsageError(
             f"nothing was cut. No earlier cut of {wiring.title} by this switch is on "
             f"record. dbcheck would {wiring.describe()}",
+            id=ErrorId.FIRST_CUT_NEEDS_CONSENT,
             hint="If this is correct, repeat the command with --yes.",
         )
     stored.make_folder(notes.path_of(wiring, _SUBJECT).parent)

@@ -17,6 +17,7 @@ from dbcheck import interrupt, limits
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.drivecut import CutDrive, DriveCut, Remounted
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.drives import (
     DriveControl,
@@ -219,6 +220,7 @@ class DriveOnlySwitch:
             points = ", ".join(mount.point for mount in seen.mounts)
             raise PowerError(
                 f"{error}; before that the server was ended and {points} unmounted",
+                id=error.id,
                 hint=f"{error.hint} {_AGAIN}".strip(),
             ) from None
 
@@ -229,6 +231,7 @@ class DriveOnlySwitch:
                 "the target's host has no note of a cut of these drives, so what was "
                 "mounted from them is not known, and an old filesystem in the host's "
                 "memory could write over them",
+                id=ErrorId.CUT_NOTE_MISSING,
                 hint="End the server and unmount its filesystems by hand, then use the "
                 "switch itself.",
             )
@@ -260,6 +263,7 @@ class DriveOnlySwitch:
             if failed := self._start():
                 raise PowerError(
                     f"the command that starts the server failed: {failed}",
+                    id=ErrorId.START_COMMAND_FAILED,
                     hint="Start it by hand, then repeat dbcheck power restore.",
                 )
         self._forget()
@@ -290,6 +294,7 @@ class DriveOnlySwitch:
             raise PowerError(
                 "the command that starts the server failed: "
                 f"{self._record.not_started}",
+                id=ErrorId.START_COMMAND_FAILED,
                 hint="Start it by hand, then reconcile the run.",
             )
         return self._inner.failure()
@@ -313,12 +318,15 @@ class DriveOnlySwitch:
                 f"the host still holds the filesystem of {', '.join(kept)} in memory, "
                 f"used by {users}; over the drive that comes back it could write old "
                 "pages",
+                id=ErrorId.FILESYSTEM_STILL_IN_MEMORY,
                 hint=f"End what uses it. {_AGAIN}",
             )
         if ended.left:
             pids = ", ".join(map(str, ended.left))
             raise PowerError(
-                f"the server's processes {pids} did not end", hint=f"End them. {_AGAIN}"
+                f"the server's processes {pids} did not end",
+                id=ErrorId.PROCESSES_DO_NOT_END,
+                hint=f"End them. {_AGAIN}",
             )
         return ended, off, left
 
@@ -342,12 +350,15 @@ class DriveOnlySwitch:
                 raise PowerError(
                     f"no drive with the serial {', '.join(absent)} came back within "
                     f"{self._timeout_s:g} s",
+                    id=ErrorId.DRIVE_NOT_BACK,
                     hint=f"Check that it has power and is seen by the host. {hint}",
                 )
             back = control.put_back(seen.mounts, self._timeout_s)
         for each in back:
             if each.failure and not (each.damaged and gone):
-                raise PowerError(each.failure, hint=hint)
+                raise PowerError(
+                    each.failure, id=ErrorId.FILESYSTEM_NOT_MOUNTED, hint=hint
+                )
         return after, back
 
     def _start(self) -> str:
@@ -370,7 +381,7 @@ class DriveOnlySwitch:
         except HostError as error:
             self._let_go()
             text = f"the agent on the target's host failed {when}: {error}"
-            raise PowerError(text, hint=hint or error.hint) from None
+            raise PowerError(text, id=error.id, hint=hint or error.hint) from None
         except BaseException:  # an answer may still come, and be taken for another
             self._let_go()
             raise

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 from dbcheck.core.identity import Expected, Identity
 from dbcheck.core.other_users import OtherUsers
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.remote.addresses import boot_id
 
@@ -37,18 +38,21 @@ def require_host(
         if not found[key]:
             raise UsageError(
                 f"host {name}: cannot read its {key}; {value} is expected",
+                id=ErrorId.HOST_NOT_IDENTIFIED,
                 hint="Let dbcheck ask it over SSH (as root for the serial), or "
                 "identify it by dbcheck_expect_hostname, _serial or _machine_id.",
             )
         if not _same(key, value, found[key]):
             raise UsageError(
                 f"host {name}: its {key} is {found[key]}, not {value}",
+                id=ErrorId.HOST_IS_ANOTHER,
                 hint="This is a different host, or the inventory is wrong: see "
                 f"dbcheck_expect_{key}.",
             )
     if seen and server.get("hostname") and not _same_name(hostname, server["hostname"]):
         raise UsageError(
             f"host {name}: the server runs on {server['hostname']}, not on {hostname}",
+            id=ErrorId.SERVER_ON_OTHER_HOST,
             hint="Make ansible_host and dbcheck_target refer to the same host.",
         )
     return ", ".join(f"{key} {found[key]}" for key in wanted)
@@ -67,6 +71,7 @@ def require_address(
         raise UsageError(
             f"{name}: the target's address {min(addresses)} does not belong to "
             "this host",
+            id=ErrorId.TARGET_ADDRESS_NOT_OF_HOST,
             hint=f"Check ansible_host and dbcheck_target; add {I_KNOW} if NAT "
             "translates the address.",
         )
@@ -77,6 +82,7 @@ def require_elsewhere(name: str, seen: Identity | None) -> None:
     if seen and seen.boot_id and seen.boot_id == boot_id():
         raise UsageError(
             f"{name} is the machine that dbcheck runs on",
+            id=ErrorId.HOST_IS_THIS_MACHINE,
             hint="Run dbcheck on a machine that keeps its power, or cut by hand.",
         )
 
@@ -95,12 +101,14 @@ def require_alone(name: str, found: OtherUsers, *, i_know: bool) -> None:
     if others:
         raise UsageError(
             f"{name}: the server {' and '.join(others)}",
+            id=ErrorId.SERVER_HAS_OTHER_USERS,
             hint=f"If it is acceptable that all of these lose power, add {I_KNOW}.",
         )
     if found.unreadable:
         what, why = next(iter(found.unreadable.items()))
         raise UsageError(
             f"{name}: cannot check whether the server has other {what}: {why}",
+            id=ErrorId.OTHER_USERS_UNKNOWN,
             hint=f"Grant the privilege in docs/privileges.md, or add {I_KNOW} if "
             "this server has no other users.",
         )
@@ -115,6 +123,7 @@ def _by_name(name: str) -> dict[str, str]:
     raise UsageError(
         f"host {name}: its inventory name is an IP address, which does not identify "
         "a machine",
+        id=ErrorId.HOST_NOT_IDENTIFIED,
         hint="Set dbcheck_expect_hostname, dbcheck_expect_serial or "
         "dbcheck_expect_machine_id.",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.ports.site import Node
 from dbcheck.power.kinds.command import run, shown
@@ -24,10 +25,11 @@ class PromotionProgram:
         try:
             done = run(command, "promotion command", self._timeout_s)
         except PowerError as error:
-            raise EngineError(str(error), hint=error.hint) from None
+            raise EngineError(str(error), id=error.id, hint=error.hint) from None
         if done.code:
             raise EngineError(
                 f"the promotion command `{shown(command)}` ended with {done.code}; its"
                 f" output: {done.output_tail}",
+                id=ErrorId.PROMOTION_COMMAND_FAILED,
                 hint="It must promote the node that is its last argument.",
             )

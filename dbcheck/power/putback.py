@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.hosts.drives import DriveMount, Noted, Survey
 
@@ -38,6 +39,7 @@ def found(noted: Noted, now: Survey | None, again: str) -> Back:
         raise PowerError(
             "a server that was started after the cut works in "
             f"{noted.seen.directory}, and {why}",
+            id=ErrorId.SERVER_STARTED_TOO_EARLY,
             hint=f"If it is to stay so, delete {noted.path} on the host. Else stop it. "
             f"{again}",
         )

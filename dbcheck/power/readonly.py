@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.core.cut import Cut, PowerState
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.ports.power import PowerSwitch
 
@@ -22,10 +23,10 @@ class ReadOnlySwitch:
         return self._switch.state()
 
     def cut(self) -> Cut:
-        raise PowerError(_READ_ONLY)
+        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS)
 
     def restore(self) -> None:
-        raise PowerError(_READ_ONLY)
+        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS)
 
     def failure(self) -> str | None:
         return self._switch.failure()

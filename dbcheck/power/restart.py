@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.power.kinds.command import run, shown
 
@@ -24,5 +25,6 @@ class RestartProgram:
             raise PowerError(
                 f"the restart command `{shown(self._command)}` ended with"
                 f" {done.code}; its output: {done.output_tail}",
+                id=ErrorId.RESTART_COMMAND_FAILED,
                 hint="It must stop the server in an orderly way and start it again.",
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.drives import Survey
 from dbcheck.power.kinds.command import shown
@@ -75,6 +76,7 @@ def require_power_cut(plan: PowerPlan) -> None:
     if plan.attended:
         raise UsageError(
             "nothing dates a cut of the drives alone that is made by hand",
+            id=ErrorId.DRIVES_CUT_BY_HAND,
             hint="Use a switch that dbcheck runs: dbcheck_power: exec or fence.",
         )
     cut_class = plan.cut_class
@@ -82,6 +84,7 @@ def require_power_cut(plan: PowerPlan) -> None:
         raise UsageError(
             "what the switch takes the power from is not declared; to disable a link "
             "or to reset a drive cuts no power",
+            id=ErrorId.POWER_CLASS_MISSING,
             hint=f"If it cuts the supply of the drives, set dbcheck_power_class to "
             f"{_CLASSES}.",
         )
@@ -89,18 +92,21 @@ def require_power_cut(plan: PowerPlan) -> None:
         raise UsageError(
             f"a cut of class {cut_class.value!r} does not take the power from the "
             "drives alone",
+            id=ErrorId.POWER_CLASS_NOT_OF_DRIVES,
             hint="Use a switch of their supply (a relay, a module between drive and "
             f"slot, the outlet of a drive shelf), whose class is {_CLASSES}.",
         )
     if isinstance(plan, ExecPlan) and not plan.state:
         raise UsageError(
             "nothing shows whether the drives have power",
+            id=ErrorId.STATE_COMMAND_MISSING,
             hint="Give the command that prints it: dbcheck_power_state.",
         )
     if plan.returns_by_itself:
         raise UsageError(
             "the power of this switch comes back by itself, perhaps before the old "
             "filesystem is forced off",
+            id=ErrorId.SWITCH_RESTORES_BY_ITSELF,
             hint="Give the command that restores it: dbcheck_power_restore.",
         )
 
@@ -114,23 +120,27 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
         raise PowerError(
             "the user who logs in to the target's host is not root, and cannot unmount "
             "a filesystem",
+            id=ErrorId.ROOT_NEEDED_ON_HOST,
             hint="Set ansible_user to root.",
         )
     if absent := [serial for serial, names in seen.drives.items() if not names]:
         raise PowerError(
             f"the target's host has no drive with the serial {', '.join(absent)}",
+            id=ErrorId.DRIVE_UNKNOWN,
             hint="Set dbcheck_power_drives to what `lsblk -d -o NAME,SERIAL` prints "
             "there.",
         )
     if seen.twins:
         raise PowerError(
             f"{'; '.join(seen.twins)}, so which of them is the server's is not known",
+            id=ErrorId.DRIVE_AMBIGUOUS,
             hint="Remove the other drive, or cut the host.",
         )
     if seen.busy:
         raise PowerError(
             f"the drives are used otherwise than by a filesystem on them: "
             f"{'; '.join(seen.busy)}",
+            id=ErrorId.DRIVE_USED_OTHERWISE,
             hint="A cut of drives alone needs the filesystem on the drive itself or on "
             "its partition, without LVM, RAID or encryption between, and with nothing "
             "of another device mounted below it; else cut the host.",
@@ -139,12 +149,14 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
         raise PowerError(
             f"the data directory {seen.directory} is not on the drives "
             f"{', '.join(scope.drives)}",
+            id=ErrorId.DATA_NOT_ON_DRIVES,
             hint="Name the drives that it is on in dbcheck_power_drives.",
         )
     if seen.notes_on_them:
         raise PowerError(
             f"{seen.notes_on_them} is on these drives as well, and what has to be put "
             "back after the cut is noted there",
+            id=ErrorId.CUT_NOTE_ON_CUT_DRIVE,
             hint="Mount a filesystem of another drive there, or cut the host.",
         )
     _require_mounts(seen)
@@ -157,18 +169,21 @@ def _require_mounts(seen: Survey) -> None:
             raise PowerError(
                 f"{mount.point} is a bind mount of {mount.inner} on the drive "
                 f"{mount.name}",
+                id=ErrorId.DRIVE_USED_OTHERWISE,
                 hint="Unmount it: only whole filesystems are put back.",
             )
         apart = [o for o in mount.options.split(",") if o.startswith(_APART)]
         if apart:
             raise PowerError(
                 f"{mount.point} has a part of its own on another device ({apart[0]})",
+                id=ErrorId.DRIVE_USED_OTHERWISE,
                 hint="A cut of drives alone needs the whole filesystem on one drive.",
             )
         if not mount.shown:
             raise PowerError(
                 f"the kernel does not show whether it holds {mount.point} "
                 f"({mount.type}) in memory",
+                id=ErrorId.FILESYSTEM_NOT_SUPPORTED,
                 hint="A cut of drives alone needs XFS or ext4: an old filesystem in "
                 "memory could write over the drive that came back.",
             )
@@ -178,6 +193,7 @@ def _require_mounts(seen: Survey) -> None:
                 what = "it holds none of the server's directories"
             raise PowerError(
                 f"{mount.point} is on the drive {mount.name} as well, and {what}",
+                id=ErrorId.DRIVE_USED_OTHERWISE,
                 hint="It would lose its power, too: unmount it, move it to another "
                 "drive, or cut the host instead.",
             )

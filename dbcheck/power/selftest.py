@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.core.cut import Cut, PowerState
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
@@ -53,7 +54,7 @@ def run(switch: PowerSwitch, host: TargetHost | None, wait_s: float) -> SelfTest
             except PowerError as error:
                 why = str(cause) or "interrupted"
                 both = f"{why}; the power may still be off: {error}"
-                raise PowerError(both, hint=error.hint) from cause
+                raise PowerError(both, id=error.id, hint=error.hint) from cause
             raise
         switch.restore()
     on_at = time.monotonic()
@@ -79,6 +80,7 @@ def _wait(host: TargetHost, wait_s: float) -> str:
                 raise PowerError(
                     f"{host.place} does not answer {wait_s:g} s after its power "
                     f"was restored: {error}",
+                    id=ErrorId.HOST_NOT_BACK,
                     hint="Check its console, and that its BIOS powers on after a power "
                     "loss.",
                 ) from None

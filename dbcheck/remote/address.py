@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 SCHEME = "ssh"
@@ -52,6 +53,7 @@ class Address:
         if ":" in user:
             raise UsageError(
                 "the address of a host must not contain a password",
+                id=ErrorId.URL_HOLDS_PASSWORD,
                 hint="Write it like user@host:port, and log in with a key; `ssh-add`"
                 " unlocks one.",
             )
@@ -59,7 +61,9 @@ class Address:
         if not colon or place.endswith("]"):
             host, port = place, ""
         if not host or (port and not port.isascii()) or (port and not port.isdigit()):
-            raise UsageError(f"not a host to connect to: {place!r}")
+            raise UsageError(
+                f"not a host to connect to: {place!r}", id=ErrorId.HOST_ADDRESS_INVALID
+            )
         return cls(host.strip("[]"), user or None, int(port) if port else None)
 
 
@@ -73,18 +77,35 @@ def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
         parts = urlsplit(url)
         _ = parts.port  # parsed only when asked for
     except ValueError:  # its text may hold a part of a password
-        raise UsageError(f"the URL of {what} cannot be read", hint=hint) from None
+        raise UsageError(
+            f"the URL of {what} cannot be read",
+            id=ErrorId.HOST_ADDRESS_INVALID,
+            hint=hint,
+        ) from None
     if parts.password is not None:
         raise UsageError(
             f"the URL of {what} must hold no password",
+            id=ErrorId.URL_HOLDS_PASSWORD,
             hint="Log in with a key; `ssh-add` unlocks one.",
         )
     if parts.scheme != SCHEME:
-        raise UsageError(f"not {what}: {after_login(url)!r}", hint=hint)
+        raise UsageError(
+            f"not {what}: {after_login(url)!r}",
+            id=ErrorId.HOST_ADDRESS_INVALID,
+            hint=hint,
+        )
     if not parts.hostname:
-        raise UsageError(f"no host in {after_login(url)!r}", hint=hint)
+        raise UsageError(
+            f"no host in {after_login(url)!r}",
+            id=ErrorId.HOST_ADDRESS_INVALID,
+            hint=hint,
+        )
     if parts.query or parts.fragment:
-        raise UsageError(f"more than host and path in {after_login(url)!r}", hint=hint)
+        raise UsageError(
+            f"more than host and path in {after_login(url)!r}",
+            id=ErrorId.HOST_ADDRESS_INVALID,
+            hint=hint,
+        )
     # Not parts.hostname, which is in lower case: ssh_config(5) tells cases apart.
     user, _, place = parts.netloc.rpartition("@")
     found = Address.parse(place)

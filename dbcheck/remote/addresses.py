@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 _ANY_PORT = 9
@@ -40,7 +41,9 @@ def _hosts(target: str) -> list[str]:
         parts = urlsplit(target)
         hosts = [parts.hostname or ""]
     except ValueError:
-        raise UsageError(f"{target} is not a URL") from None
+        raise UsageError(
+            f"{target} is not a URL", id=ErrorId.TARGET_URL_INVALID
+        ) from None
     # libpq's own parameters win over the URL's host.
     for name, values in parse_qs(parts.query).items():
         if name in ("host", "hostaddr"):

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError
 from dbcheck.remote import wire
 from dbcheck.remote.patience import SLOWEST_BYTES_PER_S, Patience
@@ -51,14 +52,14 @@ class AgentProtocol:
     program:    what is sent and run, see program.py.
     who:        the host's role, e.g. "witness".
     failure:    raised when it fails.
-    hints:      code of a refusal -> what to do about it.
+    refusals:   code of a refusal -> its id, and what to do about it.
     ended_hint: what to do when the agent is gone.
     """
 
     program: bytes
     who: str
     failure: type[DbcheckError]
-    hints: Mapping[str, str]
+    refusals: Mapping[str, tuple[ErrorId, str]]
     ended_hint: str
 
 
@@ -228,33 +229,37 @@ class Channel:
             what = f"stopped mid-answer, or sent less than {SLOWEST_BYTES_PER_S} B/s"
         return self._protocol.failure(
             f"{self.place} {what}",
+            id=ErrorId.HOST_NOT_ANSWERING,
             hint="Check its disk and the network to it.",
         )
 
     def _ended(self) -> DbcheckError:
         printed = self._pipe.stderr_text().strip().splitlines()
         last = f": {printed[-1][:200]}" if printed else ""
-        hint = self._protocol.ended_hint
+        id, hint = ErrorId.AGENT_ENDED, self._protocol.ended_hint
         if "python" in last.lower():
+            id = ErrorId.PYTHON_MISSING
             hint = "Install Python 3.8 or newer there, as python3."
         who = self._protocol.who
         return self._protocol.failure(
-            f"the {who} agent at {self.place} ended{last}", hint=hint
+            f"the {who} agent at {self.place} ended{last}", id=id, hint=hint
         )
 
     def invalid_reply(self) -> DbcheckError:
         """Return the error for a reply that breaks the protocol."""
         return self._protocol.failure(
             f"unexpected reply from the {self._protocol.who} agent at {self.place}",
+            id=ErrorId.AGENT_REPLY_INVALID,
             hint="Check which host answers there and what its login shell prints.",
         )
 
     def _error(self, payload: bytes) -> DbcheckError:
         try:
             answer = json.loads(payload)
-            hint = self._protocol.hints.get(answer["code"], "")
+            refusals = self._protocol.refusals
+            id, hint = refusals.get(answer["code"], (ErrorId.AGENT_FAILED, ""))
             message = str(answer["message"])[:_ERROR_CHARACTERS_MAX]
             what = f"{self._protocol.who} {self.place}: {message}"
-            return self._protocol.failure(what, hint=hint)
+            return self._protocol.failure(what, id=id, hint=hint)
         except (ValueError, KeyError, TypeError, RecursionError):
             return self.invalid_reply()

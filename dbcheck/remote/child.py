@@ -11,6 +11,7 @@ import tempfile
 import threading
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.remote.program import bootstrap
 
@@ -45,7 +46,8 @@ class ChildPipe:
         except OSError as error:
             self._errors.close()
             raise HostError(
-                f"cannot run an agent: {command[0]}: {error.strerror}"
+                f"cannot run an agent: {command[0]}: {error.strerror}",
+                id=ErrorId.AGENT_NOT_STARTED,
             ) from error
         assert self._child.stdin and self._child.stdout
         self._stdin, self._stdout = self._child.stdin, self._child.stdout

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import paramiko
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.program import bootstrap
@@ -50,6 +51,7 @@ class SshHost:
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise HostError(
                 f"{self.place} no longer answers: {error or 'connection closed'}",
+                id=ErrorId.HOST_NOT_ANSWERING,
                 hint="Check that host and the network to it.",
             ) from error
         # paramiko waits for the answer for ever, or until the channel is closed.
@@ -67,6 +69,7 @@ class SshHost:
     def _refused(self, error: Exception) -> HostError:
         return HostError(
             f"cannot start a program on {self.place}: {error or 'connection closed'}",
+            id=ErrorId.AGENT_NOT_STARTED,
             hint="Check that this user is allowed to run commands there.",
         )
 

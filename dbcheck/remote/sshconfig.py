@@ -14,6 +14,7 @@ import paramiko
 import paramiko.config
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 _INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
@@ -35,6 +36,7 @@ def settings(host: str, config_file: Path) -> Mapping[str, Any]:
     except (OSError, paramiko.SSHException, ImportError, ValueError) as error:
         raise UsageError(
             f"cannot use {path}: {error}",
+            id=ErrorId.SSH_CONFIG_INVALID,
             hint="Fix that file, or write host, user and port into the URL.",
         ) from error
     return found

@@ -17,6 +17,7 @@ from typing import Any
 import paramiko
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, UsageError
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import settings
@@ -98,7 +99,10 @@ def _connect(
 ) -> paramiko.Transport:
     """Connect to *address*, over its jump hosts or over *through*."""
     if depth > _JUMPS_MAX:
-        raise UsageError(f"more than {_JUMPS_MAX} jumps lead to {address.host}")
+        raise UsageError(
+            f"more than {_JUMPS_MAX} jumps lead to {address.host}",
+            id=ErrorId.TOO_MANY_JUMPS,
+        )
     config = settings(address.host, options.config_file)
     host = config.get("hostname", address.host)
     port = address.port or int(config.get("port", 22))
@@ -157,6 +161,7 @@ def _identities(config: Mapping[str, Any], options: SshOptions) -> list[str]:
             raise HostError(
                 f"cannot read the private key {options.identity_file}: "
                 f"{error.strerror}",
+                id=ErrorId.SSH_KEY_UNREADABLE,
                 hint="Name another file, or none: dbcheck then uses the keys that ssh "
                 "would.",
             ) from None
@@ -181,7 +186,9 @@ def _trust(
         except FileNotFoundError:
             continue
         except (OSError, ValueError, paramiko.SSHException) as error:
-            raise UsageError(f"cannot read {file}: {error}") from error
+            raise UsageError(
+                f"cannot read {file}: {error}", id=ErrorId.KNOWN_HOSTS_UNREADABLE
+            ) from error
     store = files[0] if options.accept_new_host_key else None
     client.set_missing_host_key_policy(_StrictPolicy(store))
     return files
@@ -256,6 +263,7 @@ def _translated(user: str, host: str, port: int, store: str) -> Iterator[None]:
     except _UnknownHostKey as error:
         raise HostError(
             f"the host key of {place} is not known: {error}",
+            id=ErrorId.HOST_KEY_UNKNOWN,
             hint=f"Compare it with the host's own and add it (`ssh-keyscan -p {port} "
             f"{host} >> {store}",
         ) from error
@@ -263,17 +271,20 @@ def _translated(user: str, host: str, port: int, store: str) -> Iterator[None]:
         raise HostError(
             f"the host key of {place} has changed: "
             f"{error.key.get_name()} {error.key.fingerprint}",
+            id=ErrorId.HOST_KEY_CHANGED,
             hint="It is a different host or was reinstalled. If this is expected, "
             f"remove the old key (`ssh-keygen -R '{name}'`).",
         ) from error
     except paramiko.PasswordRequiredException as error:
         raise HostError(
             f"the key for {user}@{place} is locked by a passphrase",
+            id=ErrorId.SSH_KEY_LOCKED,
             hint="Add it to the ssh-agent (`ssh-add`).",
         ) from error
     except paramiko.AuthenticationException as error:
         raise HostError(
             f"{place} rejected the login of {user}: {error}",
+            id=ErrorId.SSH_LOGIN_REJECTED,
             hint="Check that `ssh` logs in there with a key, without a password.",
         ) from error
     except (paramiko.SSHException, EOFError) as error:
@@ -281,10 +292,13 @@ def _translated(user: str, host: str, port: int, store: str) -> Iterator[None]:
         if "private key" in str(error):  # of ours, and no server is to blame
             hint = "Name the file of the private key, not its .pub file."
         raise HostError(
-            f"no SSH connection to {place}: {error or 'connection closed'}", hint=hint
+            f"no SSH connection to {place}: {error or 'connection closed'}",
+            id=ErrorId.HOST_UNREACHABLE,
+            hint=hint,
         ) from error
     except OSError as error:
         raise HostError(
             f"cannot reach {place}: {error.strerror or error}",
+            id=ErrorId.HOST_UNREACHABLE,
             hint="Check the name, the network, and that the SSH server runs.",
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.remote.address import AS_SSH, SshOptions, parse_ssh_url
 from dbcheck.remote.channel import Pipe
@@ -36,7 +37,11 @@ def way_to(url: str, options: SshOptions = AS_SSH) -> Way:
         return Way(url, run_here)
     address, path = parse_ssh_url(url, "a host", _HINT)
     if path.strip("/"):
-        raise UsageError(f"a path after the host in {url!r}", hint=_HINT)
+        raise UsageError(
+            f"a path after the host in {url!r}",
+            id=ErrorId.HOST_ADDRESS_INVALID,
+            hint=_HINT,
+        )
     # paramiko takes 100 ms to import, and this host does not need it.
     from dbcheck.remote.ssh import SshHost
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from dbcheck.core.replication import Membership, Received, most_advanced
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps
 from dbcheck.ports.abilities import Bootstraps, may_bootstrap
 from dbcheck.ports.site import Node
@@ -44,13 +45,16 @@ class Bootstrap:
             if membership is None:
                 raise EngineError(
                     f"node {name} has left the group since it was checked",
+                    id=ErrorId.GROUP_NOT_COMPLETE,
                     hint="Have it join (START GROUP_REPLICATION), then run again.",
                 )
             self._before[name] = membership
             try:
                 _able(node).require_may_bootstrap()
             except EngineError as error:
-                raise EngineError(f"node {name}: {error}", hint=error.hint) from error
+                raise EngineError(
+                    f"node {name}: {error}", id=error.id, hint=error.hint
+                ) from error
 
     def unfinished(self) -> str:
         """Return why a node may still form a second group, after one try to prevent it.
@@ -127,16 +131,20 @@ class Bootstrap:
         try:
             found = _able(self._nodes[name]).detached()
         except EngineError as error:
-            raise EngineError(f"{name}: {error}", hint=error.hint) from error
+            raise EngineError(
+                f"{name}: {error}", id=error.id, hint=error.hint
+            ) from error
         if before is None:
             raise EngineError(
                 f"which server {name} was before the cut is not known",
+                id=ErrorId.GROUP_SERVER_UNKNOWN,
                 hint="Form the group by hand.",
             )
         if (found.name, found.group) != (before.name, before.source):
             raise EngineError(
                 f"at the address of {name} answers server {found.name} of group"
                 f" {found.group}; it was server {before.name} of group {before.source}",
+                id=ErrorId.NODE_IS_OTHER_SERVER,
                 hint="Have the URL of each node lead to its own server.",
             )
         return found.transactions

@@ -24,6 +24,7 @@ from dbcheck.core.replication import (
     most_advanced,
 )
 from dbcheck.core.site import SiteKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     DbcheckError,
     EngineError,
@@ -154,14 +155,17 @@ class Cluster:
         ending = threading.Event()
         done, failed = _each(self._cut_nodes(), partial(self._cut, ending), ending)
         if failed is not None:
-            raise PartlyCut(str(failed), done, hint=failed.hint)
+            raise PartlyCut(str(failed), done, id=failed.id, hint=failed.hint)
         return done
 
     def _cut(self, ending: threading.Event, name: str, node: Node) -> Cut:
         """Cut a node once its time has come, unless *ending* was set before."""
         delay_s = self._delays_s.get(name, 0.0)
         if delay_s and ending.wait(delay_s):
-            raise PowerError(f"{name} was not cut: the cut of the nodes was ended")
+            raise PowerError(
+                f"{name} was not cut: the cut of the nodes was ended",
+                id=ErrorId.CUT_ABANDONED,
+            )
         try:
             return node.power.cut()
         except PowerError:
@@ -183,7 +187,9 @@ class Cluster:
             try:
                 self._isolate()
             except DbcheckError as error:
-                raise PowerError(f"{error}; {self.writer_name} stays off") from None
+                raise PowerError(
+                    f"{error}; {self.writer_name} stays off", id=error.id
+                ) from None
         return self._restored(self.away)
 
     def failure(self) -> str | None:
@@ -237,12 +243,14 @@ class Cluster:
                 raise UsageError(
                     f"node {name} cannot be one of a cluster of the topology"
                     f" {self.kind.value}: it is a {family} server",
+                    id=ErrorId.TOPOLOGY_NOT_FOR_ENGINE,
                     hint="PostgreSQL: dbcheck_topology: streaming. MySQL: semi-sync or"
                     " group-replication. MariaDB: semi-sync or galera.",
                 )
             if isinstance(node.power, DriveScoped):
                 raise UsageError(
                     f"node {name}: in a cluster no drives can lose their power alone",
+                    id=ErrorId.DRIVES_ALONE_IN_CLUSTER,
                     hint="Cut the host: remove dbcheck_power_scope.",
                 )
         by_hand = [n for n, node in self._cut_nodes().items() if node.power.attended]
@@ -250,6 +258,7 @@ class Cluster:
             raise UsageError(
                 f"{', '.join(by_hand)} cannot be cut by hand: several nodes have to"
                 " lose their power at one moment",
+                id=ErrorId.CLUSTER_CUT_BY_HAND,
                 hint="Give each a switch (dbcheck_power), or set dbcheck_survives:"
                 " writer-gone.",
             )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, WitnessError
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.remote import wire
@@ -45,6 +46,7 @@ class Holding:
         if not self.holds():
             raise WitnessError(
                 f"another client is using {self._folder}",
+                id=ErrorId.WITNESS_IN_USE,
                 hint="Wait until its campaign has ended, then continue with --resume.",
             )
 
@@ -95,6 +97,7 @@ class AgentWitness(ABC):
         if longest > TEXT_MAX or len(facts.addresses) > ADDRESSES_MAX:
             raise WitnessError(
                 f"{self.url} reports a host description that is too long to be valid",
+                id=ErrorId.WITNESS_NOT_PLAUSIBLE,
                 hint="Check which host answers there, or use another witness.",
             )
         return facts
@@ -106,6 +109,7 @@ class AgentWitness(ABC):
         if len(durations) != count:
             raise WitnessError(
                 f"{self.url} reports {len(durations)} writes instead of {count}",
+                id=ErrorId.WITNESS_NOT_PLAUSIBLE,
                 hint="Check which host answers there, or use another witness.",
             )
         return durations
@@ -113,7 +117,10 @@ class AgentWitness(ABC):
     def create(self, run_id: str, manifest: bytes) -> WitnessLog:
         """Store the manifest durably and open a new log; raise if the run exists."""
         if len(manifest) > MANIFEST_BYTES_MAX:
-            raise WitnessError(f"a manifest of {len(manifest)} bytes is too long")
+            raise WitnessError(
+                f"a manifest of {len(manifest)} bytes is too long",
+                id=ErrorId.MANIFEST_TOO_LONG,
+            )
         channel = self._borrow()
         try:
             channel.ask(
@@ -150,6 +157,7 @@ class AgentWitness(ABC):
                 raise WitnessError(
                     f"{self.url} sends a manifest of run {run_id} that is longer than"
                     f" the {MANIFEST_BYTES_MAX} bytes that a client can store",
+                    id=ErrorId.WITNESS_COPY_CHANGED,
                     hint="Find out who changed it on the witness.",
                 )
         return bytes(content)
@@ -207,7 +215,7 @@ class AgentWitness(ABC):
         try:
             pipe = self._open_pipe()
         except HostError as error:
-            raise WitnessError(str(error), hint=error.hint) from error
+            raise WitnessError(str(error), id=error.id, hint=error.hint) from error
         return open_channel(pipe, self.url)
 
     def _give_back(self, channel: Channel) -> None:

@@ -2,37 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import WitnessError
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 
 PARTS = ("dbcheck.owners",)  # of the agent's program, in front of it
 PROGRAM = program("dbcheck.witness.agent", *PARTS)
-HINTS = {
-    "ENOSPC": "Make room in the witness's folder; what was confirmed is kept.",
-    "EDQUOT": "Raise the quota on the witness; what was confirmed is kept.",
-    "EIO": "The witness's disk fails, or its filesystem has become read-only; see its "
-    "kernel log. Use another witness.",
-    "EROFS": "Its filesystem is mounted read-only, or became so after an error: see "
-    "the witness's kernel log. Name another folder.",
-    "EACCES": "Name a folder on the witness that its user may write.",
-    "EPERM": "Name a folder on the witness that its user may write.",
-    "ENOTDIR": "Name a folder, not a file, on the witness.",
-    "volatile": "Name a folder on a disk; a folder in memory is lost with the power.",
-    "not-own": "Name a folder in the home of the user who logs in there, e.g. "
-    "ssh://me@witness/~/dbcheck, or fix this one (chown, chmod go-w).",
-    "exists": "Each run needs a new id, and each process of a load a new log.",
-    "no-log": "The run's manifest says how many logs it has.",
-    "in-use": "Wait until that run is over, or end its client; if the client is lost, "
-    "end its agent on the witness.",
-    "no-run": "`dbcheck witness show --witness URL` lists the runs that are there.",
-    "strangers": "Check that folder by hand; dbcheck deletes only its own files.",
+REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
+    "ENOSPC": (
+        ErrorId.WITNESS_DISK_FULL,
+        "Make room in the witness's folder; what was confirmed is kept.",
+    ),
+    "EDQUOT": (
+        ErrorId.WITNESS_QUOTA_USED,
+        "Raise the quota on the witness; what was confirmed is kept.",
+    ),
+    "EIO": (
+        ErrorId.WITNESS_DISK_FAILS,
+        "The witness's disk fails, or its filesystem has become read-only; see its "
+        "kernel log. Use another witness.",
+    ),
+    "EROFS": (
+        ErrorId.WITNESS_FILESYSTEM_READ_ONLY,
+        "Its filesystem is mounted read-only, or became so after an error: see "
+        "the witness's kernel log. Name another folder.",
+    ),
+    "EACCES": (
+        ErrorId.WITNESS_FOLDER_NOT_WRITABLE,
+        "Name a folder on the witness that its user may write.",
+    ),
+    "EPERM": (
+        ErrorId.WITNESS_FOLDER_NOT_WRITABLE,
+        "Name a folder on the witness that its user may write.",
+    ),
+    "ENOTDIR": (
+        ErrorId.WITNESS_FOLDER_IS_FILE,
+        "Name a folder, not a file, on the witness.",
+    ),
+    "volatile": (
+        ErrorId.WITNESS_FOLDER_IN_MEMORY,
+        "Name a folder on a disk; a folder in memory is lost with the power.",
+    ),
+    "not-own": (
+        ErrorId.WITNESS_FOLDER_OPEN_TO_OTHERS,
+        "Name a folder in the home of the user who logs in there, e.g. "
+        "ssh://me@witness/~/dbcheck, or fix this one (chown, chmod go-w).",
+    ),
+    "exists": (
+        ErrorId.WITNESS_LOG_EXISTS,
+        "Each run needs a new id, and each process of a load a new log.",
+    ),
+    "no-log": (
+        ErrorId.WITNESS_LOG_UNKNOWN,
+        "The run's manifest says how many logs it has.",
+    ),
+    "in-use": (
+        ErrorId.WITNESS_IN_USE,
+        "Wait until that run is over, or end its client; if the client is lost, "
+        "end its agent on the witness.",
+    ),
+    "no-run": (
+        ErrorId.RUN_NOT_ON_WITNESS,
+        "`dbcheck witness show --witness URL` lists the runs that are there.",
+    ),
+    "strangers": (
+        ErrorId.FOLDER_HOLDS_OTHER_FILES,
+        "Check that folder by hand; dbcheck deletes only its own files.",
+    ),
 }
 _PROTOCOL = AgentProtocol(
     program=PROGRAM,
     who="witness",
     failure=WitnessError,
-    hints=HINTS,
+    refusals=REFUSALS,
     ended_hint="Check that host; acks that it had confirmed are safe there.",
 )
 

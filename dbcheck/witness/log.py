@@ -22,6 +22,7 @@ from dbcheck.core.history import PREFLIGHT_SESSION, SESSION_MAX
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import LogFacts, Watermark
 from dbcheck.core.witnesstime import WitnessTime
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, WitnessError
 from dbcheck.witness.agent import (
     ACKS,
@@ -167,6 +168,7 @@ class LogScan:
         if header.get("format") != FORMAT:
             raise WitnessError(
                 f"the witness log is of format {header.get('format')!r}",
+                id=ErrorId.RECORD_OF_ANOTHER_VERSION,
                 hint=f"This dbcheck reads format {FORMAT}; use the one that wrote it.",
             )
         if header.get("log") != self._number:
@@ -381,11 +383,14 @@ def _file_chunks(path: Path) -> Iterator[bytes]:
             while chunk := file.read(_READ_BYTES):
                 yield chunk
     except OSError as error:
-        raise WitnessError(f"cannot read {path}: {error.strerror}") from error
+        raise WitnessError(
+            f"cannot read {path}: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+        ) from error
 
 
 def _damaged(offset: int, what: str) -> LogDamaged:
     return LogDamaged(
         f"the witness log is damaged at byte {offset}: {what}",
+        id=ErrorId.WITNESS_LOG_DAMAGED,
         hint="Which acks it held can no longer be determined; discard this run.",
     )

@@ -13,6 +13,7 @@ from dbcheck.core.acks import count, pack
 from dbcheck.core.history import Ack, AckValues
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import Watermark, WindowFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import WitnessError
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
@@ -87,6 +88,7 @@ class OpenLog:
         if len(body) > agent.BODY_BYTES_MAX:
             raise WitnessError(
                 f"an event of {len(body)} bytes is too long for the witness log",
+                id=ErrorId.WITNESS_EVENT_TOO_LONG,
                 hint=f"An event may have {agent.BODY_BYTES_MAX} bytes.",
             )
         self._window.put_event(body)
@@ -110,6 +112,7 @@ class OpenLog:
         self._window.fail(
             WitnessError(
                 "gave up waiting for the witness to confirm the last acks",
+                id=ErrorId.WITNESS_NOT_CONFIRMING,
                 hint="What it has confirmed is kept, and the run can be reconciled.",
             )
         )
@@ -139,7 +142,9 @@ class OpenLog:
             # The reader knows better why: the agent's last message is still to come.
             log.debug("cannot write to %s: %s", self._channel.place, error)
         except ValueError as error:
-            self._window.fail(WitnessError(f"cannot log an ack: {error}"))
+            self._window.fail(
+                WitnessError(f"cannot log an ack: {error}", id=ErrorId.WITNESS_LOST)
+            )
 
     def _send(self, batch: Batch) -> None:
         if isinstance(batch, bytes):

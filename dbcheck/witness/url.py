@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.remote import address
 from dbcheck.remote.address import AS_SSH, SshOptions
@@ -52,20 +53,32 @@ def _local(url: str) -> Path:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise UsageError("the URL of a witness cannot be read", hint=_HINT) from None
+        raise UsageError(
+            "the URL of a witness cannot be read",
+            id=ErrorId.WITNESS_URL_INVALID,
+            hint=_HINT,
+        ) from None
     if parts.netloc or parts.query or parts.fragment:
-        raise UsageError(f"not a folder: {address.after_login(url)!r}", hint=_HINT)
+        raise UsageError(
+            f"not a folder: {address.after_login(url)!r}",
+            id=ErrorId.WITNESS_URL_INVALID,
+            hint=_HINT,
+        )
     return Path(os.path.abspath(_folder(url, unquote(parts.path))))
 
 
 def _remote(url: str, path: str) -> str:
     folder = os.path.normpath(_folder(url, path))
     if folder == "/":
-        raise UsageError(f"no folder in {url!r}", hint=_HINT)
+        raise UsageError(
+            f"no folder in {url!r}", id=ErrorId.WITNESS_URL_INVALID, hint=_HINT
+        )
     return folder
 
 
 def _folder(url: str, path: str) -> str:
     if not path or not path.isprintable():
-        raise UsageError(f"no folder in {url!r}", hint=_HINT)
+        raise UsageError(
+            f"no folder in {url!r}", id=ErrorId.WITNESS_URL_INVALID, hint=_HINT
+        )
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from dbcheck import limits
 from dbcheck.core.history import Ack, AckValues
 from dbcheck.core.witnessed import WindowFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError, WitnessError
 
 Batch = list[AckValues] | bytes  # acks, or the JSON of one event
@@ -38,6 +40,7 @@ class WindowLimits:
             raise UsageError(
                 f"a window of {self.acks} acks, {self.age_s:g} s, silence "
                 f"{self.silence_s:g} s is invalid",
+                id=ErrorId.ACK_WINDOW_INVALID,
                 hint="Allow at least one ack, and no more age than silence.",
             )
 
@@ -190,7 +193,8 @@ class Window:
             ):
                 raise WitnessError(
                     f"the witness confirms {acks} acks and {events} events, "
-                    f"{self._acks_put} and {self._events_put} were sent"
+                    f"{self._acks_put} and {self._events_put} were sent",
+                    id=ErrorId.WITNESS_NOT_PLAUSIBLE,
                 )
             self._age_largest_s = max(self._age_largest_s, self._age_s())
             self._acks_confirmed = acks
@@ -295,12 +299,14 @@ class Window:
     def _require_open(self) -> None:
         self._raise_failure()
         if self._closed:
-            raise WitnessError("the witness log is closed")
+            raise WitnessError(
+                "the witness log is closed", id=ErrorId.WITNESS_LOG_CLOSED
+            )
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
             # A new one each time: several threads must not share a traceback.
-            raise type(self._failure)(str(self._failure), hint=self._failure.hint)
+            raise copy.copy(self._failure)
 
     def _fail(self, failure: DbcheckError) -> None:
         self._failure = self._failure or failure
@@ -312,6 +318,7 @@ class Window:
 def _silent(silence_s: float) -> WitnessError:
     return WitnessError(
         f"the witness has confirmed nothing for {silence_s:g} s",
+        id=ErrorId.WITNESS_NOT_CONFIRMING,
         hint="Check its disk and the network to it. What it has confirmed is kept, and "
         "the run can be reconciled.",
     )

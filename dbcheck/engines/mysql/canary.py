@@ -23,6 +23,7 @@ from dbcheck.engines.mysql.check import product_of, quote_account
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.tables import MARK
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
     NoCanary,
@@ -87,7 +88,9 @@ def plant(connect: Open, database: str, epoch: int) -> HeldRow:
     except (NoCanary, OtherServer):
         raise
     except EngineError as error:
-        raise NoCanary(f"no crash canary: {error}") from error
+        raise NoCanary(
+            f"no crash canary: {error}", id=ErrorId.CANARY_NOT_POSSIBLE
+        ) from error
 
 
 def is_there(connect: Open, epoch: int) -> bool | None:
@@ -111,6 +114,7 @@ def drop(link: MysqlLink) -> None:
         raise EngineError(
             f"another session has the table {TABLE} locked: another run is active,"
             " or its client died",
+            id=ErrorId.RUN_ON_SERVER_ACTIVE,
             hint="Wait until that run has ended. If there is none, find the session"
             " with SHOW PROCESSLIST, end it with KILL, and try again.",
         ) from error
@@ -137,6 +141,7 @@ def _require_able(link: MysqlLink, database: str) -> None:
     if missing([row[0] for row in link.rows("grants")], database, TABLE, _LOCK):
         raise NoCanary(
             "no crash canary: the account lacks LOCK TABLES",
+            id=ErrorId.PRIVILEGE_MISSING,
             hint=f"Run: grant lock tables on `{database}`.*"
             f" to {quote_account(account)};",
         )
@@ -151,6 +156,7 @@ def _require_myisam(variables: Mapping[str, str], account: str) -> None:
         if value not in ("OFF", ""):
             raise NoCanary(
                 f"no crash canary: {name} is {value}, {why}",
+                id=ErrorId.CANARY_NEEDS_SETTING,
                 hint=f"Set {name} = OFF in the server's configuration and restart it;"
                 " or have the server's log read instead, with --target-host, or from"
                 " MySQL 8.0.22 on: grant select on performance_schema.error_log to"
@@ -167,6 +173,7 @@ def _create(link: MysqlLink, database: str) -> None:
         raise NoCanary(
             f"no crash canary: {database}.{TABLE} was not created by dbcheck: it is a"
             f" {kind.lower()} of engine {engine or 'unknown (damaged)'}",
+            id=ErrorId.TABLE_OF_OTHERS,
             hint=f"Rename or drop {database}.{TABLE}.",
         )
     if found and _look(link, _PROBE) is True:
@@ -183,7 +190,10 @@ def _try_out(connect: Open, link: MysqlLink, epoch: int) -> None:
         (thread,) = held.row("canary_thread")
         link.rows("end_canary", {"thread": thread})
         if not link.rows("canary", {"epoch": -epoch}):
-            raise NoCanary("no crash canary: the end of a session removes its row")
+            raise NoCanary(
+                "no crash canary: the end of a session removes its row",
+                id=ErrorId.CANARY_NOT_POSSIBLE,
+            )
     finally:
         held.sever()
         held.close()

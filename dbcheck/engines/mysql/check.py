@@ -13,6 +13,7 @@ from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.tables import require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 MYSQL_MIN = (8, 0, 0)
@@ -60,6 +61,7 @@ def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
     if other is not None or digits is None:
         raise EngineError(
             f"the server is neither MySQL nor MariaDB but {whole}",
+            id=ErrorId.SERVER_NOT_SUPPORTED,
             hint=NAME_ANOTHER,
         )
     name = "MariaDB" if "mariadb" in version.lower() else "MySQL"
@@ -68,6 +70,7 @@ def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
     if numbers < least:
         raise EngineError(
             f"{name} {digits[0]} is not supported",
+            id=ErrorId.SERVER_VERSION_NOT_SUPPORTED,
             hint=f"Use {name} {least[0]}.{least[1]} or newer.",
         )
     return name, numbers
@@ -85,6 +88,7 @@ def require_known(variables: Mapping[str, str]) -> None:
                 raise EngineError(
                     f"the server is neither MySQL nor MariaDB but {other}: it has the"
                     f" variable {name}, and ignores those of InnoDB",
+                    id=ErrorId.SERVER_NOT_SUPPORTED,
                     hint=NAME_ANOTHER,
                 )
 
@@ -117,12 +121,15 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
             if group_replication.is_member(variables):
                 hint = _OF_A_GROUP
             raise EngineError(
-                f"the server is read-only: {setting} is {variables[setting]}", hint=hint
+                f"the server is read-only: {setting} is {variables[setting]}",
+                id=ErrorId.SERVER_READ_ONLY,
+                hint=hint,
             )
     for setting in _READ_ONLY_SESSION:
         if variables.get(setting, "") not in _OFF:
             raise EngineError(
                 f"transactions are read-only: {setting} is {variables[setting]}",
+                id=ErrorId.SERVER_READ_ONLY,
                 hint=f"Run: set global {setting} = 0;",
             )
     _require_no_replica(link, name, numbers, account)
@@ -140,6 +147,7 @@ def require_packet(variables: Mapping[str, str], payload_bytes: int) -> None:
         raise EngineError(
             f"max_allowed_packet is {limit:,} bytes, and the workload sends up to"
             f" {needed:,} in one packet",
+            id=ErrorId.PACKET_LIMIT_TOO_SMALL,
             hint=f"Run: set global max_allowed_packet = {_rounded_up(needed)}; or use"
             " a workload with a smaller payload_bytes.",
         )
@@ -156,6 +164,7 @@ def require_redo_log(link: MysqlLink) -> None:
     if status.get("innodb_redo_log_enabled", "ON") in _OFF:
         raise EngineError(
             "the server's redo log is disabled: a power cut would destroy its data",
+            id=ErrorId.REDO_LOG_DISABLED,
             hint="Run: alter instance enable innodb redo_log;",
         )
 
@@ -167,6 +176,7 @@ def require_alone(variables: Mapping[str, str]) -> None:
     ):
         raise EngineError(
             "the server rejoins its replication group at startup",
+            id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the group (dbcheck_topology: group-replication), or this server"
             " alone, outside of it, with group_replication_start_on_boot = OFF: the"
             " other members would hide its losses.",
@@ -174,6 +184,7 @@ def require_alone(variables: Mapping[str, str]) -> None:
     if galera.is_node(variables):
         raise EngineError(
             "the server is a node of a Galera cluster: wsrep_on is ON",
+            id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the cluster (dbcheck_topology: galera), or this node alone, with"
             " wsrep_on = OFF: the other nodes would hide its losses.",
         )
@@ -194,11 +205,13 @@ def _require_no_replica(
         privilege = "slave monitor" if name == "MariaDB" else "replication client"
         raise EngineError(
             f"cannot check whether the server is a replica: {error}",
+            id=ErrorId.PRIVILEGE_MISSING,
             hint=f"Run: grant {privilege} on *.* to {quote_account(account)};",
         ) from error
     if found:
         raise EngineError(
             "the server is a replica",
+            id=ErrorId.SERVER_IS_REPLICA,
             hint="Test its source, or end replication with RESET REPLICA ALL.",
         )
 
@@ -217,6 +230,7 @@ def require_privileges(
     what = ", ".join(lacking)
     raise EngineError(
         f"the account {account} lacks {what} on {database}.{spec.name}",
+        id=ErrorId.PRIVILEGE_MISSING,
         hint=f"Run: grant {what.lower()} on `{database}`.* to {account};",
     )
 
@@ -235,6 +249,7 @@ def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
         what = f"a table of engine {engine}" if kind == "BASE TABLE" else kind.lower()
         raise EngineError(
             f"{table} is {what}, not of engine {wanted}",
+            id=ErrorId.TABLE_OF_WRONG_KIND,
             hint=f"Drop {table}; dbcheck creates it with engine = {wanted}, which the"
             f" target's URL can change ({OPTION}).",
         )

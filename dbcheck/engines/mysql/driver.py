@@ -20,6 +20,7 @@ from mysql.connector.connection import MySQLConnection
 from mysql.connector.constants import ClientFlag
 from mysql.connector.network import MySQLTCPSocket as MySQLTCPSocket
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 VERSION_MIN, MAJOR_MAX = (26, 10), 26  # as in setup.cfg
@@ -36,6 +37,7 @@ def require_supported(version: tuple[int, ...] | None = None) -> None:
         raise UsageError(
             f"mysql-connector-python {'.'.join(map(str, found))} is not supported:"
             f" dbcheck needs version {least} or newer, below {MAJOR_MAX + 1}",
+            id=ErrorId.DRIVER_NOT_SUPPORTED,
             hint=f'Run: pip install "mysql-connector-python>={least},<{MAJOR_MAX + 1}"',
         )
 

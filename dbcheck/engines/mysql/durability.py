@@ -22,6 +22,7 @@ from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.storage import StorageEngine
 from dbcheck.engines.tables import MARK
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 BINLOG = "sync_binlog"
@@ -103,6 +104,7 @@ def require_weak(link: MysqlLink) -> None:
     for name in found.durable:
         raise EngineError(
             f"{name} is {found.values[name]} although a control had changed it",
+            id=ErrorId.CONTROL_UNDONE,
             hint="Another client changed it back, or the server restarted; run again.",
         )
 
@@ -139,6 +141,7 @@ def _is_remembered(link: MysqlLink, database: str) -> bool:
         raise EngineError(
             f"the table {database}.{TABLE} was not created by dbcheck: its comment"
             f" is not {MARK!r}",
+            id=ErrorId.TABLE_OF_OTHERS,
             hint="Rename or drop that table, or give dbcheck a database of its own.",
         )
     return False
@@ -158,5 +161,6 @@ def _require_privilege(link: MysqlLink, setting: str) -> None:
     raise EngineError(
         f"the account {quoted} lacks {names[0]}, without which {setting} cannot be"
         " changed for a control",
+        id=ErrorId.PRIVILEGE_MISSING,
         hint=f"Run: grant {names[0].lower()} on *.* to {quoted};",
     )

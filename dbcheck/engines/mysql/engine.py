@@ -64,6 +64,7 @@ from dbcheck.engines.newest import Newest
 from dbcheck.engines.server_log import innodb_log
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 LOG_LINES_MAX = 1000  # one less than logged.sql asks for
@@ -301,7 +302,8 @@ class MysqlEngine(Replicating):
                     link.rows(f"create_{table.name}")
                     if not require_table(link, table, self._database):
                         raise EngineError(
-                            f"{self._database}.{table.name} was not created"
+                            f"{self._database}.{table.name} was not created",
+                            id=ErrorId.TABLE_NOT_CREATED,
                         )
             version, comment, _ = link.row("server")
             variables = dict(link.rows("variables"))

@@ -19,6 +19,7 @@ from dbcheck.core.replication import (
 )
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.watch import Watch
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 _OFF = ("off", "0", "")
@@ -132,6 +133,7 @@ def promote(link: MysqlLink) -> None:
     """Raise EngineError: the nodes themselves decide who takes writes."""
     raise EngineError(
         "a node of a Galera cluster is not promoted",
+        id=ErrorId.PROMOTION_NOT_FOR_GROUP,
         hint="Set dbcheck_topology: galera.",
     )
 

@@ -14,6 +14,7 @@ from dbcheck.core.replication import Detached
 from dbcheck.engines.mysql.grants import granted
 from dbcheck.engines.mysql.group_replication import View, group_of, view_of
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps
 
 _JOIN_S = 75.0  # MySQL gives up after 60 s, and says why
@@ -39,7 +40,11 @@ def require_allowed(link: MysqlLink) -> None:
     found = granted(statements, "*", "*")
     roles = any(" ON " not in statement for statement in statements)  # perhaps by one
     if not (found & _MAY_START or roles):
-        raise EngineError(f"the account lacks {_ADMIN}", hint=_PRIVILEGES)
+        raise EngineError(
+            f"the account lacks {_ADMIN}",
+            id=ErrorId.PRIVILEGE_MISSING,
+            hint=_PRIVILEGES,
+        )
 
 
 def detached(link: MysqlLink) -> Detached:
@@ -50,7 +55,9 @@ def detached(link: MysqlLink) -> Detached:
     view = view_of(link)
     if view.joined:
         raise EngineError(
-            "it is in a group already", hint="dbcheck looks again whose that is."
+            "it is in a group already",
+            id=ErrorId.NODE_JOINED_MEANWHILE,
+            hint="dbcheck looks again whose that is.",
         )
     _require_idle(link, view)
     executed, unapplied = link.row("group_received")
@@ -68,6 +75,7 @@ def require_all_of(link: MysqlLink, others: Mapping[str, str]) -> None:
         if lacking:
             raise EngineError(
                 f"it lacks {lacking}, which {name} has",
+                id=ErrorId.GROUP_LACKS_TRANSACTIONS,
                 hint="No server has all transactions. Decide which one bootstraps the"
                 " group; the others must be cloned, and lose what they alone have.",
             )
@@ -101,6 +109,7 @@ def still_bootstraps(error: EngineError) -> StillBootstraps:
     """Return the error of a server on which end_bootstrap() is still due."""
     return StillBootstraps(
         f"group_replication_bootstrap_group may still be ON: {error}",
+        id=ErrorId.GROUP_MAY_START_TWICE,
         hint="Run: set global group_replication_bootstrap_group = OFF; or else this"
         " server may form a second group.",
     )
@@ -120,7 +129,9 @@ def _end_attempt(link: MysqlLink) -> None:
     view = view_of(link)
     if view.joined:
         raise EngineError(
-            "it has joined a group meanwhile", hint="dbcheck looks again whose that is."
+            "it has joined a group meanwhile",
+            id=ErrorId.NODE_JOINED_MEANWHILE,
+            hint="dbcheck looks again whose that is.",
         )
     _require_idle(link, view)
     with _advice():
@@ -133,6 +144,7 @@ def _require_idle(link: MysqlLink, view: View) -> None:
         raise EngineError(
             "it still tries to join the group by itself"
             " (group_replication_start_on_boot), which takes a minute",
+            id=ErrorId.NODE_STILL_JOINS,
             hint="dbcheck waits for that.",
         )
 
@@ -146,4 +158,8 @@ def _advice() -> Generator[None]:
         raise
     except EngineError as error:
         denied = "denied" in str(error).lower()
-        raise EngineError(str(error), hint=_PRIVILEGES if denied else _LOG) from error
+        raise EngineError(
+            str(error),
+            id=ErrorId.PRIVILEGE_MISSING if denied else ErrorId.GROUP_NOT_FORMED,
+            hint=_PRIVILEGES if denied else _LOG,
+        ) from error

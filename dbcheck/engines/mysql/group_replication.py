@@ -19,6 +19,7 @@ from dbcheck.core.replication import (
 from dbcheck.engines.mysql.gtids import counts
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.watch import Watch
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 _ONLINE, _UNREACHABLE = "ONLINE", "UNREACHABLE"
@@ -113,6 +114,7 @@ def promote(link: MysqlLink) -> None:
     """Raise EngineError: the members elect who takes writes."""
     raise EngineError(
         "a member of a replication group is not promoted",
+        id=ErrorId.PROMOTION_NOT_FOR_GROUP,
         hint="Set dbcheck_topology: group-replication.",
     )
 

@@ -19,6 +19,7 @@ from dbcheck.engines.mysql.answering import VARIABLES
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import folder_of
 from dbcheck.engines.tables import MARK
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError
 
 TABLE, MARKER = "identity", "marker"
@@ -94,5 +95,6 @@ def _require_ours(link: MysqlLink, database: str, name: str) -> None:
     if found and tuple(found[0]) != ("BASE TABLE", "InnoDB", MARK):
         raise EngineError(
             f"the table {database}.{name} was not created by dbcheck",
+            id=ErrorId.TABLE_OF_OTHERS,
             hint="Rename or drop that table, or give dbcheck a database of its own.",
         )

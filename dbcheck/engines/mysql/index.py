@@ -16,6 +16,7 @@ from dbcheck.core.table import TableSpec
 from dbcheck.engines.indexes import require_agreement
 from dbcheck.engines.link import SCAN_S, require_all
 from dbcheck.engines.rowsread import LOOKUPS_MAX
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def _require_key(
         lost = _not_found(link, spec.key, f"lookup_key_{spec.name}", count)
     except TableLost as error:
         _require_table(link, spec, count)
-        raise IndexDamaged(f"cannot read {name}: {error}", spec.name, 1) from error
+        raise IndexDamaged(
+            f"cannot read {name}: {error}", spec.name, 1, id=ErrorId.INDEX_DAMAGED
+        ) from error
     if counted != count or lost:
         _require_table(link, spec, count)
     same = key_digest is None or int(digest) == key_digest
@@ -78,7 +81,10 @@ def _require_plan(
     # Of two tables the last is the one that is searched.
     *_, plan = link.plan(statement, parameters)
     if plan["key"] != index or "Using index" not in str(plan["Extra"]):
-        raise EngineError(f"the server does not use {index} for {statement}: {plan}")
+        raise EngineError(
+            f"the server does not use {index} for {statement}: {plan}",
+            id=ErrorId.PLAN_NOT_AS_ASKED,
+        )
 
 
 def _require_table(link: MysqlLink, spec: TableSpec, count: int) -> None:

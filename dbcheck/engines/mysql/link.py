@@ -48,6 +48,7 @@ from dbcheck.engines.mysql.settings import (
 from dbcheck.engines.mysql.storage import ENGINES, StorageEngine
 from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, answers, query
 from dbcheck.engines.rowsread import RowsRead
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 
@@ -92,14 +93,18 @@ _UNVERIFIED_HINT = (
 )
 
 
-def _error(error: Exception, text: str, hint: str = "") -> EngineError:
+def _error(
+    error: Exception, text: str, id: ErrorId = ErrorId.STATEMENT_FAILED, hint: str = ""
+) -> EngineError:
     """Return TableLost or TableRefused for an error about a table, else EngineError."""
     number = getattr(error, "errno", None)
     if _is_refused(number, str(error)):
-        return TableRefused(text, hint=hint)
+        return TableRefused(text, id=ErrorId.TABLE_REFUSED, hint=hint)
     if number in _MISSING | _DAMAGED:
-        return TableLost(text, hint=hint, missing=number in _MISSING)
-    return EngineError(text, hint=hint)
+        return TableLost(
+            text, id=ErrorId.TABLE_LOST, hint=hint, missing=number in _MISSING
+        )
+    return EngineError(text, id=id, hint=hint)
 
 
 def _is_refused(number: int | None, message: str) -> bool:
@@ -136,7 +141,7 @@ class MysqlLink(Link):
             )
         except (mysql.connector.Error, OSError, *_MISUSE) as error:
             text = f"cannot connect to {target}: {self.message(error)}"
-            raise _error(error, text, _connect_hint(error)) from None
+            raise _error(error, text, *_connect_advice(error)) from None
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
         self._product = "MariaDB" if "mariadb" in named else "MySQL"
@@ -269,7 +274,9 @@ class MysqlLink(Link):
         """
         if self.connection.is_compressed:
             raise EngineError(
-                "the connection is compressed", hint="Remove compress from the URL."
+                "the connection is compressed",
+                id=ErrorId.CONNECTION_COMPRESSED,
+                hint="Remove compress from the URL.",
             )
         wire = self.connection.wire()
         assert wire is not None
@@ -336,13 +343,17 @@ class MysqlLink(Link):
         except (mysql.connector.Error, OSError) as error:
             text = f"{self._target} failed at {statement}: {self.message(error)}"
             if _is_lost(error):
-                raise ConnectionLost(text, self._session) from error
+                raise ConnectionLost(
+                    text, self._session, id=ErrorId.CONNECTION_LOST
+                ) from error
             raise _error(error, text) from error
         except ProtocolViolation as error:
             text = f"{self._target} failed at {statement}: {error}"
             if isinstance(error, Ended):
-                raise ConnectionLost(text, self._session) from error
-            raise EngineError(text) from error
+                raise ConnectionLost(
+                    text, self._session, id=ErrorId.CONNECTION_LOST
+                ) from error
+            raise EngineError(text, id=ErrorId.ANSWER_NOT_UNDERSTOOD) from error
 
 
 def _answer(wire: socket.socket) -> Ok:
@@ -368,28 +379,31 @@ def _is_lost(error: Exception) -> bool:
     return getattr(error, "errno", None) in _LOST
 
 
-def _connect_hint(error: BaseException) -> str:
+def _connect_advice(error: BaseException) -> tuple[ErrorId, str]:
+    """Return the id of a connection that failed, and what to do about it."""
     number = getattr(error, "errno", None)
     if isinstance(error, Unverified):
-        return _UNVERIFIED_HINT
+        return ErrorId.SERVER_NOT_VERIFIED, _UNVERIFIED_HINT
     if "certificate" in str(error).lower():
-        return (
+        return ErrorId.SERVER_CERTIFICATE_REFUSED, (
             "Check ssl_ca in the URL, or ssl-ca in ~/.my.cnf, and the server's"
             " certificate: ssl_verify_identity needs one for the host name in the"
             " URL."
         )
     if number == _ACCESS_DENIED:
-        return "Check the account and the password."
+        return ErrorId.PASSWORD_REFUSED, "Check the account and the password."
     if number == INSECURE or "requires SSL" in str(error):
-        return (
+        return ErrorId.TLS_NEEDED, (
             "Use TLS: remove ssl_disabled from the URL and enable TLS on the server; or"
             " use the server's unix socket, with ?unix_socket=/its/path."
         )
     if isinstance(error, mysql.connector.NotSupportedError):
-        return (
+        return ErrorId.LOGIN_NOT_SUPPORTED, (
             "Use an account whose login the driver supports: caching_sha2_password on"
             " MySQL, mysql_native_password on MariaDB."
         )
     if isinstance(error, _MISUSE):
-        return "Check the options in the URL; they are mysql-connector-python's."
-    return "Check the URL and that the server runs."
+        return ErrorId.TARGET_URL_OPTION_INVALID, (
+            "Check the options in the URL; they are mysql-connector-python's."
+        )
+    return ErrorId.CONNECTION_FAILED, "Check the URL and that the server runs."

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy.engine
 import sqlalchemy.util
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.secret import variable
 
@@ -32,6 +33,7 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     except ValueError as error:
         raise UsageError(
             f"invalid option in the target's URL: {error}",
+            id=ErrorId.TARGET_URL_OPTION_INVALID,
             hint="Write it like ssl_disabled=true or ssl_disabled=false.",
         ) from None
     return arguments
@@ -72,6 +74,7 @@ def client_options(
     elif not _is_text(found.get("password", "")):
         raise UsageError(
             f"the password in {file or '~/.my.cnf'} is not UTF-8",
+            id=ErrorId.SECRET_NOT_UTF8,
             hint="Store it as UTF-8.",
         )
     return found | _verification(options) if with_tls else found

@@ -26,6 +26,7 @@ from dbcheck.engines.mysql import (
 from dbcheck.engines.mysql.check import product_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.reach import accepts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.ports.abilities import Followers
 
@@ -63,7 +64,8 @@ def kind_of(link: MysqlLink) -> ClusterProtocol:
     if product_of(link) != "MariaDB":
         raise EngineError(
             "of Galera clusters dbcheck tests those of MariaDB alone, and not Percona"
-            " XtraDB Cluster or MySQL-wsrep"
+            " XtraDB Cluster or MySQL-wsrep",
+            id=ErrorId.SERVER_NOT_SUPPORTED,
         )
     return galera
 
@@ -134,6 +136,7 @@ class Replicating(ABC):
                 raise EngineError(
                     "the server is in no replication group:"
                     " group_replication_group_name is empty",
+                    id=ErrorId.NODE_NOT_IN_CLUSTER,
                     hint="Set it as before the cut, and restart the server.",
                 )
         except BaseException:

@@ -10,6 +10,7 @@ from dbcheck.engines.mysql.check import product_of
 from dbcheck.engines.mysql.gtids import counts, newest
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.watch import Watch
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
@@ -94,6 +95,7 @@ def promote(link: MysqlLink) -> None:
     except EngineError as error:
         raise EngineError(
             str(error),
+            id=ErrorId.PROMOTION_REFUSED,
             hint="Grant the account what STOP REPLICA, RESET REPLICA ALL and SET GLOBAL"
             " read_only need (docs/clusters.md), or promote by a command"
             " (dbcheck_promote).",
@@ -126,6 +128,7 @@ def _status(link: MysqlLink) -> dict[str, Any]:
         raise EngineError(
             "the server replicates from several others, so how far it has come cannot"
             " be compared",
+            id=ErrorId.NODE_FOLLOWS_SEVERAL,
             hint="Keep one of them: RESET REPLICA 'NAME' ALL.",
         )
     return {name.lower(): value for name, value in found[0].items()} if found else {}

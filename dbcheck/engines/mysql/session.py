@@ -39,6 +39,7 @@ from dbcheck.engines.mysql.wire import (
     answers,
     query,
 )
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
 
@@ -140,7 +141,8 @@ class MysqlSession:
                     )
         except (mysql.connector.Error, OSError) as error:
             raise EngineError(
-                f"cannot prepare a session: {link.message(error)}"
+                f"cannot prepare a session: {link.message(error)}",
+                id=ErrorId.SESSION_REFUSED,
             ) from None
         self._wire = link.wire(0)
 
@@ -161,7 +163,8 @@ class MysqlSession:
                 packet = self._transaction(statements)
         except struct.error as error:
             raise EngineError(
-                f"a generated value does not fit its column: {error}"
+                f"a generated value does not fit its column: {error}",
+                id=ErrorId.VALUE_DOES_NOT_FIT,
             ) from None
         self._waiting_for = len(self._expected)
         self._unsent = memoryview(packet)
@@ -263,6 +266,7 @@ class MysqlSession:
             raise EngineError(
                 f"the server changed {rows} rows, the first with id {row_id}, and the"
                 f" transaction is {'still open' if found[-1].is_open else 'over'}",
+                id=ErrorId.CONNECTION_NOT_DIRECT,
                 hint="Connect to the server directly, without a proxy.",
             )
         return row_id
@@ -276,12 +280,14 @@ class MysqlSession:
             self._sever()
         self._waiting_for = 0
         return EngineError(
-            f"the server refused a commit: {text}", hint=_HINTS.get(refusal.number, "")
+            f"the server refused a commit: {text}",
+            id=ErrorId.COMMIT_REFUSED,
+            hint=_HINTS.get(refusal.number, ""),
         )
 
     def _broken(self, why: str, farewell: str = "") -> CommitUnknown:
         text = f"the connection broke during a commit: {why}"
-        return CommitUnknown(text, farewell=farewell)
+        return CommitUnknown(text, farewell=farewell, id=ErrorId.COMMIT_UNKNOWN)
 
 
 def _is_committed(found: Sequence[Ok], expected: Sequence[_Answer]) -> bool:

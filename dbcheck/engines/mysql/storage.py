@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dbcheck.audit.mysql import INNODB, ROCKSDB
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 OPTION = "storage_engine"  # of a URL
@@ -84,6 +85,7 @@ def storage_of(options: Mapping[str, object]) -> StorageEngine:
     if found is None:
         raise UsageError(
             f"dbcheck makes no tables in the storage engine {name!r}",
+            id=ErrorId.STORAGE_ENGINE_NOT_SUPPORTED,
             hint=f"Write {OPTION}=innodb or {OPTION}=rocksdb in the target's URL: no"
             " other one has durable commits.",
         )

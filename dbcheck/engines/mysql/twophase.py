@@ -7,6 +7,7 @@ import hashlib
 from dbcheck.core.leftover import PREFIX
 from dbcheck.engines.mysql.check import quote_account
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 _BRANCH_CHARS = 8
@@ -37,6 +38,7 @@ def prepared(link: MysqlLink, database: str) -> tuple[str, ...]:
         *_, account = link.row("server")
         raise EngineError(
             f"cannot list prepared transactions: {error}",
+            id=ErrorId.PRIVILEGE_MISSING,
             hint=f"Run: grant xa_recover_admin on *.* to {quote_account(account)};",
         ) from error
     for _, length, _, data in found:

@@ -11,6 +11,7 @@ from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.engines.tables import require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 VERSION_MIN = 13_00_00
@@ -104,6 +105,7 @@ def require_own_storage(settings: Mapping[str, str]) -> None:
                 raise EngineError(
                     f"the server is not PostgreSQL but {other}: it has the setting"
                     f" {name}, and keeps no rows in PostgreSQL's own files",
+                    id=ErrorId.SERVER_NOT_SUPPORTED,
                     hint=NAME_ANOTHER,
                 )
 
@@ -118,11 +120,16 @@ def require_product(
         if found is not None:
             hint = f"Write {found.scheme}:// in place of {wanted.scheme}:// in the URL."
         shown = version.split(" on ")[0]
-        raise EngineError(f"the server is not {wanted.name} but {shown}", hint=hint)
+        raise EngineError(
+            f"the server is not {wanted.name} but {shown}",
+            id=ErrorId.SERVER_NOT_SUPPORTED,
+            hint=hint,
+        )
     least, name = wanted.least
     if version_num < least:
         raise EngineError(
             f"{wanted.name} {version_num // 10000} is not supported",
+            id=ErrorId.SERVER_VERSION_NOT_SUPPORTED,
             hint=f"Use {name} or newer.",
         )
 
@@ -134,11 +141,13 @@ def require_server(link: PostgresqlLink, wanted: Product) -> None:
     if standby:
         raise EngineError(
             "the server is a standby, or still in recovery",
+            id=ErrorId.SERVER_IS_REPLICA,
             hint="Test its primary, or wait until recovery is over.",
         )
     if read_only == "on":
         raise EngineError(
             "transactions of this account are read-only",
+            id=ErrorId.SERVER_READ_ONLY,
             hint="Set default_transaction_read_only = off for it.",
         )
     _require_standby(link)
@@ -154,6 +163,7 @@ def _require_standby(link: PostgresqlLink) -> None:
         raise EngineError(
             "commits would wait forever: synchronous_standby_names is"
             f" {names!r}, and no such standby is connected",
+            id=ErrorId.COMMITS_WAIT_FOREVER,
             hint="Start the standby, or run: alter system set"
             " synchronous_standby_names = ''; select pg_reload_conf();",
         )
@@ -173,6 +183,7 @@ def require_table(link: PostgresqlLink, spec: TableSpec) -> bool:
     if problem is not None:
         raise EngineError(
             f"{table} {problem}",
+            id=ErrorId.TABLE_OF_WRONG_KIND,
             hint=f"Drop {table}; dbcheck creates an ordinary, logged table.",
         )
     require_ours(spec, table, comment, link.rows("columns", {"name": name}))
@@ -241,5 +252,7 @@ def _require_table_privileges(
 
 def _missing(account: str, what: str, statement: str) -> EngineError:
     return EngineError(
-        f"the account {account} lacks {what}".rstrip(","), hint=f"Run: {statement}"
+        f"the account {account} lacks {what}".rstrip(","),
+        id=ErrorId.PRIVILEGE_MISSING,
+        hint=f"Run: {statement}",
     )

@@ -17,6 +17,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.engines.postgresql.check import COCKROACHDB, require_product
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.wire import READY_ANSWER_S, PostgresqlWire
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 # Under a newer name from 23.2 on.
@@ -70,6 +71,7 @@ class CockroachEngine(PostgresqlWire):
         raise EngineError(
             "dbcheck cuts no CockroachDB: nothing has shown that it reads the rows of"
             " one rightly",
+            id=ErrorId.SERVER_AUDITED_ONLY,
             hint="Run dbcheck audit, which reads its settings.",
         )
 
@@ -77,6 +79,7 @@ class CockroachEngine(PostgresqlWire):
         """Raise EngineError: dbcheck makes no table there, so none is its own."""
         raise EngineError(
             "dbcheck makes no tables in CockroachDB, so it has none to remove",
+            id=ErrorId.SERVER_AUDITED_ONLY,
             hint="If there is a schema dbcheck, somebody else made it.",
         )
 

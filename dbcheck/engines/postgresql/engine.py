@@ -37,6 +37,7 @@ from dbcheck.engines.postgresql.wire import (
 )
 from dbcheck.engines.reach import accepts
 from dbcheck.engines.server_log import postgresql_log
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TableLost, TableRefused
 
 FAMILY = "postgresql"
@@ -238,6 +239,7 @@ class PostgresqlEngine(PostgresqlWire):
             raise EngineError(
                 "no control can prepare transactions: PREPARE TRANSACTION flushes the"
                 " log whatever synchronous_commit is",
+                id=ErrorId.CONTROL_CANNOT_PREPARE,
                 hint="Run the control with another workload, such as insert.",
             )
         with self._open() as link:

@@ -19,6 +19,7 @@ from dbcheck.engines.indexes import require_agreement
 from dbcheck.engines.link import SCAN_S, require_all
 from dbcheck.engines.postgresql.settings import HEAP, INDEX
 from dbcheck.engines.rowsread import RowsRead
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def require_indexes(link: PostgresqlLink, spec: TableSpec, read: RowsRead) -> No
         except TableLost as error:
             _require_table(link, spec, read)
             text = f"cannot read {index.name}: {error}"
-            raise IndexDamaged(text, spec.name, 1) from error
+            raise IndexDamaged(text, spec.name, 1, id=ErrorId.INDEX_DAMAGED) from error
         if (counted, digest) != (read.count, index.digest) or lost:
             _require_table(link, spec, read)
         require_agreement(
@@ -117,5 +118,6 @@ def _require_table(link: PostgresqlLink, spec: TableSpec, read: RowsRead) -> Non
     require_all(table, read.count, counted)
     if digest != read.digest:
         raise EngineError(
-            f"the rows read from {table} differ from those that the server counts"
+            f"the rows read from {table} differ from those that the server counts",
+            id=ErrorId.ROWS_READ_INCOMPLETELY,
         )

@@ -41,6 +41,7 @@ from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
 from dbcheck.engines.postgresql.rows import CopyParser
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.engines.rowsread import RowsRead
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
 
@@ -67,18 +68,24 @@ GRACE_S = 5.0  # after it was severed
 _PIECE_BYTES = 1 << 20  # of a COPY to the server, at most at once
 
 
-def connect_hint(error: BaseException, otherwise: str) -> str:
-    """Return what to do about a connection that failed: about TLS, or *otherwise*."""
+def connect_advice(error: BaseException, otherwise: str) -> tuple[ErrorId, str]:
+    """Return the id of a connection that failed, and what to do: *otherwise*, or TLS.
+
+    The server's own message is read: libpq has no code for a login that was refused.
+    A message in another language than English has the id of any failed connection.
+    """
     text = str(error)
     if REFUSED in text:
-        return UNVERIFIED_HINT
+        return ErrorId.SERVER_NOT_VERIFIED, UNVERIFIED_HINT
     about_tls = "certificate" in text or "SSL" in text
     if about_tls and "pg_hba.conf" not in text:
-        return (
+        return ErrorId.SERVER_CERTIFICATE_REFUSED, (
             "Check sslmode and sslrootcert in the URL, and the server's certificate:"
             " verify-full needs one for the host name in the URL."
         )
-    return otherwise
+    if "password authentication failed" in text:
+        return ErrorId.PASSWORD_REFUSED, otherwise
+    return ErrorId.CONNECTION_FAILED, otherwise
 
 
 class _Connection(Protocol):
@@ -100,6 +107,7 @@ def own_wire(target: str, connection: _Connection) -> socket.socket:
         except OSError as error:
             raise EngineError(
                 f"cannot keep a connection to {target}: {error.strerror}",
+                id=ErrorId.OPEN_FILES_LIMIT,
                 hint="Raise the limit of open files (ulimit -n), or use fewer"
                 " sessions.",
             ) from error
@@ -185,11 +193,13 @@ class PostgresqlLink(Link):
                 )
         except (psycopg2.Error, TimeoutError) as error:
             require_within(overrun, target, "the login", limit_s, ANSWER_BYTES)
+            id, hint = connect_advice(
+                error, "Check the URL, that the server runs, and the password."
+            )
             raise EngineError(
                 f"cannot connect to {target}: {self.message(error)}",
-                hint=connect_hint(
-                    error, "Check the URL, that the server runs, and the password."
-                ),
+                id=id,
+                hint=hint,
             ) from None
         except UNREADABLE as error:
             raise unreadable(target, self.message(error)) from None
@@ -320,7 +330,8 @@ class PostgresqlLink(Link):
         if f"{scan} " not in plan:
             raise EngineError(
                 f"{self._target} does not plan a {scan.lower()} for {statement}, but:"
-                f" {plan}"
+                f" {plan}",
+                id=ErrorId.PLAN_NOT_AS_ASKED,
             )
 
     def is_failed(self) -> bool:
@@ -368,15 +379,17 @@ class PostgresqlLink(Link):
             text = f"{self._target} failed at {statement}: {self.message(error)}"
             missing = (error.pgcode or "").startswith(_MISSING)
             if _is_refused(error):
-                raise TableRefused(text) from error
+                raise TableRefused(text, id=ErrorId.TABLE_REFUSED) from error
             if missing or _is_damage(error):
-                raise TableLost(text, missing=missing) from error
+                raise TableLost(text, missing=missing, id=ErrorId.TABLE_LOST) from error
             if self.connection.closed:
-                raise ConnectionLost(text, self._pid) from error
-            raise EngineError(text) from error
+                raise ConnectionLost(
+                    text, self._pid, id=ErrorId.CONNECTION_LOST
+                ) from error
+            raise EngineError(text, id=ErrorId.STATEMENT_FAILED) from error
         except (ProtocolViolation, UnicodeError) as error:
             text = f"{self._target} failed at {statement}: {error}"
-            raise EngineError(text) from error
+            raise EngineError(text, id=ErrorId.ANSWER_NOT_UNDERSTOOD) from error
 
 
 def _is_damage(error: psycopg2.Error) -> bool:

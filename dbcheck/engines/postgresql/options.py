@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn
 
 from dbcheck.engines.link import one_line
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.remote.addresses import is_here
 
@@ -55,6 +56,7 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         raise EngineError(
             f"cannot connect to {target}: this libpq would send the password in clear"
             " text to any server that requests it",
+            id=ErrorId.LIBPQ_TOO_OLD,
             hint="Install psycopg[binary] and psycopg2-binary with libpq 16 or newer;"
             " or add sslmode=verify-full&sslrootcert=FILE to the URL.",
         )
@@ -82,9 +84,13 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> dict[str, str]:
     except psycopg.Error as error:
         text, found = str(error), []
     if "target_session_attrs" not in text:
-        why = one_line(EngineError(text), str(arguments.get("password") or ""))
+        why = one_line(
+            psycopg.Error(text),
+            str(arguments.get("password") or ""),
+        )
         raise EngineError(
             f"cannot connect to {target}: {why}",
+            id=ErrorId.TARGET_URL_OPTION_INVALID,
             hint="Check the options in the URL, and libpq's in the environment.",
         )
     return {item.keyword.decode(): (item.val or b"").decode() for item in found}

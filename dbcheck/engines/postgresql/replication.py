@@ -13,6 +13,7 @@ from dbcheck.core.replication import (
 )
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.watch import Watch
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 _GRANT = (
@@ -48,6 +49,7 @@ def membership(link: PostgresqlLink) -> Membership | None:
     if targets:
         raise EngineError(
             f"the standby ends its recovery early: {targets} is set",
+            id=ErrorId.RECOVERY_ENDS_EARLY,
             hint="Remove that from its configuration and restart it: commits that it"
             " has received would look lost.",
         )
@@ -57,6 +59,7 @@ def membership(link: PostgresqlLink) -> Membership | None:
 def _unseen(what: str) -> EngineError:
     return EngineError(
         f"the account may not see {what}",
+        id=ErrorId.PRIVILEGE_MISSING,
         hint="On the writer run: grant pg_monitor to dbcheck's account;",
     )
 
@@ -71,10 +74,14 @@ def promote(link: PostgresqlLink) -> None:
     try:
         ((asked,),) = link.rows("promote")
     except EngineError as error:
-        raise EngineError(str(error), hint=_GRANT) from error
+        raise EngineError(
+            str(error), id=ErrorId.PROMOTION_REFUSED, hint=_GRANT
+        ) from error
     if not asked:
         raise EngineError(
-            "the standby did not accept the promotion", hint="Look into its log."
+            "the standby did not accept the promotion",
+            id=ErrorId.PROMOTION_REFUSED,
+            hint="Look into its log.",
         )
 
 

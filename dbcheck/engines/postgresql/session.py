@@ -42,8 +42,9 @@ from dbcheck.engines.link import (
     set_otherwise,
     unreadable,
 )
-from dbcheck.engines.postgresql.link import connect_hint, own_wire
+from dbcheck.engines.postgresql.link import connect_advice, own_wire
 from dbcheck.engines.postgresql.settings import SESSION
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import CommitUnknown, CommitWarned, EngineError
 from dbcheck.files import sql
 
@@ -237,7 +238,8 @@ class PostgresqlSession:
             raise self._refusal(error) from error
         except struct.error as error:
             raise EngineError(
-                f"{self._target}: a generated value does not fit its column: {error}"
+                f"{self._target}: a generated value does not fit its column: {error}",
+                id=ErrorId.VALUE_DOES_NOT_FIT,
             ) from None
 
     def _send_pipelined(self, statements: Sequence[Statement]) -> None:
@@ -335,7 +337,10 @@ class PostgresqlSession:
             and self._pgconn.transaction_status == _IDLE
         ):
             if self._warning:
-                raise CommitWarned(f"the server committed and warned: {self._warning}")
+                raise CommitWarned(
+                    f"the server committed and warned: {self._warning}",
+                    id=ErrorId.COMMIT_WARNED,
+                )
             if self._id_at < 0:
                 return 0
             if (value := results[self._id_at].get_value(0, 0)) is not None:
@@ -354,6 +359,7 @@ class PostgresqlSession:
         return EngineError(
             f"the server answered {shown} and the transaction is"
             f" {'over' if over else 'still open'}",
+            id=ErrorId.CONNECTION_NOT_DIRECT,
             hint="Connect to the server directly, without a pooler or proxy.",
         )
 
@@ -362,7 +368,8 @@ class PostgresqlSession:
         self._results = []
         self._sever()
         return CommitUnknown(
-            "the connection was broken during a commit: replies without end"
+            "the connection was broken during a commit: replies without end",
+            id=ErrorId.COMMIT_UNKNOWN,
         )
 
     def _refusal(self, error: psycopg.Error) -> EngineError:
@@ -380,14 +387,18 @@ class PostgresqlSession:
             and (not self._refusals or error.sqlstate.startswith(self._refusals))
         )
         if definite and error.sqlstate in _POOLED:
-            return EngineError(f"{_SHARED}: {message}", hint=_POOLER)
+            return EngineError(
+                f"{_SHARED}: {message}", id=ErrorId.CONNECTION_NOT_DIRECT, hint=_POOLER
+            )
         if definite:
             if self._pipelined:  # its transaction is open, and can only be rolled back
                 self._sever()
-            return EngineError(f"the server refused a commit: {message}")
+            return EngineError(
+                f"the server refused a commit: {message}", id=ErrorId.COMMIT_REFUSED
+            )
         farewell = message if _is_farewell(error.sqlstate, message) else self._farewell
         text = f"the connection broke during a commit: {message}"
-        return CommitUnknown(text, farewell=farewell)
+        return CommitUnknown(text, farewell=farewell, id=ErrorId.COMMIT_UNKNOWN)
 
     def _on_notice(self, notice: Diagnostic) -> None:
         """Keep a warning about the commit, and the farewell of a server that ends."""
@@ -445,6 +456,7 @@ class PostgresqlSession:
         if value != WEAK:
             raise EngineError(
                 f"synchronous_commit is {value} although the session set another value",
+                id=ErrorId.CONNECTION_NOT_DIRECT,
                 hint="Connect to the server directly, without a pooler or proxy.",
             )
 
@@ -467,13 +479,17 @@ class PostgresqlSession:
         except psycopg.Error as error:
             if error.sqlstate in _POOLED:
                 text = f"{_SHARED}: {one_line(error, self._secret)}"
-                raise EngineError(text, hint=_POOLER) from None
+                raise EngineError(
+                    text, id=ErrorId.CONNECTION_NOT_DIRECT, hint=_POOLER
+                ) from None
+            id, hint = connect_advice(
+                error, "Check the URL, that the server runs, and its limits."
+            )
             raise EngineError(
                 f"cannot {what} a session on {self._target}:"
                 f" {one_line(error, self._secret)}",
-                hint=connect_hint(
-                    error, "Check the URL, that the server runs, and its limits."
-                ),
+                id=id,
+                hint=hint,
             ) from None
         except UNREADABLE as error:
             message = one_line(error, self._secret)

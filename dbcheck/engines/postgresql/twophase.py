@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbcheck.core.leftover import PREFIX
 from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 
@@ -14,6 +15,7 @@ def require_room(link: PostgresqlLink, transactions: int) -> None:
         raise EngineError(
             f"the workload prepares {transactions} transactions at once;"
             f" max_prepared_transactions is {most}, and {now} are prepared",
+            id=ErrorId.PREPARED_TRANSACTIONS_LIMIT,
             hint="Run: alter system set max_prepared_transactions ="
             f" {now + transactions}; and restart the server.",
         )

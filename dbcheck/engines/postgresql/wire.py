@@ -29,6 +29,7 @@ from dbcheck.engines.postgresql.options import libpq_options
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, UsageError
 
 STATEMENTS = "postgresql"  # folder below sql/ that they share
@@ -58,6 +59,7 @@ class PostgresqlWire(ABC):
         except sqlalchemy.exc.ArgumentError as error:
             raise UsageError(
                 f"invalid option in the target's URL: {error}",
+                id=ErrorId.TARGET_URL_OPTION_INVALID,
                 hint="Write a port for each host: ?host=db1,db2&port=5432,5432.",
             ) from None
         self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
@@ -105,7 +107,10 @@ class PostgresqlWire(ABC):
                 link.rows(f"create_{table.name}")
                 link.rows(f"mark_{table.name}")
             if not require_table(link, table):
-                raise EngineError(f"dbcheck.{table.name} was not created")
+                raise EngineError(
+                    f"dbcheck.{table.name} was not created",
+                    id=ErrorId.TABLE_NOT_CREATED,
+                )
         identity = self._identity(link, table)
         epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
         return table_facts(epochs, identity)

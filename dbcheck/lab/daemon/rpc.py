@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LabError
 from dbcheck.lab.daemon.requests import ANY, Request
 from dbcheck.lab.reply import NotUnderstood, Reply, result_in
@@ -45,21 +46,25 @@ def ask(path: Path, request: Request, kind: type[T], *, timeout_s: float) -> T:
     except TimeoutError:
         raise LabError(
             f"the lab did not answer {request.name!r} within {timeout_s:g} s",
+            id=ErrorId.LAB_NOT_ANSWERING,
             hint="End the lab with `dbcheck lab down`.",
         ) from None
     except OSError as error:
         raise LabError(
             f"cannot reach the lab's daemon: {error.strerror}",
+            id=ErrorId.LAB_DAEMON_GONE,
             hint="`dbcheck lab down` removes what a dead lab left.",
         ) from None
     except EOFError:
         raise LabError(
             f"the lab's daemon ended before it answered {request.name!r}",
+            id=ErrorId.LAB_DAEMON_GONE,
             hint="`dbcheck lab down` removes what a dead lab left.",
         ) from None
     except (NotAMessage, NotUnderstood):
         raise LabError(
             f"the lab's daemon gave an invalid reply to {request.name!r}",
+            id=ErrorId.LAB_OF_OTHER_VERSION,
             hint=_OTHER,
         ) from None
 
@@ -67,7 +72,7 @@ def ask(path: Path, request: Request, kind: type[T], *, timeout_s: float) -> T:
 def failure(error: DbcheckError) -> bytes:
     """Return *error* as a reply."""
     text = str(error) or type(error).__name__
-    return msgspec.json.encode(Reply(error=text, hint=error.hint))
+    return msgspec.json.encode(Reply(error=text, hint=error.hint, id=error.id))
 
 
 def success(result: object) -> bytes:
@@ -81,7 +86,9 @@ def answered(message: bytes, answer: Answer) -> tuple[bytes, bool]:
         request = msgspec.json.decode(message, type=ANY)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         refused = f"the lab does not understand the request: {error}"
-        return failure(LabError(refused, hint=_OTHER)), False
+        return failure(
+            LabError(refused, id=ErrorId.LAB_OF_OTHER_VERSION, hint=_OTHER)
+        ), False
     log.info("asked for %s", request.name)
     try:
         return success(answer(request)), False
@@ -92,7 +99,11 @@ def answered(message: bytes, answer: Answer) -> tuple[bytes, bool]:
     except Exception as error:
         # A fault of ours must reach the client too, and must not end the lab.
         log.exception("request failed")
-        return failure(LabError(f"the lab's daemon failed: {error!r}")), False
+        return failure(
+            LabError(
+                f"the lab's daemon failed: {error!r}", id=ErrorId.LAB_DAEMON_FAILED
+            )
+        ), False
 
 
 class RequestServer:

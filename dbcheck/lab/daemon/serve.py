@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LabError
 from dbcheck.lab import namespace
 from dbcheck.lab.daemon import requests, rpc
@@ -148,7 +149,7 @@ class Daemon:
 
     def _save_recordings(self) -> None:
         if self._recordings is None:
-            raise LabError("this lab records nothing")
+            raise LabError("this lab records nothing", id=ErrorId.LAB_RECORDS_NOTHING)
         self._machine.save_recordings()
         recorded = RecordedLab(
             self._spec.to_json(),
@@ -272,7 +273,7 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
     """
     folder = entry.folder()
     if folder is None:
-        raise LabError(f"{entry.facts} names no folder")
+        raise LabError(f"{entry.facts} names no folder", id=ErrorId.LAB_STATE_DAMAGED)
     daemon = None
     with removed_at_the_end(folder, entry.path):
         try:
@@ -320,7 +321,14 @@ def main() -> None:
     except DbcheckError as error:
         _say(ready, rpc.failure(error))
     except Exception as error:
-        _say(ready, rpc.failure(LabError(f"the lab's daemon failed: {error!r}")))
+        _say(
+            ready,
+            rpc.failure(
+                LabError(
+                    f"the lab's daemon failed: {error!r}", id=ErrorId.LAB_DAEMON_FAILED
+                )
+            ),
+        )
         raise
 
 

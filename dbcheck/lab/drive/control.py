@@ -17,6 +17,7 @@ from typing import IO, Any, Self, TypeVar
 
 from dbcheck import children
 from dbcheck.core.crashstate import Part
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.model import CutReport, DriveCounters
@@ -119,6 +120,7 @@ class DriveProcess:
             except LabError as error:
                 raise LabError(
                     f"no virtual drive on {mountpoint}: {error}",
+                    id=ErrorId.VIRTUAL_DRIVE_NOT_POSSIBLE,
                     hint="The drive needs root, /dev/fuse and CAP_SYS_ADMIN.",
                 ) from None
             self.descriptor = os.open(mountpoint, os.O_RDWR)
@@ -247,7 +249,7 @@ class DriveProcess:
             return result_in(answer, kind)
         except LabError as error:
             refused = f"the virtual drive refused {command!r}: {error}"
-            raise LabError(refused) from None
+            raise LabError(refused, id=ErrorId.VIRTUAL_DRIVE_REFUSED) from None
         except NotUnderstood:
             raise self._invalid_reply(command) from None
 
@@ -259,6 +261,7 @@ class DriveProcess:
             self._process.kill()
             raise LabError(
                 f"the virtual drive did not answer {command!r} within {timeout_s:g} s",
+                id=ErrorId.VIRTUAL_DRIVE_GONE,
                 hint=f"It was killed. {_HINT}",
             ) from error
         except NotAMessage:
@@ -269,12 +272,16 @@ class DriveProcess:
 
     def _invalid_reply(self, command: str) -> LabError:
         what = f"the virtual drive gave an invalid reply to {command!r}"
-        return LabError(what, hint=_HINT)
+        return LabError(what, id=ErrorId.VIRTUAL_DRIVE_GONE, hint=_HINT)
 
     def _gone(self, command: str) -> LabError:
         """Return the error for how the process ended."""
         if self._errors.closed:
-            return LabError(f"the virtual drive is closed: {command!r}", hint=_HINT)
+            return LabError(
+                f"the virtual drive is closed: {command!r}",
+                id=ErrorId.VIRTUAL_DRIVE_GONE,
+                hint=_HINT,
+            )
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
         status = self._process.returncode
@@ -286,5 +293,7 @@ class DriveProcess:
         printed = self._errors.read().decode(errors="replace").strip().splitlines()
         why = f" ({printed[-1]})" if printed else ""
         return LabError(
-            f"the virtual drive {how}{why} before it answered {command!r}", hint=_HINT
+            f"the virtual drive {how}{why} before it answered {command!r}",
+            id=ErrorId.VIRTUAL_DRIVE_GONE,
+            hint=_HINT,
         )

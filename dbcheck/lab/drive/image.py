@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, UsageError
 from dbcheck.stored import private
 
@@ -20,6 +21,7 @@ def require_room(folder: Path, size_bytes: int) -> None:
         raise UsageError(
             f"an image of the drive may need {size_bytes >> 20:,} MiB, and {folder} has"
             f" {free >> 20:,} MiB free",
+            id=ErrorId.IMAGE_NEEDS_ROOM,
             hint="Make room there, name another folder with --runs, or leave out"
             " --keep-image.",
         )
@@ -40,10 +42,11 @@ def copy_drive(descriptor: int, size_bytes: int, image: Path) -> None:
                     file.write(content)
             file.truncate(size_bytes)
     except FileExistsError:
-        raise LabError(f"{image} already exists") from None
+        raise LabError(f"{image} already exists", id=ErrorId.FILE_EXISTS) from None
     except OSError as error:
         image.unlink(missing_ok=True)
         raise LabError(
             f"cannot write the drive's image {image}: {error.strerror}",
+            id=ErrorId.FILE_NOT_WRITABLE,
             hint="Leave out --keep-image, or name another folder with --runs.",
         ) from error

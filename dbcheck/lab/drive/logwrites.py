@@ -39,6 +39,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import SECTOR_BYTES
@@ -117,6 +118,7 @@ def _require_whole_sectors(entry: _Entry) -> None:
         raise LabError(
             f"{len(content)} bytes at {offset} of the drive are not whole sectors of"
             f" {SECTOR_BYTES} bytes",
+            id=ErrorId.RECORDING_NOT_IN_SECTORS,
             hint="Record a lab's filesystem: it writes whole sectors.",
         )
 

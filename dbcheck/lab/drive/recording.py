@@ -26,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
 SUFFIX = ".drive"
@@ -70,7 +71,9 @@ class RecordingFile:
             return os.open(self.path, flags, 0o600)
         except OSError as error:
             raise LabError(
-                f"{self.path} cannot be opened: {error.strerror}", hint=RECORD_ANEW
+                f"{self.path} cannot be opened: {error.strerror}",
+                id=ErrorId.RECORDING_NOT_USABLE,
+                hint=RECORD_ANEW,
             ) from None
 
 
@@ -179,12 +182,15 @@ class Recording:
             self._check()
         except OSError as error:
             raise LabError(
-                f"{path} cannot be read: {error.strerror or error}", hint=RECORD_ANEW
+                f"{path} cannot be read: {error.strerror or error}",
+                id=ErrorId.RECORDING_NOT_USABLE,
+                hint=RECORD_ANEW,
             ) from None
         except Exception as error:  # zipfile and each of its codecs have their own
             raise LabError(
                 f"{path} is damaged or not a drive's recording:"
                 f" {type(error).__name__}: {error}",
+                id=ErrorId.RECORDING_NOT_USABLE,
                 hint=RECORD_ANEW,
             ) from None
         self._places = _numbers()

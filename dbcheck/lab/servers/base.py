@@ -23,6 +23,7 @@ from typing import ClassVar
 
 from dbcheck import children
 from dbcheck.core.startlog import StartOutcome, decisive, starts_in
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs, shortage
 from dbcheck.lab.held_port import HeldPort
@@ -65,6 +66,7 @@ def unprivileged_account(*names: str) -> Account | None:
             return Account(entry.pw_uid, entry.pw_gid, groups)
     raise LabError(
         "no unprivileged account to run a server as",
+        id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING,
         hint=f"Create the account {names[0]}, or run dbcheck as an ordinary user.",
     )
 
@@ -94,7 +96,9 @@ def require_undecided(given: Iterable[str], decided: Collection[str], of: str) -
     for name in given:
         if standard_name(name) in decided:
             raise UsageError(
-                f"the lab decides {name} of {of} itself", hint="Leave that setting out."
+                f"the lab decides {name} of {of} itself",
+                id=ErrorId.LAB_DECIDES_SETTING,
+                hint="Leave that setting out.",
             )
 
 
@@ -188,6 +192,7 @@ class DatabaseServer(abc.ABC):
         except OSError as error:
             raise LabError(
                 f"no password of the {self.name} server is in {self.run}",
+                id=ErrorId.LAB_SERVER_NOT_INITIALISED,
                 hint="Call initialise() before anything else.",
             ) from error
 
@@ -211,7 +216,10 @@ class DatabaseServer(abc.ABC):
         for name in self.needs:
             self._program(name)
         if self.data.is_dir() and any(self.data.iterdir()):
-            raise LabError(f"the data folder {self.data} is not empty")
+            raise LabError(
+                f"the data folder {self.data} is not empty",
+                id=ErrorId.DATA_FOLDER_NOT_EMPTY,
+            )
         for folder in filter(None, (self.run, self.data, self.log_data)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._give(folder)
@@ -222,14 +230,20 @@ class DatabaseServer(abc.ABC):
 
         In place of initialise(); raise LabError, also if this kind of server cannot.
         """
-        raise LabError(f"a lab has no standbys of the {self.name} server")
+        raise LabError(
+            f"a lab has no standbys of the {self.name} server",
+            id=ErrorId.LAB_SERVER_CANNOT_FOLLOW,
+        )
 
     def rejoin(self, source: Source) -> None:
         """Prepare a server that is shut down to follow *source* from its next start on.
 
         Raise LabError if that fails, or if this kind of server cannot.
         """
-        raise LabError(f"a {self.name} server that is shut down cannot rejoin")
+        raise LabError(
+            f"a {self.name} server that is shut down cannot rejoin",
+            id=ErrorId.LAB_SERVER_CANNOT_FOLLOW,
+        )
 
     def adopt(self, password: str) -> None:
         """Make what initialise() does beside a data folder that is there already.
@@ -250,7 +264,7 @@ class DatabaseServer(abc.ABC):
         if not self.begin(timeout_s):
             text = f"{self._late(timeout_s)}\n{self._why()}"
             self.kill()
-            raise LabError(text)
+            raise LabError(text, id=ErrorId.LAB_SERVER_NOT_STARTED)
 
     def begin(self, timeout_s: float) -> bool:
         """Start the server; return whether it takes queries after timeout_s seconds.
@@ -262,17 +276,26 @@ class DatabaseServer(abc.ABC):
         if what ended it was this machine.
         """
         if self._process is not None:
-            raise LabError(f"the {self.name} server is running already")
+            raise LabError(
+                f"the {self.name} server is running already",
+                id=ErrorId.LAB_SERVER_RUNS_ALREADY,
+            )
         self._launch()
         deadline = time.monotonic() + timeout_s
         try:
             while not self._ready():
                 if (why := self.failure()) is not None:
                     kind = LabError if self.was_ended() else Unrecoverable
-                    raise kind(f"the {self.name} server did not start: {why}")
+                    raise kind(
+                        f"the {self.name} server did not start: {why}",
+                        id=ErrorId.LAB_SERVER_NOT_STARTED,
+                    )
                 if time.monotonic() >= deadline:
                     if starts_in(self._logged()).outcome is StartOutcome.DESTROYED:
-                        raise Unrecoverable(f"{self._late(timeout_s)}\n{self._why()}")
+                        raise Unrecoverable(
+                            f"{self._late(timeout_s)}\n{self._why()}",
+                            id=ErrorId.LAB_SERVER_NOT_STARTED,
+                        )
                     return False
                 time.sleep(POLL_S)
         except BaseException:
@@ -308,7 +331,8 @@ class DatabaseServer(abc.ABC):
         except subprocess.TimeoutExpired:
             self.kill()
             raise LabError(
-                f"the {self.name} server did not stop within {timeout_s:g} s"
+                f"the {self.name} server did not stop within {timeout_s:g} s",
+                id=ErrorId.LAB_SERVER_NOT_STOPPED,
             ) from None
         self.kill()  # what may be left of its children
 
@@ -405,10 +429,12 @@ class DatabaseServer(abc.ABC):
             missing = self.adopted and not os.path.isdir(self.data)
             if missing or error.errno in DAMAGED:
                 raise Unrecoverable(
-                    f"the data folder {self.data} cannot be entered: {error.strerror}"
+                    f"the data folder {self.data} cannot be entered: {error.strerror}",
+                    id=ErrorId.DATA_FOLDER_NOT_USABLE,
                 ) from error
             raise LabError(
                 f"cannot start {command[0]}: {error}",
+                id=ErrorId.DATA_FOLDER_NOT_USABLE,
                 hint="Give the server's account search permission (x) on every folder"
                 f" above {self.data}.",
             ) from error
@@ -429,7 +455,7 @@ class DatabaseServer(abc.ABC):
                 process.wait()
                 if isinstance(error, subprocess.TimeoutExpired):
                     late = f"{command[0]} did not end within {INITIALISE_S:g} s"
-                    raise LabError(late) from None
+                    raise LabError(late, id=ErrorId.PROGRAM_FAILED) from None
                 raise
         if status != 0:
             raise programs.Failed(

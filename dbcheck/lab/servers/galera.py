@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import Unrecoverable
 from dbcheck.lab import programs, shortage
 from dbcheck.lab.servers.base import ASKED, LOG_LINES
@@ -101,7 +102,8 @@ class GaleraServer(MariadbServer):
             said = "\n".join(text.splitlines()[-LOG_LINES:])
             raise Unrecoverable(
                 f"the {self.name} server did not recover its data:"
-                f" {failed or 'it shows no position'}\n{said}"
+                f" {failed or 'it shows no position'}\n{said}",
+                id=ErrorId.LAB_SERVER_NOT_STARTED,
             )
         return str(found[-1])
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.servers.base import USER, DatabaseServer, Source
 
@@ -66,6 +67,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         if len(str(socket_file)) > _SOCKET_PATH_MAX:
             raise LabError(
                 f"the path {socket_file} is too long for a unix socket",
+                id=ErrorId.SOCKET_PATH_TOO_LONG,
                 hint="Choose a folder with a shorter name.",
             )
         settings = {

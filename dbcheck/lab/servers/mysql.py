@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.servers.innodb import InnodbServer, options
@@ -114,6 +115,7 @@ class MysqlServer(InnodbServer):
         else:
             raise LabError(
                 f"the MySQL server in {base} has no messages",
+                id=ErrorId.PROGRAM_VARIABLE_WRONG,
                 hint="Set DBCHECK_MYSQLD to a mysqld inside its installation.",
             )
         places = {

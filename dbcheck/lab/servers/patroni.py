@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
@@ -78,6 +79,7 @@ class PatroniServer(PostgresqlServer):
             if standard == "synchronous_standby_names":
                 raise UsageError(
                     f"Patroni decides {name} itself",
+                    id=ErrorId.LAB_DECIDES_SETTING,
                     hint="Use --setting synchronous_mode=off to have no commit wait.",
                 )
             if standard in _OF_CLUSTER and not _is_like(_OF_CLUSTER[standard], value):
@@ -86,6 +88,7 @@ class PatroniServer(PostgresqlServer):
                     wanted = "a whole number"
                 raise UsageError(
                     f"--setting {name}={value} is not what Patroni takes",
+                    id=ErrorId.SETTING_INVALID,
                     hint=f"Give {wanted}.",
                 )
         super().check_settings(settings)

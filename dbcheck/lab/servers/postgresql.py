@@ -9,6 +9,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.process import Process
@@ -178,14 +179,18 @@ class PostgresqlServer(DatabaseServer):
             with contextlib.suppress(OSError):
                 folder = os.readlink(f"/proc/{lines[_LINE_PID]}/cwd")
                 if folder == str(self.data.resolve()):
-                    raise LabError(f"another server runs in {self.data}")
+                    raise LabError(
+                        f"another server runs in {self.data}",
+                        id=ErrorId.LAB_SERVER_RUNS_ALREADY,
+                    )
         try:
             (self.data / "postmaster.pid").unlink(missing_ok=True)
         except OSError as error:
             if error.errno not in DAMAGED:
                 raise
             raise Unrecoverable(
-                f"the data folder {self.data} cannot be written: {error.strerror}"
+                f"the data folder {self.data} cannot be written: {error.strerror}",
+                id=ErrorId.DATA_FOLDER_NOT_USABLE,
             ) from error
         super()._launch()
         self._first = Process.of(self._process.pid) if self._process else None
@@ -216,6 +221,7 @@ def segment_size(settings: Mapping[str, str]) -> list[str]:
         if size not in _SEGMENT_SIZES:
             raise UsageError(
                 f"--setting {_SEGMENT_SIZE}={size} is not a size of WAL segments here",
+                id=ErrorId.SETTING_INVALID,
                 hint=f"Give one of {', '.join(_SEGMENT_SIZES)}.",
             )
     return [f"--wal-segsize={size.removesuffix('MB')}" for size in sizes]

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
 
@@ -86,6 +87,7 @@ class ServerTree:
             if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 raise LabError(
                     f"server process {pid} still runs {timeout_s:g} s after SIGKILL",
+                    id=ErrorId.PROCESSES_DO_NOT_END,
                     hint="It waits for its drive; end the drive, then try again.",
                 )
             os.close(self._dying.pop(pid))
@@ -113,6 +115,7 @@ def _processes() -> Iterator[int]:
     if os.readlink("/proc/self") != str(os.getpid()):
         raise LabError(
             "/proc shows the processes of another pid namespace",
+            id=ErrorId.PROC_OF_OTHER_NAMESPACE,
             hint="Mount a fresh /proc in the namespace that the lab runs in.",
         )
     return (int(name) for name in os.listdir("/proc") if name.isdigit())

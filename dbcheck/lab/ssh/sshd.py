@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
@@ -85,6 +86,7 @@ class Sshd:
         lines = (self._folder / "log").read_text(errors="replace").splitlines()
         raise LabError(
             f"the lab's SSH server does not start: {' | '.join(lines[-3:])}",
+            id=ErrorId.LAB_SSH_NOT_STARTED,
             hint=f"See its log in {self._folder} and its manual, sshd(8).",
         )
 

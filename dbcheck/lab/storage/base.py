@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dbcheck.clock import now_us
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
@@ -133,7 +134,7 @@ class FolderStorage:
 
     def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
 
     def end_cut(self, server: DatabaseServer) -> None:
         """Kill the server."""
@@ -155,23 +156,23 @@ class FolderStorage:
 
     def set(self, **values: object) -> None:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
 
     def record(self) -> None:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
 
     def save_recordings(self) -> None:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
 
     def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
 
     def blocks(self) -> list[FileBlocks]:
         """Refuse: raise LabError."""
-        raise LabError(_NO_DRIVE, hint=_DRIVE_RUNG)
+        raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
 
     def failure(self) -> str | None:
         """Return None: a folder does not die."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from dbcheck import children
 from dbcheck.core.crashstate import Part
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.image import copy_drive
@@ -92,7 +93,9 @@ class DriveStorage:
             timeout=_SYNC_S,
         )
         if done.returncode:
-            raise LabError(f"cannot sync {self.folder}")
+            raise LabError(
+                f"cannot sync {self.folder}", id=ErrorId.FILESYSTEM_NOT_SYNCED
+            )
         self._running().flush_all()
 
     @contextlib.contextmanager
@@ -180,6 +183,7 @@ class DriveStorage:
         if strange := values.keys() - _CHANGEABLE:
             raise LabError(
                 f"a running drive cannot change its {', '.join(sorted(strange))}",
+                id=ErrorId.DRIVE_SETTING_FIXED,
                 hint=f"What can be changed is {', '.join(sorted(_CHANGEABLE))}.",
             )
         changes: dict[str, Any] = values
@@ -247,7 +251,7 @@ class DriveStorage:
 
     def _running(self) -> DriveProcess:
         if self._drive is None:
-            raise LabError("the lab has no drive yet")
+            raise LabError("the lab has no drive yet", id=ErrorId.LAB_WITHOUT_DRIVE)
         return self._drive
 
     def _set_times(self) -> None:

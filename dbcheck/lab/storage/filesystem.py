@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import programs, shortage, syscalls
 
@@ -58,6 +59,7 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
             raise Unrecoverable(
                 f"cannot mount {device} as {filesystem}{how}: "
                 + ("; ".join(messages) or str(error)),
+                id=ErrorId.FILESYSTEM_NOT_MOUNTED,
                 hint="A rejected option is the lab's mount_options; a damaged "
                 "filesystem is what the cut left.",
             ) from error
@@ -82,6 +84,7 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
                 )
                 raise LabError(
                     f"cannot unmount {mountpoint}: {error.strerror}",
+                    id=ErrorId.FILESYSTEM_IN_USE,
                     hint=f"It is in use by {users}.",
                 ) from error
             time.sleep(_POLL_S)
@@ -103,7 +106,10 @@ def frozen(mountpoint: Path) -> Iterator[None]:
         try:
             fcntl.ioctl(descriptor, _FIFREEZE, 0)
         except OSError as error:
-            raise LabError(f"cannot freeze {mountpoint}: {error.strerror}") from error
+            raise LabError(
+                f"cannot freeze {mountpoint}: {error.strerror}",
+                id=ErrorId.FILESYSTEM_NOT_SYNCED,
+            ) from error
         try:
             yield
         finally:

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Self
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
 WRITE_BACK = "write back"
@@ -84,6 +85,7 @@ class LoopDevice:
             if time.monotonic() >= deadline:
                 raise LabError(
                     f"{self.path} is still in use {timeout_s:g} s after its release",
+                    id=ErrorId.LOOP_DEVICE_IN_USE,
                     hint="Look for a mount of it with findmnt, in every mount "
                     "namespace; it is freed when the last one is gone.",
                 )
@@ -136,9 +138,13 @@ def _configure(backing: int) -> tuple[str, int]:
     except OSError as error:
         raise LabError(
             f"no loop device for the virtual drive: {path}: {error.strerror}",
+            id=ErrorId.LOOP_DEVICE_MISSING,
             hint="The lab needs root, CAP_SYS_ADMIN and loop devices in /dev.",
         ) from error
-    raise LabError(f"other processes took each of {_TRIES} free loop devices first")
+    raise LabError(
+        f"other processes took each of {_TRIES} free loop devices first",
+        id=ErrorId.LOOP_DEVICE_MISSING,
+    )
 
 
 def _try_configure(path: str, config: bytes) -> int | None:
@@ -166,6 +172,11 @@ def _set_write_cache(path: str, write_cache: str) -> None:
         setting.write_text(write_cache)
         found = setting.read_text().strip()
     except OSError as error:
-        raise LabError(f"cannot set {setting}: {error.strerror}") from error
+        raise LabError(
+            f"cannot set {setting}: {error.strerror}", id=ErrorId.WRITE_CACHE_NOT_SET
+        ) from error
     if found != write_cache:
-        raise LabError(f"{setting} is {found!r} although {write_cache!r} was written")
+        raise LabError(
+            f"{setting} is {found!r} although {write_cache!r} was written",
+            id=ErrorId.WRITE_CACHE_NOT_SET,
+        )

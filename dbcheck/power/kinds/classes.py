@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dbcheck.core.cutclass import CutClass
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 # What each switches, from the manual pages of fence-agents 4.12.  Agents of
@@ -53,6 +54,7 @@ def agreed(what: str, known: CutClass | None, declared: CutClass | None) -> CutC
         raise UsageError(
             f"{what} makes cuts of class {known.value!r}, but {declared.value!r} is "
             "declared",
+            id=ErrorId.POWER_CLASS_DIFFERS,
             hint="Remove dbcheck_power_class, or use a switch that makes such cuts.",
         )
     return known or declared or CutClass.UNKNOWN

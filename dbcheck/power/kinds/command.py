@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from dbcheck import children
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 
 TAIL_MAX = 400
@@ -64,6 +65,7 @@ def run(
         except OSError as error:
             raise PowerError(
                 f"cannot run the {what}: timeout: {error.strerror}",
+                id=ErrorId.POWER_COMMAND_NOT_RUN,
                 hint="Install coreutils.",
             ) from None
         try:
@@ -71,6 +73,7 @@ def run(
         except subprocess.TimeoutExpired:
             raise PowerError(
                 f"the {what} took longer than {timeout_s:g} s",
+                id=ErrorId.POWER_COMMAND_TOO_SLOW,
                 hint="Raise the power timeout, or fix the cause of the delay.",
             ) from None
         finally:
@@ -84,6 +87,7 @@ def run(
     if finished.code == 127:
         raise PowerError(
             f"cannot run the {what}: {finished.output_tail}",
+            id=ErrorId.POWER_COMMAND_NOT_RUN,
             hint="Install the program, or give its full path.",
         )
     return finished

@@ -14,6 +14,7 @@ from dbcheck import children, interrupt, limits
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.power.kinds import shared
@@ -90,7 +91,13 @@ class ExecPlan:
         plan = shared.read(cls, fields)
         for name in (_STATE_ON, _STATE_OFF):
             if fault := plan._fault(name):
-                raise fields.error(f"{shared.POWER}_{name}", *fault)
+                what, hint = fault
+                raise fields.error(
+                    f"{shared.POWER}_{name}",
+                    what,
+                    id=ErrorId.POWER_STATE_PATTERN_INVALID,
+                    hint=hint,
+                )
         return plan
 
     def _fault(self, name: str) -> tuple[str, str] | None:
@@ -180,6 +187,7 @@ class ExecSwitch:
         except ValueError:
             raise PowerError(
                 f"the state command printed {last!r} as its last word",
+                id=ErrorId.POWER_STATE_NOT_UNDERSTOOD,
                 hint="It must print on or off; if it cannot, give "
                 f"{shared.POWER}_{_STATE_ON} and {shared.POWER}_{_STATE_OFF}.",
             ) from None
@@ -200,6 +208,7 @@ class ExecSwitch:
         raise PowerError(
             f"the state command printed {printed[-TAIL_MAX:].strip()!r}, in which "
             f"{'both patterns are' if found else 'neither pattern is'} found",
+            id=ErrorId.POWER_STATE_NOT_UNDERSTOOD,
             hint=f"Exactly one of {shared.POWER}_{_STATE_ON} and "
             f"{shared.POWER}_{_STATE_OFF} must be found in it; correct them.",
         )
@@ -209,6 +218,7 @@ class ExecSwitch:
         if self.state() is PowerState.OFF:
             raise PowerError(
                 "the power is off already, yet the server answered",
+                id=ErrorId.POWER_STATE_OF_OTHER_HOST,
                 hint="The state command reports on a different host; correct it.",
             )
         self._prepared = True
@@ -259,6 +269,7 @@ class ExecSwitch:
             raise PowerError(
                 f"the {name} command exited with {done.code}, "
                 f"output: {done.output_tail}",
+                id=ErrorId.POWER_COMMAND_FAILED,
                 hint=f"Run it by hand; it must exit with 0: {shown(command)}",
             )
         return done.output

@@ -17,6 +17,7 @@ from dbcheck import children, interrupt, limits
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.power.kinds import fence_metadata, shared
@@ -136,12 +137,16 @@ class FenceSwitch:
         if program is None:
             raise UsageError(
                 f"{plan.agent} is not installed here",
+                id=ErrorId.PROGRAM_MISSING,
                 hint="Install the package fence-agents.",
             )
         self._program = program
         for name, value in plan.options.items():
             if not value.isprintable():
-                raise UsageError(f"{self._name}: the option {name} is not printable")
+                raise UsageError(
+                    f"{self._name}: the option {name} is not printable",
+                    id=ErrorId.FENCE_OPTION_INVALID,
+                )
         done = run((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
         metadata = fence_metadata.parse(self._name, done.output)
         metadata.require_power(self._name)
@@ -170,6 +175,7 @@ class FenceSwitch:
         if self.state() is not PowerState.ON:
             raise PowerError(
                 "the power is off already, yet the server answered",
+                id=ErrorId.POWER_STATE_OF_OTHER_HOST,
                 hint="The agent switches a different outlet; correct its options.",
             )
         self._prepared = True
@@ -226,5 +232,6 @@ class FenceSwitch:
         return PowerError(
             f"{self._name} {action} exited with {done.code}, "
             f"output: {done.output_tail}",
+            id=ErrorId.POWER_COMMAND_FAILED,
             hint=hint,
         )

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
 # They cut a host off from its disks or its network, pause it, ask it to end itself,
@@ -62,6 +63,7 @@ class Metadata:
             lacking = ", ".join(sorted(missing or {"reboot"}))
             raise UsageError(
                 f"{agent} cannot switch power: it has no action {lacking}",
+                id=ErrorId.FENCE_AGENT_CANNOT_CUT,
                 hint="Use the agent of the outlet, the BMC or the hypervisor.",
             )
 
@@ -71,6 +73,7 @@ class Metadata:
             if name in RESERVED:
                 raise UsageError(
                     f"{agent}: the option {name} is reserved; dbcheck sets it",
+                    id=ErrorId.FENCE_OPTION_INVALID,
                     hint="Remove it: dbcheck runs the agent with off, then with on.",
                 )
             if name not in self.options:
@@ -78,6 +81,7 @@ class Metadata:
                 known = ", ".join(sorted(self.options.keys() - RESERVED))
                 raise UsageError(
                     f"{agent} has no option {name}",
+                    id=ErrorId.FENCE_OPTION_INVALID,
                     hint=f"Did you mean {close[0]}?" if close else f"It has {known}.",
                 )
         older = set(self.options.values()) - {""}
@@ -85,6 +89,7 @@ class Metadata:
             if not {name, self.options.get(name, "")} & set(given):
                 raise UsageError(
                     f"{agent} needs the option {name}",
+                    id=ErrorId.FENCE_OPTION_MISSING,
                     hint=f"See the manual page {agent}(8).",
                 )
 
@@ -93,11 +98,14 @@ def require_name(agent: str) -> None:
     """Raise UsageError unless *agent*, without its folder, may be run at all."""
     if not _NAME.fullmatch(agent):
         raise UsageError(
-            f"{agent} is not a fence agent", hint="Their names begin with fence_."
+            f"{agent} is not a fence agent",
+            id=ErrorId.FENCE_AGENT_UNKNOWN,
+            hint="Their names begin with fence_.",
         )
     if agent in NO_POWER:
         raise UsageError(
             f"{agent} does not cut power",
+            id=ErrorId.FENCE_AGENT_CANNOT_CUT,
             hint="Use the agent of the outlet, the BMC or the hypervisor.",
         )
 
@@ -107,7 +115,10 @@ def parse(agent: str, text: str) -> Metadata:
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise UsageError(f"{agent} returned invalid metadata XML: {error}") from None
+        raise UsageError(
+            f"{agent} returned invalid metadata XML: {error}",
+            id=ErrorId.FENCE_AGENT_UNKNOWN,
+        ) from None
     parameters = root.findall("./parameters/parameter")
     actions = root.findall("./actions/action")
     return Metadata(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from dbcheck import interrupt
 from dbcheck.core.cut import PowerState
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 
 POLL_S = 0.5
@@ -70,6 +71,7 @@ def wait_for(
         if time.monotonic() > deadline:
             raise PowerError(
                 f"the power is still {state.value} after {timeout_s:g} s",
+                id=ErrorId.POWER_STATE_NOT_REACHED,
                 hint="Check the switch; do not trust this cycle.",
             )
         time.sleep(POLL_S)

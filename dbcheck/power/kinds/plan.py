@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
@@ -44,7 +45,7 @@ class Fields(Protocol):
     def options(self, name: str) -> tuple[dict[str, str], dict[str, Secret]]:
         """Return a mapping of strings, and those of its values that are secrets."""
 
-    def error(self, name: str, what: str, hint: str) -> UsageError:
+    def error(self, name: str, what: str, *, id: ErrorId, hint: str) -> UsageError:
         """Return the error about the variable *name*."""
 
 

@@ -12,6 +12,7 @@ from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Identity
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.hosts.reset import ArmedReset
@@ -78,6 +79,7 @@ class SysrqPlan:
         if host is None or host.place == LOCAL:
             raise UsageError(
                 "sysrq needs SSH to a host other than this one",
+                id=ErrorId.HOST_IS_THIS_MACHINE,
                 hint="Set ansible_host, and do not set dbcheck_ask_host to false.",
             )
         return SysrqSwitch(self, host)
@@ -122,7 +124,7 @@ class SysrqSwitch:
             self._armed = self._host.arm_reset(self._trigger)
         except HostError as error:
             raise PowerError(
-                f"cannot reset the host: {error}", hint=error.hint
+                f"cannot reset the host: {error}", id=error.id, hint=error.hint
             ) from None
         try:
             self._require_other(self._armed.identity)
@@ -141,7 +143,7 @@ class SysrqSwitch:
             self._armed.reset()
         except HostError as error:
             raise PowerError(
-                f"cannot reset the host: {error}", hint=error.hint
+                f"cannot reset the host: {error}", id=error.id, hint=error.hint
             ) from None
         finally:
             self._let_go()
@@ -164,10 +166,14 @@ class SysrqSwitch:
 
     def _require_other(self, host: Identity) -> None:
         if not host.boot_id:
-            raise PowerError(f"{self._host.place} does not report its boot id")
+            raise PowerError(
+                f"{self._host.place} does not report its boot id",
+                id=ErrorId.BOOT_ID_MISSING,
+            )
         if host.boot_id == boot_id():
             raise PowerError(
                 f"{self._host.place} is the machine that dbcheck runs on",
+                id=ErrorId.HOST_IS_THIS_MACHINE,
                 hint="Run dbcheck on a machine other than the one it resets.",
             )
 
@@ -183,5 +189,6 @@ class SysrqSwitch:
         raise PowerError(
             f"{self._host.place} is still up {self._timeout_s:g} s after the sysrq "
             "reset",
+            id=ErrorId.HOST_DID_NOT_RESET,
             hint="Check its kernel log, and that it has sysrq (CONFIG_MAGIC_SYSRQ).",
         )
