@@ -12,6 +12,7 @@ from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import Received
 from dbcheck.core.site import SiteKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.ports.site import Node, Site
 from dbcheck.site.cluster import Cluster
@@ -61,7 +62,7 @@ class Follower(Server):
 
     def received(self) -> Received:
         if self.ready():
-            raise EngineError("no route to host")
+            raise EngineError("no route to host", id=ErrorId.STATEMENT_FAILED)
         return Received(1, 1, True, self.members)
 
     def accepts(self) -> bool:
@@ -165,7 +166,7 @@ def test_one_that_is_cut_is_not_ready_until_it_is_restored(site: Site) -> None:
 
 def test_what_a_switch_says_of_its_target_is_passed_on() -> None:
     def broken() -> None:
-        raise PowerError("the drive is broken")
+        raise PowerError("the drive is broken", id=ErrorId.POWER_COMMAND_FAILED)
 
     lost: Any = SimpleNamespace(failure=lambda: "no filesystem", attended=True)
     assert SingleServer(Node(lost, lost)).failure() == "no filesystem"

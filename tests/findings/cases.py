@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.servers.base import DatabaseServer
@@ -274,7 +275,9 @@ def mysql_torn_copy() -> str:
                 overwrite(first, 0, page.content[:512])
             why = here.start()
             if not second and why:
-                raise LabError(f"the control did not recover: {why}")
+                raise LabError(
+                    f"the control did not recover: {why}", id=ErrorId.LAB_DAEMON_FAILED
+                )
             if second and not why:
                 raise Unseen("the server started")
     return (
@@ -312,7 +315,9 @@ def mysql_undo() -> str:
             here.keep_data()
             overwrite(older.file, older.slot, bytes(PAGE_BYTES))
             if why := here.start():
-                raise LabError(f"the control did not recover: {why}")
+                raise LabError(
+                    f"the control did not recover: {why}", id=ErrorId.LAB_DAEMON_FAILED
+                )
             here.put_data_back()
             rest = newest.content[SECTOR_BYTES:]
             overwrite(older.file, older.slot, rest, at=SECTOR_BYTES)
@@ -425,13 +430,19 @@ def mysql_small_table() -> str:
                 tear(here.table_file, page.number)
             why = here.start()
             if whole and (why or here.letters() != {"a": 50}):
-                raise LabError(f"the control did not recover: {why or 'rows are gone'}")
+                raise LabError(
+                    f"the control did not recover: {why or 'rows are gone'}",
+                    id=ErrorId.LAB_DAEMON_FAILED,
+                )
             if not whole:
                 why = why and here.start()  # it is tried once more
     if not why:
         raise Unseen("the server started")
     if _NO_SPACE not in why:
-        raise LabError(f"the server did not start for another reason: {why}")
+        raise LabError(
+            f"the server did not start for another reason: {why}",
+            id=ErrorId.LAB_DAEMON_FAILED,
+        )
     return (
         f"the {len(written)} pages of t.ibd have whole copies: {_words(why)} It does"
         " not start; with one page whole it does"
@@ -466,7 +477,9 @@ def mariadb_first_page() -> str:
             if rows == 20 and not said:
                 raise Unseen(f"the rows are {found}")
             if rows != 20 and said:
-                raise LabError(f"the control did not recover: {said}")
+                raise LabError(
+                    f"the control did not recover: {said}", id=ErrorId.LAB_DAEMON_FAILED
+                )
     return f"page 0 of LSN {page.lsn} has a whole copy; {said}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 Rows = Sequence[tuple[Any, ...]]
@@ -30,7 +31,7 @@ class RecordedLink:
         """Return the rows that were recorded."""
         self.asked.append(statement)
         if statement not in self._answers:
-            raise EngineError(f"refused: {statement}")
+            raise EngineError(f"refused: {statement}", id=ErrorId.STATEMENT_FAILED)
         return self._answers[statement]
 
     def row(self, statement: str, *_: object) -> tuple[Any, ...]:

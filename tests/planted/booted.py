@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from dbcheck.core.places import Place
 from dbcheck.core.target import TargetFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import open_host
 from dbcheck.ports.host import TargetHost
@@ -26,7 +27,7 @@ class Booted:
 
     def reach(self) -> None:
         if self.cut and not self.up_after_cut:
-            raise HostError("no route to host")
+            raise HostError("no route to host", id=ErrorId.HOST_UNREACHABLE)
         self._host.reach()
 
     def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:

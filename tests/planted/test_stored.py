@@ -20,6 +20,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql import canary as mysql_canary
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError, RunFormatError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
@@ -99,7 +100,7 @@ class Broken(LabSwitch):
     """A switch whose rig broke after the cut."""
 
     def failure(self) -> str | None:
-        raise PowerError("the drive is dead")
+        raise PowerError("the drive is dead", id=ErrorId.POWER_COMMAND_FAILED)
 
 
 @engines("one_cut")

@@ -22,6 +22,7 @@ from dbcheck.cli.lab import as_host
 from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum
 from dbcheck.core.verdict import CycleVerdict, Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.listener import Phase
@@ -181,7 +182,7 @@ class Clumsy:
     def _fail(self, what: str) -> None:
         if self.fail == what:
             self.fail = ""
-            raise PowerError(f"the {what} failed")
+            raise PowerError(f"the {what} failed", id=ErrorId.POWER_COMMAND_FAILED)
 
 
 @pytest.mark.wide
@@ -217,7 +218,7 @@ def test_cycles_that_prove_nothing_end_it(here: Bench, tmp_path: Path) -> None:
 
     class Dead(Clumsy):
         def cut(self) -> Cut:
-            raise PowerError("no answer")
+            raise PowerError("no answer", id=ErrorId.POWER_COMMAND_FAILED)
 
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=1, cycles_max=99))
     rig = with_node(here.rig, power=Dead(here.rig.site.writer.power, ""))

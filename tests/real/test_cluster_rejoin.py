@@ -13,6 +13,7 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.agreement import OtherNode
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.cluster import ClusterLab
@@ -165,7 +166,7 @@ def test_a_node_that_cannot_rejoin_changes_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise LabError("it is refused")
+        raise LabError("it is refused", id=ErrorId.LAB_DAEMON_FAILED)
 
     monkeypatch.setattr(ClusterLab, "rejoin", refuse)
     with cluster_of(tmp_path, rejoin=True) as (_, rig):

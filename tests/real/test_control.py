@@ -18,6 +18,7 @@ from dbcheck.campaign.rig import Limits
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
@@ -202,7 +203,7 @@ class Broken(Pauser):
     """Cannot cut."""
 
     def cut(self) -> Cut:
-        raise PowerError("the switch does not answer")
+        raise PowerError("the switch does not answer", id=ErrorId.POWER_COMMAND_FAILED)
 
 
 @pytest.mark.wide

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.hosts.agent import facts as host_facts
 from dbcheck.hosts.agent import tools
@@ -59,7 +60,7 @@ def test_time_counts_again_after_a_failure(storage: DriveStorage) -> None:
         wait_until(lambda: flush_s(storage) < 0.04, "a flush that costs nothing")
     assert flush_s(storage) >= 0.04
     with pytest.raises(LabError, match="on the way"), storage.in_no_time():
-        raise LabError("failed on the way")
+        raise LabError("failed on the way", id=ErrorId.LAB_DAEMON_FAILED)
     assert flush_s(storage) >= 0.04
 
 

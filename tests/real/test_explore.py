@@ -24,6 +24,7 @@ from dbcheck.core.crashstate import CrashState
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore import oracle
 from dbcheck.explore.acked import Acked
@@ -382,11 +383,23 @@ BAD_PAGE = "invalid page in block 3 of relation base/5/1"
 @pytest.mark.parametrize(
     ("logged", "error", "verdict"),
     [
-        ("", TableLost("the table ledger is gone"), Verdict.FAIL),
-        (BAD_PAGE, EngineError(BAD_PAGE), Verdict.FAIL),
-        ("", EngineError(BAD_PAGE), Verdict.INCONCLUSIVE),
-        (BAD_PAGE, EngineError("the connection broke off"), Verdict.INCONCLUSIVE),
-        ("", NotBack("the server is away"), Verdict.INCONCLUSIVE),
+        (
+            "",
+            TableLost("the table ledger is gone", id=ErrorId.TABLE_LOST),
+            Verdict.FAIL,
+        ),
+        (BAD_PAGE, EngineError(BAD_PAGE, id=ErrorId.STATEMENT_FAILED), Verdict.FAIL),
+        ("", EngineError(BAD_PAGE, id=ErrorId.STATEMENT_FAILED), Verdict.INCONCLUSIVE),
+        (
+            BAD_PAGE,
+            EngineError("the connection broke off", id=ErrorId.STATEMENT_FAILED),
+            Verdict.INCONCLUSIVE,
+        ),
+        (
+            "",
+            NotBack("the server is away", id=ErrorId.SERVER_NOT_BACK),
+            Verdict.INCONCLUSIVE,
+        ),
     ],
     ids=["table", "damage", "not logged", "connection", "away"],
 )

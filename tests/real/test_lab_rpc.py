@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.requests import (
@@ -39,7 +40,7 @@ def _answer(request: Request) -> object:
         case Down():
             raise Ended
         case Refused():
-            raise LabError("no", hint="Do not ask.")
+            raise LabError("no", id=ErrorId.LAB_DAEMON_FAILED, hint="Do not ask.")
         case Stumbles():
             raise ZeroDivisionError
     return request

@@ -23,6 +23,7 @@ from dbcheck.core.depth import Completed, Counted
 from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import ONLY_NODE
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.group import END_S, Break, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.load import Load
@@ -71,7 +72,7 @@ class SilentEngine:
     """A server that tells nothing of itself."""
 
     def facts(self) -> ServerFacts:
-        raise EngineError("it does not answer")
+        raise EngineError("it does not answer", id=ErrorId.STATEMENT_FAILED)
 
 
 @pytest.fixture
@@ -140,7 +141,9 @@ def test_a_load_whose_preflight_cannot_be_noted_does_not_begin(
     monkeypatch.setattr(group, "connect", lambda: pytest.fail("the load began"))
 
     def full() -> None:
-        raise RunWriteError("the folder cannot be written")
+        raise RunWriteError(
+            "the folder cannot be written", id=ErrorId.FOLDER_NOT_WRITABLE
+        )
 
     with pytest.raises(RunWriteError, match="cannot be written"):
         load_until_cut(replace(rig, before_load=full), started, Cutter(rig, started))
@@ -253,7 +256,7 @@ def test_one_lost_part_of_several_makes_no_whole(place: int) -> None:
         GroupResult(failure=ValueError("a defect")),
         GroupResult(failure=ValueError("another")),
     ]
-    results[place].failure = LoadError("lost")
+    results[place].failure = LoadError("lost", id=ErrorId.LOAD_PROCESS_LOST)
     load = Load(cast(list[SessionGroup], [EndedGroup(one) for one in results]), 1)
     load.end()
     assert not load.is_whole

@@ -17,6 +17,7 @@ from dbcheck.core.history import AckValues
 from dbcheck.core.operation import Operation
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     CommitUnknown,
     EngineError,
@@ -106,7 +107,7 @@ class FakeServer:
 
     def facts(self) -> ServerFacts:
         if self.facts_now is None:
-            raise EngineError("refused")
+            raise EngineError("refused", id=ErrorId.STATEMENT_FAILED)
         return self.facts_now
 
 
@@ -297,7 +298,7 @@ def test_what_cannot_be_sent_at_once_is_flushed(make: Make) -> None:
 
 
 def broken(row: Operation) -> int:
-    raise CommitUnknown("broke", farewell="shutting down")
+    raise CommitUnknown("broke", farewell="shutting down", id=ErrorId.COMMIT_UNKNOWN)
 
 
 def test_a_broken_session_is_replaced_under_a_new_number(make: Make) -> None:
@@ -320,7 +321,9 @@ def test_every_session_must_reach_the_server_that_the_load_began_with(
     def open_session(*_: Any, **options: Any) -> Session:
         asked.append(options["server"])
         if len(asked) > 3:
-            raise OtherServer("it started 1 s later")
+            raise OtherServer(
+                "it started 1 s later", id=ErrorId.DIFFERENT_SERVERS_ANSWER
+            )
         return opened(())
 
     site.server.open_session = open_session  # type: ignore[method-assign]
@@ -362,7 +365,7 @@ def test_a_session_that_ends_while_others_go_on_does_not_date_the_end(
     load.begin()
     wait_until(lambda: len(site.log.acks) == 2 * (LAST - 1), "the acks of the others")
     for session in list(site.server.open):
-        session.reply(CommitUnknown("broke"))
+        session.reply(CommitUnknown("broke", id=ErrorId.COMMIT_UNKNOWN))
     wait_until(load.poll, "the end")
     assert (load.gone, load.in_flight) == (Gone.BROKEN, 2)
     assert load.gone_us >= max(ack[3] for ack in site.log.acks)
@@ -375,7 +378,7 @@ def test_a_session_that_breaks_while_it_waits_for_the_log_held_nothing_in_flight
     site = make(lambda row: row.seq, 1, log=FakeLog(1), plan=CLASSICS)
     site.start()
     wait_until(lambda: len(site.log.acks) == 1, "an ack")
-    site.server.open[0].reply(CommitUnknown("broke"))
+    site.server.open[0].reply(CommitUnknown("broke", id=ErrorId.COMMIT_UNKNOWN))
     wait_until(lambda: site.loop.snapshot().running == 0, "the end")
     result = site.loop.end()
     assert [one.in_flight for one in result.breaks] == [False]
@@ -395,7 +398,7 @@ def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
     site = make(lambda row: row.seq, 1, log=log, plan=CLASSICS, rate=rate)
     site.start()
     wait_until(lambda: len(site.log.acks) == 1, "an ack")
-    site.server.open[0].reply(CommitUnknown("broke"))
+    site.server.open[0].reply(CommitUnknown("broke", id=ErrorId.COMMIT_UNKNOWN))
     wait_until(lambda: site.loop.snapshot().running == 0, "the end")
     result = site.loop.end()
     assert [one.in_flight for one in result.breaks] == [in_flight]
@@ -403,7 +406,7 @@ def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
 
 def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
     def answer(row: Operation) -> int:
-        raise EngineError(f"no room {row.session}")
+        raise EngineError(f"no room {row.session}", id=ErrorId.STATEMENT_FAILED)
 
     site = make(answer)
     result = site.run(lambda: site.loop.snapshot().running == 0)
@@ -413,7 +416,7 @@ def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
 
 def test_a_log_that_fails_ends_the_load(make: Make) -> None:
     site = make(lambda row: row.seq)
-    site.log.error = WitnessError("gone")
+    site.log.error = WitnessError("gone", id=ErrorId.WITNESS_NOT_CONFIRMING)
     result = site.run(lambda: site.loop.snapshot().failed)
     assert result.witness_error is site.log.error
 
@@ -430,7 +433,7 @@ def test_a_session_that_cannot_connect_leaves_none_open(make: Make) -> None:
 
     def open_session(*_: Any, **options: Any) -> Session:
         if len(site.server.open) == 2:
-            raise EngineError("too many connections")
+            raise EngineError("too many connections", id=ErrorId.STATEMENT_FAILED)
         return opened(())
 
     site.server.open_session = open_session  # type: ignore[method-assign]
@@ -496,7 +499,7 @@ def test_an_interrupt_while_a_session_is_replaced_leaves_none_open(
 
     def answer(row: Operation) -> int:
         if row.session == 1:
-            raise CommitUnknown("the connection broke")
+            raise CommitUnknown("the connection broke", id=ErrorId.COMMIT_UNKNOWN)
         return until_last(row)
 
     site = make(answer)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.core.cut import PowerState
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.servers.base import DatabaseServer
@@ -129,7 +130,7 @@ def _freeze(server: DatabaseServer, pid: int) -> bool:
 
 
 def _refuse(*_: object) -> None:
-    raise LabError("refused")
+    raise LabError("refused", id=ErrorId.LAB_DAEMON_FAILED)
 
 
 def _kill(_server: DatabaseServer, pid: int) -> bool:

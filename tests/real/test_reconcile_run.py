@@ -24,6 +24,7 @@ from dbcheck.core.history import Ack
 from dbcheck.core.records import Manifest, StoredRows
 from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
     TableLost,
@@ -54,7 +55,7 @@ class FailingWitness:
 
     def read(self, run_id: str, number: int) -> Iterator[bytes]:
         if not self._left:
-            raise WitnessError("the witness is gone")
+            raise WitnessError("the witness is gone", id=ErrorId.WITNESS_NOT_CONFIRMING)
         self._left -= 1
         return self._witness.read(run_id, number)
 
@@ -200,7 +201,7 @@ def test_a_table_that_is_not_opened_fails_only_if_the_log_names_its_damage(
     site: Site, log: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
-        raise TableRefused("1812: tablespace is missing")
+        raise TableRefused("1812: tablespace is missing", id=ErrorId.TABLE_REFUSED)
 
     monkeypatch.setattr(FakeEngine, "log", log)
     outcome = site.reconcile(10, refuse)
@@ -260,9 +261,15 @@ def test_a_server_that_came_back_late_fails_by_its_rows_and_never_passes(
     ("error", "identity"),
     [
         pytest.param(
-            TableRefused("1812: tablespace is missing"), FACTS.identity, id="refused"
+            TableRefused("1812: tablespace is missing", id=ErrorId.TABLE_REFUSED),
+            FACTS.identity,
+            id="refused",
         ),
-        pytest.param(TableLost("no table", missing=True), FACTS.identity, id="gone"),
+        pytest.param(
+            TableLost("no table", missing=True, id=ErrorId.TABLE_LOST),
+            FACTS.identity,
+            id="gone",
+        ),
         pytest.param(None, dict.fromkeys(FACTS.identity, "another"), id="another one"),
     ],
 )

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from dbcheck.cli import campaign_run
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, HostError, UsageError
 from dbcheck.inventory.entry import Entry
 
-REFUSED = UsageError("its name is another", hint="Rename it.")
-AWAY = HostError("cannot reach it")
+REFUSED = UsageError(
+    "its name is another", id=ErrorId.OPTIONS_CONFLICT, hint="Rename it."
+)
+AWAY = HostError("cannot reach it", id=ErrorId.HOST_UNREACHABLE)
 
 
 def checked(monkeypatch: pytest.MonkeyPatch, **found: DbcheckError | None) -> None:

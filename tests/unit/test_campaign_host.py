@@ -13,6 +13,7 @@ from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Remains
 from dbcheck.core.places import Place
 from dbcheck.core.target import HostAfter, LogMarks, LogTail, TargetFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries
 from dbcheck.ports.listener import Phase
@@ -40,12 +41,12 @@ class Booting:
         self.called.append("reach")
         if self._refusals:
             self._refusals -= 1
-            raise HostError("System is booting up")
+            raise HostError("System is booting up", id=ErrorId.HOST_UNREACHABLE)
 
     def facts(self, data_directory: str, places: Sequence[Place] = ()) -> TargetFacts:
         self.called.append("facts")
         if self._lacks_data:
-            raise HostError(f"no {data_directory}")
+            raise HostError(f"no {data_directory}", id=ErrorId.HOST_UNREACHABLE)
         return FACTS
 
     def data_names(self, data_directory: str) -> DataNames:

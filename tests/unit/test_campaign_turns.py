@@ -15,6 +15,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import Known
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.turns import Turns
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
 from tests.kit.nodes import with_node
@@ -81,7 +82,7 @@ def test_a_target_that_cannot_be_settled_keeps_its_turn(
     RunFolder.create(folder.runs, MANIFEST)
 
     def fail(*_: object) -> bool:
-        raise TargetChanged("no answer")
+        raise TargetChanged("no answer", id=ErrorId.TARGET_CHANGED)
 
     monkeypatch.setattr(campaign, "_began", fail)
     with pytest.raises(TargetChanged, match="no answer"):
@@ -99,7 +100,7 @@ def test_what_is_known_is_stored_before_rows_are_dropped(
         given[-1](EMPTY)
         assert turns.said == ["store"]
         assert folder.known() == EMPTY
-        raise TargetChanged("enough")
+        raise TargetChanged("enough", id=ErrorId.TARGET_CHANGED)
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
     with pytest.raises(TargetChanged, match="enough"):

@@ -12,6 +12,7 @@ from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise, staggered
 from dbcheck.core.replication import Descent, PromotedBy, Received
 from dbcheck.core.site import SiteKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, PartlyCut, PowerError, UsageError
 from dbcheck.ports.site import Node
 from dbcheck.site import cluster
@@ -73,7 +74,7 @@ class Server:
 
     def received(self) -> Received:
         if self.power is not PowerState.ON:
-            raise EngineError("connection refused")
+            raise EngineError("connection refused", id=ErrorId.STATEMENT_FAILED)
         applied = self.position if self.applied is None else self.applied
         return Received(self.position, applied, self.connected)
 
@@ -194,7 +195,9 @@ def test_without_a_switch_that_reads_it_a_connected_standby_forbids_it(
 def test_a_switch_that_fails_shows_nothing(nodes: dict[str, Server]) -> None:
     site = site_of(nodes)
     site.cut()
-    nodes["a"].broken = PowerError("the device does not answer")
+    nodes["a"].broken = PowerError(
+        "the device does not answer", id=ErrorId.POWER_COMMAND_FAILED
+    )
     site.ready()
     found = site.promotion()
     assert found is not None
@@ -205,7 +208,7 @@ def test_one_switch_that_fails_keeps_no_other_from_its_work(
     nodes: dict[str, Server],
 ) -> None:
     site = site_of(nodes, Promise.ALL)
-    nodes["b"].broken = PowerError("b does not answer")
+    nodes["b"].broken = PowerError("b does not answer", id=ErrorId.POWER_COMMAND_FAILED)
     with pytest.raises(PartlyCut, match="b does not answer") as caught:
         site.cut()
     assert caught.value.cuts.keys() == {"a", "c"}
@@ -239,7 +242,9 @@ def test_a_refused_promotion_is_shown_and_not_asked_for_again(
     """A program that failed may have done a part of its work."""
     site = site_of(nodes)
     site.cut()
-    nodes["b"].refusal = EngineError("the promotion was refused")
+    nodes["b"].refusal = EngineError(
+        "the promotion was refused", id=ErrorId.STATEMENT_FAILED
+    )
     shown = until_asked(site, nodes["b"])
     assert shown == "b was not promoted: the promotion was refused."
     assert site.ready() == shown
@@ -324,7 +329,7 @@ def test_nodes_are_cut_one_after_the_other_the_writer_first(
 
 
 def test_a_writer_that_is_not_cut_spares_the_others(nodes: dict[str, Server]) -> None:
-    nodes["a"].broken = PowerError("no answer")
+    nodes["a"].broken = PowerError("no answer", id=ErrorId.POWER_COMMAND_FAILED)
     with pytest.raises(PartlyCut, match="no answer") as at:
         staggered_site(nodes, 60.0).cut()
     assert at.value.cuts == {}
@@ -375,7 +380,7 @@ def test_the_others_cannot_follow_a_writer_that_is_brought_back(
 
 def test_a_writer_that_cannot_be_isolated_stays_off(nodes: dict[str, Server]) -> None:
     def fail() -> None:
-        raise LabError("a link of the lab is gone")
+        raise LabError("a link of the lab is gone", id=ErrorId.LAB_DAEMON_FAILED)
 
     site = site_of(nodes, isolate=fail)
     site.cut()
@@ -390,7 +395,7 @@ def test_every_other_node_is_asked_to_rejoin(nodes: dict[str, Server]) -> None:
     def rejoin(name: str, writer: str) -> None:
         asked.append((name, writer))
         if name == "c":
-            raise LabError("it is refused")
+            raise LabError("it is refused", id=ErrorId.LAB_DAEMON_FAILED)
 
     site = site_of(nodes, rejoin=rejoin)
     assert site.rejoins

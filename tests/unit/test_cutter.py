@@ -16,6 +16,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import Moment, Stratum
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
@@ -32,7 +33,7 @@ class Quiet:
     kind = SwitchKind.EXEC
 
     def facts(self) -> None:
-        raise EngineError("nobody is asked")
+        raise EngineError("nobody is asked", id=ErrorId.STATEMENT_FAILED)
 
     def cut(self) -> Cut:
         return Cut(None, None)
@@ -118,7 +119,7 @@ class Breaking(Quiet):
     """A server whose checkpoint fails."""
 
     def checkpoint(self) -> str | None:
-        raise EngineError(REFUSED)
+        raise EngineError(REFUSED, id=ErrorId.STATEMENT_FAILED)
 
 
 class Making(Quiet):
@@ -179,7 +180,7 @@ class Failing(Quiet):
     """A switch that does not work."""
 
     def cut(self) -> Cut:
-        raise PowerError("the outlet does not answer")
+        raise PowerError("the outlet does not answer", id=ErrorId.POWER_COMMAND_FAILED)
 
 
 class Held:

@@ -15,6 +15,7 @@ from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.counters import Counts, Sample, UnderLoad
 from dbcheck.core.site import ONLY_NODE
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.ports.host import TargetHost
 from tests.kit.host_samples import BEFORE
@@ -51,7 +52,7 @@ class Scripted:
             return self._samples.pop(0)
         self.is_waiting.set()
         assert self._closed.wait(WAIT_S)
-        raise HostError("it was closed")
+        raise HostError("it was closed", id=ErrorId.HOST_UNREACHABLE)
 
     def close(self) -> None:
         self._closed.set()
@@ -119,13 +120,15 @@ class Silent:
 
     def counting(self, _: Sequence[str]) -> Any:
         if self.counters is None:
-            raise HostError("it refuses another connection")
+            raise HostError(
+                "it refuses another connection", id=ErrorId.HOST_UNREACHABLE
+            )
         return self.counters
 
 
 class Refusing(Scripted):
     def read(self) -> Sample:
-        raise HostError("it refuses")
+        raise HostError("it refuses", id=ErrorId.HOST_UNREACHABLE)
 
 
 class Interrupted(Scripted):

@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.drives import (
     DriveMount,
@@ -46,7 +47,11 @@ class Relay:
 
     def restore(self) -> float:
         if self.broken:
-            raise PowerError("the relay does not answer", hint="Check it.")
+            raise PowerError(
+                "the relay does not answer",
+                id=ErrorId.POWER_COMMAND_FAILED,
+                hint="Check it.",
+            )
         self.steps.append("power")
         self.on = True
         return 15.0
@@ -80,7 +85,7 @@ class Host:
     def _note(self, step: str) -> None:
         self.relay.steps.append(step)
         if step == self.fails:
-            raise HostError("the host agent ended")
+            raise HostError("the host agent ended", id=ErrorId.HOST_UNREACHABLE)
 
     def survey(self, *_: object) -> Survey:
         self._note("survey")
@@ -117,12 +122,14 @@ class Host:
 
     def write_note(self, _: str, seen: Survey) -> None:
         if self.fails == "note":
-            raise HostError("/var/lib/dbcheck: no space left")
+            raise HostError(
+                "/var/lib/dbcheck: no space left", id=ErrorId.HOST_UNREACHABLE
+            )
         self.noted, self.newer = seen, False
 
     def read_note(self, *_: object) -> Noted | None:
         if self.fails == "read":
-            raise HostError("the host agent ended")
+            raise HostError("the host agent ended", id=ErrorId.HOST_UNREACHABLE)
         seen = self.noted
         return Noted(seen, self.server, self.newer, "/notes/1") if seen else None
 

@@ -9,6 +9,7 @@ import pytest
 
 from dbcheck.cli import entries
 from dbcheck.cli.entries import at_once
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 
@@ -34,7 +35,7 @@ def test_results_come_in_the_order_of_the_hosts(
 def test_an_error_of_one_host_is_raised() -> None:
     def work(entry: Entry) -> None:
         if entry.name == "db3":
-            raise UsageError("of db3")
+            raise UsageError("of db3", id=ErrorId.OPTIONS_CONFLICT)
 
     with pytest.raises(UsageError, match="of db3"):
         at_once(work, HOSTS)

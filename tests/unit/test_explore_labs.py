@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Oracle
@@ -28,7 +29,7 @@ class Opened:
         with self._lock:
             self.opened += 1
             if self.opened <= self._failing:
-                raise LabError("no loop device")
+                raise LabError("no loop device", id=ErrorId.LAB_DAEMON_FAILED)
             self.open += 1
         try:
             yield cast(Oracle, self)
@@ -82,7 +83,7 @@ def test_what_a_job_raises_ends_all() -> None:
     opened = Opened()
 
     def broken(_oracle: Oracle) -> int:
-        raise LabError("the drive died")
+        raise LabError("the drive died", id=ErrorId.LAB_DAEMON_FAILED)
 
     others = [partial(squared, number) for number in range(30)]
     jobs: list[Callable[[Oracle], int]] = [others[1], broken, *others]

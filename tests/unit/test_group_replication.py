@@ -13,6 +13,7 @@ from dbcheck.core.site import SiteKind, lineage
 from dbcheck.engines.mysql import group_bootstrap, group_replication
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.group_replication import View, is_member
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.lab.group_replication import group_settings
 
@@ -157,18 +158,27 @@ def test_a_group_is_formed_by_a_server_that_has_all() -> None:
 
 
 def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
-    failing = link(**OUT, start_group=EngineError("3092: not configured properly"))
+    failing = link(
+        **OUT,
+        start_group=EngineError(
+            "3092: not configured properly", id=ErrorId.STATEMENT_FAILED
+        ),
+    )
     with pytest.raises(EngineError, match="3092"):
         group_bootstrap.bootstrap(failing, refused)
     assert failing.ran[-1] == "bootstrap_off"
     ended: list[str] = []
     gone = link(
-        **OUT, start_group=EngineError("gone"), bootstrap_off=EngineError("gone")
+        **OUT,
+        start_group=EngineError("gone", id=ErrorId.STATEMENT_FAILED),
+        bootstrap_off=EngineError("gone", id=ErrorId.STATEMENT_FAILED),
     )
     with pytest.raises(EngineError, match="gone"):
         group_bootstrap.bootstrap(gone, lambda: ended.append("anew"))
     assert ended == ["anew"]
-    on = group_bootstrap.still_bootstraps(EngineError("cannot connect"))
+    on = group_bootstrap.still_bootstraps(
+        EngineError("cannot connect", id=ErrorId.STATEMENT_FAILED)
+    )
     assert "may still be ON: cannot connect" in str(on)
     assert "set global group_replication_bootstrap_group = OFF" in on.hint
 
@@ -241,7 +251,12 @@ def test_the_account_must_be_allowed_to_form_a_group(
 )
 def test_a_refusal_says_what_to_do(text: str, hint: str) -> None:
     with pytest.raises(EngineError, match=text[:4]) as at:
-        group_bootstrap.join(link(group_members=[], start_group=EngineError(text)))
+        group_bootstrap.join(
+            link(
+                group_members=[],
+                start_group=EngineError(text, id=ErrorId.STATEMENT_FAILED),
+            )
+        )
     assert hint in at.value.hint
 
 

@@ -12,6 +12,7 @@ from dbcheck.core.cut import Cut, PowerState
 from dbcheck.core.promise import Promise
 from dbcheck.core.replication import Descent, Detached, Membership, Received
 from dbcheck.core.site import SiteKind
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
@@ -57,7 +58,7 @@ class Member:
 
     def received(self) -> Received:
         if self.power is not PowerState.ON:
-            raise EngineError("connection refused")
+            raise EngineError("connection refused", id=ErrorId.STATEMENT_FAILED)
         return self.shown
 
     def promote(self) -> None:
@@ -72,30 +73,34 @@ class Member:
 
     def detached(self) -> Detached:
         if self.busy:
-            raise EngineError(self.busy)
+            raise EngineError(self.busy, id=ErrorId.STATEMENT_FAILED)
         return Detached(self.name, "the cluster", f"1-{self.shown.position}")
 
     def end_bootstrap(self) -> None:
         self.asked.append("end")
         if self.still_on:
-            raise StillBootstraps("may still be ON", hint="Run OFF.")
+            raise StillBootstraps(
+                "may still be ON", id=ErrorId.GROUP_MAY_START_TWICE, hint="Run OFF."
+            )
 
     def require_all_of(self, others: Mapping[str, str]) -> None:
         if self.lacks:
-            raise EngineError(self.lacks, hint="Look.")
+            raise EngineError(self.lacks, id=ErrorId.STATEMENT_FAILED, hint="Look.")
         self.asked.append(dict(others))
 
     def bootstrap_group(self) -> None:
         self.asked.append("form")
         if self.still_on:
-            raise StillBootstraps("may still be ON", hint="Run OFF.")
+            raise StillBootstraps(
+                "may still be ON", id=ErrorId.GROUP_MAY_START_TWICE, hint="Run OFF."
+            )
         if self.refuses:
-            raise EngineError(self.refuses, hint="Look.")
+            raise EngineError(self.refuses, id=ErrorId.STATEMENT_FAILED, hint="Look.")
 
     def join_group(self) -> None:
         self.asked.append("join")
         if self.refuses:
-            raise EngineError(self.refuses, hint="Look.")
+            raise EngineError(self.refuses, id=ErrorId.STATEMENT_FAILED, hint="Look.")
 
     def descent(self) -> Descent:
         return Descent({"the cluster": 10})

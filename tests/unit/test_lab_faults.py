@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.lab_faults import faults
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.ports.listener import LoadStatus, Phase
@@ -39,7 +40,7 @@ class Nodes:
 
     def note(self, what: str) -> None:
         if self._failing and what.startswith("pause"):
-            raise LabError("it cannot be paused")
+            raise LabError("it cannot be paused", id=ErrorId.LAB_DAEMON_FAILED)
         self.befell.append(what)
         self.happened.set()  # a node goes on after a failure, too
 

@@ -18,6 +18,7 @@ from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.records import NodeAfter, NodeAtTheCut, RestoreRecord
 from dbcheck.core.site import ONLY_NODE
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, RunFormatError, UsageError
 from dbcheck.judge.case import Case
 from dbcheck.judge.server import restarted
@@ -75,7 +76,7 @@ def test_what_runs_on_the_first_is_known_if_the_second_fails(
 ) -> None:
     def inspected(each: Node, *_: object, **__: object) -> Any:
         if each.engine.target == "b":
-            raise HostError("b does not answer")
+            raise HostError("b does not answer", id=ErrorId.HOST_UNREACHABLE)
         return BEFORE, "running"
 
     running: dict[str, Any] = {}

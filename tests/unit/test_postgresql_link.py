@@ -17,6 +17,7 @@ from dbcheck.core.table import LEDGER
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 
@@ -87,7 +88,10 @@ def test_a_body_that_ends_is_committed(
     assert connection.autocommit
 
 
-@pytest.mark.parametrize("error", [EngineError("refused"), KeyboardInterrupt("Ctrl-C")])
+@pytest.mark.parametrize(
+    "error",
+    [EngineError("refused", id=ErrorId.STATEMENT_FAILED), KeyboardInterrupt("Ctrl-C")],
+)
 @pytest.mark.parametrize("broken", [set(), {"rollback"}], ids=["alive", "dead"])
 def test_what_the_body_raised_comes_out(
     link: PostgresqlLink,

@@ -16,6 +16,7 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.identity import Identity
 from dbcheck.core.reached import Reached
 from dbcheck.core.target import Volume
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory.entry import Entry
@@ -39,7 +40,7 @@ class Plug:
     def cut(self) -> Cut:
         self.calls.append("cut")
         if self.broken == "cut":
-            raise PowerError("it may be off")
+            raise PowerError("it may be off", id=ErrorId.POWER_COMMAND_FAILED)
         self.power = PowerState.OFF
         return Cut(1, None)
 
@@ -54,7 +55,7 @@ class Plug:
 
     def identity(self) -> Identity:
         if self.broken == "no boot" and self.boots > 1:
-            raise HostError("no answer")
+            raise HostError("no answer", id=ErrorId.HOST_UNREACHABLE)
         return Identity("db1", "m", str(self.boots), "", frozenset())
 
 
@@ -86,7 +87,10 @@ def test_the_power_is_restored_whatever_fails() -> None:
 
 @pytest.mark.parametrize(
     ("ended_by", "why"),
-    [(PowerError("no answer"), "no answer"), (KeyboardInterrupt(), "interrupted")],
+    [
+        (PowerError("no answer", id=ErrorId.POWER_COMMAND_FAILED), "no answer"),
+        (KeyboardInterrupt(), "interrupted"),
+    ],
 )
 def test_power_that_does_not_come_back_is_reported_with_what_came_first(
     ended_by: BaseException, why: str
@@ -96,7 +100,9 @@ def test_power_that_does_not_come_back_is_reported_with_what_came_first(
             raise ended_by
 
         def restore(self) -> None:
-            raise PowerError("it is stuck", hint="Go there.")
+            raise PowerError(
+                "it is stuck", id=ErrorId.POWER_COMMAND_FAILED, hint="Go there."
+            )
 
     both = f"^{why}; the power may still be off: it is stuck$"
     with pytest.raises(PowerError, match=both) as caught:

@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.campaign import control, preflight
 from dbcheck.core.site import ONLY_NODE
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from tests.kit.partial_rig import Parts, rig_with
 from tests.kit.stored_run import manifest
@@ -17,7 +18,10 @@ from tests.kit.stored_run import manifest
 RUNNING = "canaries"
 
 
-@pytest.mark.parametrize("failure", [KeyboardInterrupt("Ctrl-C"), EngineError("gone")])
+@pytest.mark.parametrize(
+    "failure",
+    [KeyboardInterrupt("Ctrl-C"), EngineError("gone", id=ErrorId.STATEMENT_FAILED)],
+)
 def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,7 +40,7 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
 def test_a_control_that_cannot_weaken_the_server_closes_all_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts, ended = Parts(EngineError("no privilege")), []
+    parts, ended = Parts(EngineError("no privilege", id=ErrorId.STATEMENT_FAILED)), []
     started: Any = SimpleNamespace(log=parts.log, held=parts.held, canaries="canaries")
     monkeypatch.setattr(
         control, "end_canaries", lambda _, canaries, remove: ended.append(canaries)

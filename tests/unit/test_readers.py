@@ -11,6 +11,7 @@ import pytest
 from dbcheck.clock import now_us
 from dbcheck.core.history import AckValues
 from dbcheck.core.witnessed import Watermark
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.readers import Readers
 from dbcheck.ports.engine import KeyRead
@@ -29,7 +30,7 @@ class Table:
 
     def read(self, after_id: int) -> Sequence[KeyRead]:
         if self._severed.is_set():
-            raise EngineError("severed")
+            raise EngineError("severed", id=ErrorId.STATEMENT_FAILED)
         self.asked.append(after_id)
         self.read_again.release()
         return list(self.rows)
@@ -72,7 +73,7 @@ class Log:
     def close(self) -> Watermark:
         self.closed += 1
         if self.failure:
-            raise WitnessError(self.failure)
+            raise WitnessError(self.failure, id=ErrorId.WITNESS_NOT_CONFIRMING)
         return self.watermark()
 
 
@@ -173,7 +174,9 @@ def test_a_server_that_refuses_a_reader_leaves_nothing_open() -> None:
         try:
             return next(connections)
         except StopIteration:
-            raise EngineError("too many connections") from None
+            raise EngineError(
+                "too many connections", id=ErrorId.STATEMENT_FAILED
+            ) from None
 
     readers = Readers(2, connect, lambda: cast(WitnessLog, log))
     with pytest.raises(EngineError, match="too many"):

@@ -10,6 +10,7 @@ import pytest
 from dbcheck.campaign import reading_log
 from dbcheck.core.table import LEDGER
 from dbcheck.core.target import LogTail
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from tests.kit.nodes import site_of
 from tests.kit.server_logs import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
@@ -43,7 +44,7 @@ def _log(
 
 
 def _why(logged: str) -> str:
-    return _log(logged).why(EngineError("lost")).damage
+    return _log(logged).why(EngineError("lost", id=ErrorId.STATEMENT_FAILED)).damage
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from dbcheck.campaign import waiting
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.core.server import ServerFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, NotBack
 from tests.kit.nodes import site_of
 from tests.kit.samples import FACTS
@@ -21,7 +22,7 @@ def rig(answers: list[ServerFacts | None], return_s: float) -> Rig:
     def facts() -> ServerFacts:
         answer = answers.pop(0) if answers else None
         if answer is None:
-            raise ConnectionLost("the connection broke", 9)
+            raise ConnectionLost("the connection broke", 9, id=ErrorId.CONNECTION_LOST)
         return answer
 
     made: Any = SimpleNamespace(

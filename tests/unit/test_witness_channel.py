@@ -8,7 +8,7 @@ from dbcheck.errors import DbcheckError, WitnessError
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.witness import agent
-from dbcheck.witness.channel import HINTS, open_channel
+from dbcheck.witness.channel import REFUSALS, open_channel
 from tests.kit.channels import Script, reply
 
 
@@ -67,7 +67,7 @@ def test_an_answer_that_makes_no_sense_is_refused(answer: bytes) -> None:
         channel.request(agent.RUNS)
 
 
-@pytest.mark.parametrize("code", HINTS)
+@pytest.mark.parametrize("code", REFUSALS)
 def test_an_error_of_the_agent_comes_with_a_hint(code: str) -> None:
     told = json.dumps({"code": code, "message": "/f: it went wrong"}).encode()
     channel = open_channel(Script(wire.HELLO, reply(wire.ERROR, told)), "here")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dbcheck.core.history import Ack
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError, WitnessError
 from dbcheck.witness.window import Window, WindowLimits
 
@@ -148,8 +149,12 @@ def test_a_dead_witness_wakes_all_who_wait(made: Made, lockstep: bool) -> None:
         window.put(ACK)
     calls = [Call(lambda: window.put(ACK)) for _ in range(8)]
     assert all(call.is_blocked(window) for call in calls)
-    window.fail(WitnessError("the disk is full", hint="Make room."))
-    window.fail(WitnessError("and then it ended"))
+    window.fail(
+        WitnessError(
+            "the disk is full", id=ErrorId.WITNESS_NOT_CONFIRMING, hint="Make room."
+        )
+    )
+    window.fail(WitnessError("and then it ended", id=ErrorId.WITNESS_NOT_CONFIRMING))
     errors = [call.end() for call in calls]
     assert {str(error) for error in errors} == {"the disk is full"}
     assert {error.hint for error in errors if error} == {"Make room."}
@@ -190,7 +195,7 @@ def test_all_confirmed_is_a_good_end_even_if_the_witness_died(made: Made) -> Non
     window = made()
     window.put(ACK)
     window.confirm(1, 0)
-    window.fail(WitnessError("gone"))
+    window.fail(WitnessError("gone", id=ErrorId.WITNESS_NOT_CONFIRMING))
     window.finish()
 
 
@@ -254,7 +259,7 @@ def test_a_loop_is_told_of_a_failure(made: Made) -> None:
     window = made(WindowLimits(acks=1))
     window.put_many([ACK])
     assert window.room() == 0
-    window.fail(WitnessError("the disk is full"))
+    window.fail(WitnessError("the disk is full", id=ErrorId.WITNESS_NOT_CONFIRMING))
     assert is_ready(window)
     with pytest.raises(WitnessError, match="full"):
         window.room()
