@@ -62,6 +62,7 @@ class ErrorId(StrEnum):
     # Campaigns, cycles and comparisons.
     CAMPAIGN_EXISTS = "campaign-exists"
     CAMPAIGN_OF_OTHER_TARGET = "campaign-of-other-target"
+    CAMPAIGN_PROCESS_LOST = "campaign-process-lost"
     COMPARED_WITH_ITSELF = "compared-with-itself"
     COMPARISON_WITHOUT_VERDICT = "comparison-without-verdict"
     CONTROL_NOT_COMPARABLE = "control-not-comparable"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
@@ -21,6 +22,7 @@ from dbcheck.core.loss import LossKind
 from dbcheck.core.mix import Action
 from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.workload import Workload
+from dbcheck.error_ids import ErrorId
 from dbcheck.inventory.entry import EXPECT, KEYS, KNOWN, OTHERS, SECRETS, Entry
 from dbcheck.inventory.fields import PREFIX, SOURCES
 from dbcheck.power import registry
@@ -58,6 +60,12 @@ Rows that readers saw and that are gone without an acknowledgement are not a los
 `seen` in `verdict.json` counts them beside the verdict ([method.md](method.md)).
 """
 _JSON = """Programs can rely on these: a JSON Schema for each result.
+"""
+_ERRORS = """The message of an expected failure on stderr ends with its id in brackets:
+`dbcheck: cannot connect to ... [connection-failed]`. In what `--json` prints,
+`error_id` stands beside `error`. An id stands for one cause with one remedy. Scripts
+can compare it: a message may be reworded at any time. Exit code 2 says that nothing
+was touched, 4 that an operation failed.
 """
 _RULES = """## Audit rules
 
@@ -104,6 +112,7 @@ def reference() -> str:
             _table("Kinds of loss", ("kind", "what is wrong"), _losses(), _LOSSES),
             _RULES,
             _table("JSON", ("schema", "printed by"), _schemas(), _JSON),
+            _table("Ids of errors", ("about", "ids"), _errors(), _ERRORS),
             _table("Exit codes", ("code", "when"), _exit_codes()),
         )
     )
@@ -257,6 +266,14 @@ def _schemas() -> Iterator[tuple[str, str]]:
         if more := _MORE_OF.get(name):
             printed += f"`, `{more}"
         yield f"[{name}.json](schema/{name}.json)", f"`{printed}`"
+
+
+def _errors() -> Iterator[tuple[str, str]]:
+    """Yield each subject, a comment in the enumeration, with its ids."""
+    for part in inspect.getsource(ErrorId).split("\n    # ")[1:]:
+        subject, _, members = part.partition(".\n")
+        ids = re.findall(r'"(.+)"', members)
+        yield subject, ", ".join(f"`{id}`" for id in ids)
 
 
 def _exit_codes() -> Iterator[tuple[str, str]]:

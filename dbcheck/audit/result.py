@@ -12,6 +12,7 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import Located
 from dbcheck.audit.subject import Subject
 from dbcheck.core.audited import RuleStanding, Severity
+from dbcheck.errors import DbcheckError
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class AuditResult:
     host:     the URL of its host, "" if it was not asked.
     findings: what is not safe, the worst first, what is not known last.
     safe:     how many facts are safe.
-    error:    why it could not be audited, "" if it could.
+    error:    why it could not be audited, "" if it could.  error_id: of that.
     """
 
     name: str
@@ -112,11 +113,12 @@ class AuditResult:
     safe: int
     subjects: tuple[SubjectResult, ...]
     error: str = ""
+    error_id: str = ""
 
     @classmethod
-    def failed(cls, name: str, target: str, error: str) -> AuditResult:
+    def failed(cls, name: str, target: str, error: DbcheckError) -> AuditResult:
         """Return the result of an audit that could not be made."""
-        return cls(name, target, "", "", (), 0, (), error)
+        return cls(name, target, "", "", (), 0, (), error.with_hint, error.id)
 
     def count(self, severity: Severity) -> int:
         """Return how many findings of that severity are unsafe."""

@@ -131,7 +131,7 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     except DbcheckError as error:
         rig.listener.phase(Phase.CYCLE, f"{drawn.number}: {error}")
         if not _settle_all(rig, folder):
-            folder.add(_failed("", drawn, str(error)))
+            folder.add(_failed("", drawn, str(error), error.id))
             wait_for_server(rig)
     else:
         add_outcome(folder, outcome)
@@ -224,7 +224,7 @@ def add_outcome(
         outcome.run.drop_survivors()
 
 
-def _failed(run: str, drawn: Moment | None, reason: str) -> Cycle:
+def _failed(run: str, drawn: Moment | None, reason: str, id: str = "") -> Cycle:
     """Return a cycle that came to no verdict."""
     return Cycle(
         number=drawn.number if drawn else 0,
@@ -234,6 +234,7 @@ def _failed(run: str, drawn: Moment | None, reason: str) -> Cycle:
         verdict=CycleVerdict.ERROR,
         reason=reason,
         ended=_now(),
+        error_id=id,
     )
 
 

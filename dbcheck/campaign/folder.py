@@ -98,6 +98,7 @@ class Cycle:
               never acknowledged, see core.seen; None without readers, or if the table
               was not read after the cut.
     at_fault: settings under which such a cut loses commits, a sentence for each.
+    error_id: of the error, "" if it came to a verdict, or its client was lost.
     """
 
     number: int
@@ -121,6 +122,7 @@ class Cycle:
     window: str = ""
     seen: int | None = None
     seen_lost: int | None = None
+    error_id: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a class and a depth that no cut has."""

@@ -9,6 +9,7 @@ from statistics import median
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.core.statistics import Tally, cuts_needed, loss_ppm_max
 from dbcheck.core.verdict import CycleVerdict, Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.judge.results import (
     CampaignResult,
     CycleResult,
@@ -19,6 +20,7 @@ from dbcheck.judge.results import (
 
 COUNTS = (CycleVerdict.PASS, CycleVerdict.FAIL)
 ERROR_FILE = "error.txt"  # why a campaign ended before it was finished
+_IDS = frozenset(ErrorId)
 
 
 def tally(cycles: Sequence[Cycle]) -> Tally:
@@ -53,7 +55,7 @@ def result(folder: CampaignFolder) -> CampaignResult:
     shown = tally(cycles)
     over = finished(plan, cycles)
     more = max(0, plan.cuts - shown.cuts)
-    error = folder.path / ERROR_FILE
+    error, error_id = ("", "") if over else ending(folder)
     classes = dict.fromkeys(cycle.cut_class for cycle in cycles if cycle.cut_class)
     found = _verdict(plan.cuts, cycles)
     rates = [c.acks_per_s for c in cycles if c.number and c.acks_per_s]
@@ -77,9 +79,26 @@ def result(folder: CampaignFolder) -> CampaignResult:
         bound_ppm=plan.bound_ppm,
         cuts_still_needed=_still(plan.bound_ppm, shown.cuts, shown.losses, more),
         errors=sum(cycle.verdict is CycleVerdict.ERROR for cycle in cycles),
-        error=error.read_text().strip() if error.is_file() and not over else "",
+        error=error,
+        error_id=error_id,
         cycles=tuple(map(_cycle_result, cycles)),
     )
+
+
+def ending(folder: CampaignFolder) -> tuple[str, str]:
+    """Return why a campaign ended early, and the id of that; "" each if it did not.
+
+    An interrupt has no id.
+    """
+    file = folder.path / ERROR_FILE
+    text = file.read_text("utf-8", errors="replace").strip() if file.is_file() else ""
+    before, _, last = text.rpartition("\n")
+    return (before, last) if last in _IDS else (text, "")
+
+
+def ending_text(error: str, error_id: str) -> str:
+    """Return what the file of that holds."""
+    return "".join(f"{line}\n" for line in (error, error_id) if line)
 
 
 def _cycle_result(cycle: Cycle) -> CycleResult:
@@ -103,6 +122,7 @@ def _cycle_result(cycle: Cycle) -> CycleResult:
         window=cycle.window,
         seen=cycle.seen,
         seen_lost=cycle.seen_lost,
+        error_id=cycle.error_id,
     )
 
 

@@ -156,7 +156,7 @@ def _audited(entry: Entry) -> AuditResult:
     except UsageError:
         raise
     except DbcheckError as error:
-        return AuditResult.failed(entry.name, entry.target, error.with_hint)
+        return AuditResult.failed(entry.name, entry.target, error)
 
 
 def _exit_code(results: Sequence[AuditResult], level: Severity | None) -> int:

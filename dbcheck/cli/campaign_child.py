@@ -56,14 +56,14 @@ def main() -> None:
     with contextlib.suppress(KeyboardInterrupt), interrupt.held_back():
         worker = Worker(Channel.inherited(int(sys.argv[1])))
         view = Reporting(worker)
-        error = _run(worker, view)
-        view.line("ended", error)
-        if not worker.keeps(Ended(error)):  # it would have removed its folder
+        ended = _run(worker, view)
+        view.line("ended", ended.error)
+        if not worker.keeps(ended):  # it would have removed its folder
             shutil.rmtree(worker.folder.parent, ignore_errors=True)
 
 
-def _run(worker: Worker, view: Reporting) -> str:
-    """Run the campaign; return why it ended early, "" if it did not."""
+def _run(worker: Worker, view: Reporting) -> Ended:
+    """Run the campaign; return how it ended."""
     folder = CampaignFolder.open(worker.folder)
     try:
         with interrupt.let_through():
@@ -71,10 +71,10 @@ def _run(worker: Worker, view: Reporting) -> str:
             with folder.locked():
                 run_stored(worker.job.entry, folder, view, _WAIT_S, worker.adapted)
     except KeyboardInterrupt:
-        return "interrupted"
+        return Ended("interrupted")
     except DbcheckError as failed:
-        return failed.with_hint
-    return ""
+        return Ended(failed.with_hint, failed.id)
+    return Ended()
 
 
 def _require_elsewhere(entry: Entry) -> None:

@@ -66,11 +66,13 @@ def allow_open_files() -> None:
 
 
 def _ended(
-    folder: CampaignFolder, entry: Entry, errors: Mapping[str, str]
+    folder: CampaignFolder, entry: Entry, errors: Mapping[str, tuple[str, str]]
 ) -> CampaignResult:
     shown = result(folder)
-    error = errors[entry.name] or shown.error
-    return shown if shown.finished else replace(shown, error=error)
+    error, error_id = errors[entry.name]
+    if shown.finished or not error:
+        return shown
+    return replace(shown, error=error, error_id=error_id)
 
 
 def _client(

@@ -12,7 +12,7 @@ from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder, folders_in
 from dbcheck.campaign.holding import WAIT_S, held
 from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.totals import ERROR_FILE, result
+from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.core.verdict import Verdict
@@ -152,9 +152,10 @@ def run_stored(
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
             run_campaign(rig, folder)
     except (KeyboardInterrupt, DbcheckError) as error:
-        text = str(error) or "interrupted"
+        id = error.id if isinstance(error, DbcheckError) else ""
+        text = ending_text(str(error) or "interrupted", id)
         with contextlib.suppress(RunWriteError):  # the first error is reported
-            write(folder.path / ERROR_FILE, [text.encode(errors="replace"), b"\n"])
+            write(folder.path / ERROR_FILE, [text.encode(errors="replace")])
         raise
 
 

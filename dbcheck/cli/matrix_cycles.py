@@ -23,12 +23,13 @@ from dbcheck.report.words.run import with_bound
 class Measured:
     """A configuration and its results so far.
 
-    error: why it ended early; "" once all of its cuts are done.
+    error: why it ended early; "" once all of its cuts are done.  error_id: of that.
     """
 
     row: Row
     outcomes: list[Outcome] = field(default_factory=list)
     error: str = "not run"
+    error_id: str = ""
 
     def note(self, outcome: Outcome, view: PlainProgress) -> None:
         """Add the outcome of a cycle, and print its verdict."""
@@ -60,6 +61,7 @@ class Measured:
     def fail(self, error: DbcheckError) -> None:
         """Note why it ended early."""
         self.error = f"{error}. {error.hint}" if error.hint else str(error)
+        self.error_id = error.id
 
     def line(self) -> Line:
         """Return what the report shows of it."""
@@ -71,6 +73,7 @@ class Measured:
             price=row.price,
             cycles=[outcome.result for outcome in self.outcomes],
             error=self.error,
+            error_id=self.error_id,
         )
 
 

@@ -117,7 +117,7 @@ def _probed(entry: Entry, commits: int, seed: int) -> FlushesResult:
     except UsageError:
         raise
     except DbcheckError as error:
-        return FlushesResult.failed(entry.name, entry.target, error.with_hint)
+        return FlushesResult.failed(entry.name, entry.target, error)
 
 
 def _exit_code(results: Sequence[FlushesResult]) -> int:

@@ -139,4 +139,6 @@ def _timed(
     except UsageError:
         raise
     except DbcheckError as error:
-        return LatencyResult(entry.name, entry.target, "", (), error.with_hint)
+        return LatencyResult(
+            entry.name, entry.target, "", (), error.with_hint, error.id
+        )

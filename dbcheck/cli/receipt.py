@@ -91,4 +91,5 @@ def result_of(rule: Rule, one: Measured) -> ReceiptResult:
         cuts=len(one.outcomes),
         lost=lossy[0].judgement.reasons[0] if lossy else "",
         error=one.error,
+        error_id=one.error_id,
     )

@@ -14,8 +14,8 @@ def say(*lines: str, err: bool = False) -> None:
 
 
 def say_error(error: DbcheckError) -> None:
-    """Print an expected failure on stderr, and what to do about it."""
-    click.echo(f"dbcheck: {quoted(str(error))}", err=True)
+    """Print an expected failure on stderr with its id, and what to do about it."""
+    click.echo(f"dbcheck: {quoted(str(error))} [{error.id}]", err=True)
     if error.hint:
         click.echo(f"  {quoted(error.hint)}", err=True)
 

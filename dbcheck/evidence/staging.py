@@ -12,7 +12,7 @@ from dbcheck.campaign.detail import detail_of
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
-from dbcheck.campaign.totals import ERROR_FILE
+from dbcheck.campaign.totals import ERROR_FILE, ending, ending_text
 from dbcheck.core.records import AfterRecord
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
@@ -163,8 +163,9 @@ def stage_campaign(
         copy.add(scrub.record(cycle))
     copy.write_known(scrub.record(folder.known()))
     if is_plain(error := folder.path / ERROR_FILE):
-        text = scrub.text(error.read_text("utf-8", errors="replace"))
-        (copy.path / ERROR_FILE).write_text(text, "utf-8")
+        text, id = ending(folder)
+        error = copy.path / ERROR_FILE
+        error.write_text(ending_text(scrub.text(text), id), "utf-8")
     return copy
 
 

@@ -18,6 +18,7 @@ from dbcheck import clientkey, dask, interrupt
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.fleet import State
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError
 from dbcheck.fleet import placing
 from dbcheck.fleet.messages import (
@@ -80,8 +81,10 @@ class Coordinator:
         self._spoke_s = self._looked_s = self._shown_s = 0.0
         self._stopping = self._stopped = False
 
-    def run(self) -> Mapping[str, str]:
-        """Return, for each target, why its campaign ended early, "" if it did not.
+    def run(self) -> Mapping[str, tuple[str, str]]:
+        """Return, for each target, why its campaign ended early, and the id of that.
+
+        Both are "" if it did not; an interrupt has no id.
 
         An interrupt ends the campaigns as Ctrl-C ends one, with the power restored;
         another one ends the wait for that.
@@ -94,7 +97,7 @@ class Coordinator:
             raise
         finally:
             self._close()
-        return {rig.entry.name: rig.error for rig in self._rigs.values()}
+        return {r.entry.name: (r.error, r.error_id) for r in self._rigs.values()}
 
     def _until_over(self) -> None:
         while any(rig.state in OPEN for rig in self._rigs.values()):
@@ -113,12 +116,13 @@ class Coordinator:
 
     def _lose_all(self, error: Exception) -> None:
         """End everything here: without the scheduler the workers end it there."""
+        lost = ErrorId.SCHEDULER_LOST
         why = f"the Dask scheduler cannot be used any more ({error!r})"
         for rig in self._rigs.values():
             if rig.state is State.WAITING:
-                self._end(rig, State.ENDED, f"{why}; it did not begin")
+                self._end(rig, State.ENDED, f"{why}; it did not begin", lost)
             elif rig.state is State.RUNNING:
-                self._end(rig, State.LOST, f"{why}; its worker ends it. {RESUME}")
+                self._end(rig, State.LOST, f"{why}; its worker ends it. {RESUME}", lost)
 
     def _close(self) -> None:
         """Let the tasks end, and remove the queues."""
@@ -147,7 +151,7 @@ class Coordinator:
                     self._handle(rig, envelope)
                 except DbcheckError as error:  # its folder cannot be written
                     rig.say(Stop())
-                    self._end(rig, State.LOST, f"{error.with_hint} {RESUME}")
+                    self._end(rig, State.LOST, f"{error.with_hint} {RESUME}", error.id)
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_S:
             self._looked_s = now_s
@@ -186,7 +190,7 @@ class Coordinator:
         elif isinstance(message, TurnOver):
             self._turns.pop(rig.job.attempt, None)
         elif isinstance(message, Ended):
-            self._end(rig, State.ENDED, message.error)
+            self._end(rig, State.ENDED, message.error, message.error_id)
 
     def _begin(self, rig: FleetRig, worker: str, down: Queue) -> None:
         """Let a job begin, unless it did, or is to end."""
@@ -217,8 +221,8 @@ class Coordinator:
                 self._view.line(rig.entry.name, text)
         rig.say(Kept(missing))
 
-    def _end(self, rig: FleetRig, state: State, error: str) -> None:
-        rig.state, rig.error = state, error
+    def _end(self, rig: FleetRig, state: State, error: str, error_id: str = "") -> None:
+        rig.state, rig.error, rig.error_id = state, error, error_id
         self._wanting.pop(rig.job.attempt, None)
         self._view.line(rig.entry.name, error or "ended")
 
@@ -248,7 +252,12 @@ class Coordinator:
             gone = rig.worker not in workers
             failed = rig.task_is_over()
             if rig.state is State.RUNNING and (gone or failed):
-                self._end(rig, State.LOST, self._loss(rig, gone=gone))
+                self._end(
+                    rig,
+                    State.LOST,
+                    self._loss(rig, gone=gone),
+                    ErrorId.FLEET_WORKER_LOST,
+                )
             elif rig.state is State.WAITING and rig.future and (gone or failed):
                 rig.future.cancel()
                 rig.future, rig.worker = None, ""
@@ -276,7 +285,7 @@ class Coordinator:
             try:
                 rig.worker = placing.chosen(list(rig.needs), workers, load)
             except FleetError as error:
-                self._end(rig, State.ENDED, error.with_hint)
+                self._end(rig, State.ENDED, error.with_hint, error.id)
                 continue
             load[rig.worker] = load.get(rig.worker, 0) + 1
             placed.setdefault(rig.worker, []).extend(rig.needs)

@@ -71,9 +71,13 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The process is over; error: why before the campaign was, "" if it was not."""
+    """The process is over; error: why before the campaign was, "" if it was not.
+
+    error_id: of that; "" as well if it was interrupted.
+    """
 
     error: str = ""
+    error_id: str = ""
 
 
 # From a task to the client.

@@ -47,6 +47,7 @@ class FleetRig:
     heard_s: float | None = None
     status: Status = Status("", "")
     error: str = ""
+    error_id: str = ""
     agreed: bool = False
     silent: bool = False
 

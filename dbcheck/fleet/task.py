@@ -162,7 +162,7 @@ class Task:
             self._store()
         elif isinstance(message, _Closed):
             if self._ended is None:
-                self._end(Ended(self._ending(process)))
+                self._end(Ended(self._ending(process), ErrorId.CAMPAIGN_PROCESS_LOST))
         elif isinstance(message, Kept):
             return self._is_kept(message, channel)
         elif isinstance(message, YourTurn):

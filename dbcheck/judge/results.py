@@ -36,6 +36,7 @@ class CycleResult:
     window: the chore that was under way at the cut, "" if none was.
     seen, seen_lost: rows that readers saw, and those of them that are missing and were
     never acknowledged; null without readers, or if no rows were compared.
+    error_id: of the error that ended it, "" if it came to a verdict.
     """
 
     number: int
@@ -57,6 +58,7 @@ class CycleResult:
     window: str = ""
     seen: int | None = None
     seen_lost: int | None = None
+    error_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class CampaignResult:
     bound_ppm:  what the cuts are to show if none loses, null if a number was given.
     cuts_still_needed: for that, null once a cut has lost.
     error:      why the campaign ended before it was finished, "" if it did not.
+    error_id:   of that; "" as well if it was interrupted.
     """
 
     name: str
@@ -119,6 +122,7 @@ class CampaignResult:
     cuts_still_needed: int | None
     errors: int
     error: str
+    error_id: str
     cycles: tuple[CycleResult, ...]
 
     @property
@@ -185,6 +189,7 @@ class RowResult:
     expect:  the verdict that it must get, null if any will do.
     verdict: the worst of its cycles, null without any.
     error:   why its remaining cycles did not run, null if all ran.
+    error_id: of that; null as well if they were not begun.
     price:   of what it runs on, null if none was given.
     """
 
@@ -194,6 +199,7 @@ class RowResult:
     as_expected: bool
     verdict: Verdict | None
     error: str | None
+    error_id: str | None
     commits_per_s: float | None
     p99_ms: float | None
     lost: int | None
@@ -229,6 +235,7 @@ class ReceiptResult:
     cuts:  how many were made.
     lost:  what the last one lost, "" if none lost anything.
     error: why it did not run to its end, "" if it did.
+    error_id: of that; "" as well if it was not begun.
     """
 
     rule: str
@@ -237,6 +244,7 @@ class ReceiptResult:
     cuts: int
     lost: str
     error: str
+    error_id: str
 
     @property
     def shown(self) -> bool:

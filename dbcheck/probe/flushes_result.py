@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.core.target import Layer
+from dbcheck.errors import DbcheckError
 from dbcheck.probe.flushes import Outcome, Path, judge, stopped_at, with_settings
 from dbcheck.probe.windows import Windows, flushed, wrote
 
@@ -101,7 +102,7 @@ class FlushesResult:
     commits, idle: how many windows there were with a commit, and without.
     commit_us: the median of what a commit took, microseconds, seen by the client.
     count_us: the median of what it took to read the counters after it.
-    error: why it could not be probed, "" if it could.
+    error: why it could not be probed, "" if it could.  error_id: of that.
     """
 
     name: str
@@ -114,11 +115,12 @@ class FlushesResult:
     count_us: int
     volumes: tuple[VolumeResult, ...]
     error: str = ""
+    error_id: str = ""
 
     @classmethod
-    def failed(cls, name: str, target: str, error: str) -> FlushesResult:
+    def failed(cls, name: str, target: str, error: DbcheckError) -> FlushesResult:
         """Return the result of a probe that could not be made."""
-        return cls(name, target, "", "", 0, 0, 0, 0, (), error)
+        return cls(name, target, "", "", 0, 0, 0, 0, (), error.with_hint, error.id)
 
     @property
     def outcome(self) -> Outcome:

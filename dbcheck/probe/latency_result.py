@@ -90,6 +90,7 @@ class LatencyResult:
 
     name: of the host in the inventory, "" if flags described it.  target: the server,
     "" if none was named.  error: why it could not be probed, "" if it could.
+    error_id: of that.
     """
 
     name: str
@@ -97,6 +98,7 @@ class LatencyResult:
     host: str
     folders: tuple[FolderResult, ...]
     error: str = ""
+    error_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class Line:
     price:     of what it runs on, None if not given.
     cycles:    results of its cycles, see judge.result.
     error:     why it ended early; "" if all of its cycles are there.
+    error_id:  of that; "" as well if it was not begun, or interrupted.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Line:
     price: float | None
     cycles: Sequence[RunResult]
     error: str
+    error_id: str = ""
 
     @property
     def tally(self) -> Tally:
@@ -84,6 +86,7 @@ class Line:
             as_expected=self.as_expected,
             verdict=self.verdict,
             error=self.error or None,
+            error_id=self.error_id or None,
             commits_per_s=self.rate,
             p99_ms=self.p99_ms,
             lost=self.lost,

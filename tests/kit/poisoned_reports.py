@@ -203,7 +203,7 @@ def poisoned_latency(text: str) -> LatencyResult:
         advice=text,
         earlier=(Earlier(text, 1.0, 1.0),),
     )
-    failed = LatencyResult(text, text, text, (), text)
+    failed = LatencyResult(text, text, text, (), text, text)
     return replace(failed, folders=(folder,), error="")
 
 
@@ -235,7 +235,7 @@ REPORTS: dict[str, Callable[[str], RenderableType]] = {
     "probe": lambda text: flushes_reports([poisoned_probe(text)] * 2),
     "latency": lambda text: latency_reports([poisoned_latency(text)] * 2),
     "receipt": lambda text: receipt_report(
-        all_rules()[0], [ReceiptResult(text, text, True, 1, text, text)]
+        all_rules()[0], [ReceiptResult(text, text, True, 1, text, text, text)]
     ),
 }
 

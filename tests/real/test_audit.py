@@ -366,6 +366,7 @@ def test_a_server_that_does_not_answer_is_named_and_the_others_audited(
     (unseen, *_) = (f for f in up["findings"] if f["rule"] == "fs-in-memory")
     assert "cannot reach up" in unseen["unread"]  # its name is no host's here
     assert "refused" in down["error"] and down["findings"] == []
+    assert (up["error_id"], down["error_id"]) == ("", "connection-failed")
 
 
 # ------------------------------------------------------------- beside a run

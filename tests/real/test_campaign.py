@@ -356,6 +356,7 @@ def test_one_failing_rig_does_not_disturb_the_others(
     assert good[price] == pytest.approx(100 / good["commits_per_s"])
     assert (bad["price"], bad[price]) == (100, None)
     assert "none" in bad["error"]
+    assert (good["error_id"], bad["error_id"]) == ("", "lab-not-running")
     assert bad["error"] in (folder / "broken" / "progress.log").read_text()
 
 

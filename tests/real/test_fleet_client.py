@@ -21,6 +21,7 @@ from dbcheck import dask
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli.campaign_child import Worker
 from dbcheck.core.fleet import RigStatus, State
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import FleetError
 from dbcheck.fleet import placing, task
 from dbcheck.fleet.coordinator import Coordinator
@@ -32,6 +33,8 @@ from dbcheck.power.kinds.exec import ExecPlan
 from tests.kit import played_campaign
 from tests.kit.samples import PLAN
 from tests.kit.waiting import wait_until
+
+ENDED = ("", "")
 
 
 class View:
@@ -87,7 +90,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 def test_all_that_is_stored_comes_to_the_client(desk: Desk) -> None:
     errors = desk.coordinator("a-cut-cut", "b-cut").run()
-    assert errors == {"a-cut-cut": "", "b-cut": ""}
+    assert errors == {"a-cut-cut": ENDED, "b-cut": ENDED}
     _, folder = desk.campaign("a-cut-cut")
     assert [cycle.number for cycle in folder.cycles()] == [1, 2]
     sizes = [path.stat().st_size for path in folder.runs.glob("*/acks.log")]
@@ -145,13 +148,15 @@ def test_a_task_that_gave_up_before_it_was_answered_is_lost(
         )
     errors = coordinator.run()
     assert rig.state is State.LOST
-    assert "--resume" in errors["a-cut"]
+    assert "--resume" in errors["a-cut"][0]
 
 
 def test_one_that_dies_is_named_with_its_last_words(desk: Desk) -> None:
     errors = desk.coordinator("a-cut-die", "b-cut").run()
-    assert errors["a-cut-die"] == "its process ended with exit status 3: the last words"
-    assert errors["b-cut"] == ""
+    why, id = errors["a-cut-die"]
+    assert why == "its process ended with exit status 3: the last words"
+    assert id == ErrorId.CAMPAIGN_PROCESS_LOST
+    assert errors["b-cut"] == ENDED
     assert len(desk.campaign("b-cut")[1].cycles()) == 1
 
 
@@ -179,9 +184,9 @@ def test_a_folder_that_cannot_be_written_disturbs_no_other(desk: Desk) -> None:
     folder.runs.write_text("no folder")
     desk.go()
     errors = coordinator.run()
-    assert "cannot be written" in errors["a-wait-cut"]
-    assert "--resume" in errors["a-wait-cut"]
-    assert errors["b-wait-cut"] == ""
+    assert "cannot be written" in errors["a-wait-cut"][0]
+    assert "--resume" in errors["a-wait-cut"][0]
+    assert errors["b-wait-cut"] == ENDED
 
 
 def test_two_clients_do_not_run_one_target_at_once(desk: Desk) -> None:

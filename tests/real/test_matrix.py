@@ -73,6 +73,8 @@ def test_a_row_that_does_not_start_loses_no_other(folder: Path) -> None:
     assert (durable["verdict"], relaxed["verdict"]) == ("PASS", "FAIL")
     assert durable["as_expected"] and relaxed["as_expected"]
     assert "did not start" in broken["error"]
+    assert broken["error_id"] == "lab-server-not-started"
+    assert durable["error_id"] is None
     assert broken["verdict"] is None
     assert relaxed["lost"] > 0 == durable["lost"]
     rate = durable["commits_per_s"]
@@ -155,7 +157,7 @@ def test_settings_of_sessions_are_varied_on_a_target(tmp_path: Path) -> None:
         result = user.json("matrix", *user.rig, *vary, code=4)
         on, off, refused = result["rows"]
         assert (on["verdict"], off["verdict"]) == ("PASS", "FAIL")
-        assert "synchronous_commit" in refused["error"]
+        assert "synchronous_commit" in refused["error"] and refused["error_id"]
         (cycle,) = off["cycles"]
         assert any("synchronous_commit" in said for said in cycle["settings_at_fault"])
 

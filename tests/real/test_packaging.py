@@ -1,4 +1,4 @@
-"""What users install, by the wheel or by README's commands, works from another folder."""
+"""What users install, by wheel or by README's commands, works from another folder."""
 
 from __future__ import annotations
 

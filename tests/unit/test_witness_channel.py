@@ -4,12 +4,14 @@ import json
 
 import pytest
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, WitnessError
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.witness import agent
 from dbcheck.witness.channel import REFUSALS, open_channel
 from tests.kit.channels import Script, reply
+from tests.kit.refusals import refused
 
 
 def test_noise_before_the_hello_is_skipped() -> None:
@@ -63,7 +65,7 @@ def test_what_is_no_agent_is_told_apart(
 )
 def test_an_answer_that_makes_no_sense_is_refused(answer: bytes) -> None:
     channel = open_channel(Script(wire.HELLO, answer), "here")
-    with pytest.raises(WitnessError, match="unexpected reply from the witness"):
+    with refused(ErrorId.AGENT_REPLY_INVALID, WitnessError):
         channel.request(agent.RUNS)
 
 
@@ -73,6 +75,7 @@ def test_an_error_of_the_agent_comes_with_a_hint(code: str) -> None:
     channel = open_channel(Script(wire.HELLO, reply(wire.ERROR, told)), "here")
     with pytest.raises(WitnessError, match="here: /f: it went wrong") as caught:
         channel.request(agent.RUNS)
+    assert (caught.value.id, caught.value.hint) == REFUSALS[code]
     assert caught.value.hint.endswith(".")
 
 
@@ -87,7 +90,7 @@ def test_a_stream_that_breaks_off_is_told() -> None:
 
 def test_a_stream_of_something_else_is_refused() -> None:
     channel = open_channel(Script(wire.HELLO, reply(wire.MARK, b"")), "here")
-    with pytest.raises(WitnessError, match="unexpected reply from the witness"):
+    with refused(ErrorId.AGENT_REPLY_INVALID, WitnessError):
         list(channel.stream(agent.READ))
 
 
