@@ -143,7 +143,7 @@ def test_a_row_of_a_matrix_shows_it() -> None:
         (["run"], 2, ErrorId.TARGET_MISSING),
         (["report", "nowhere"], 2, ErrorId.NOT_A_RESULT_FOLDER),
         (["lab", "down", "no-such-lab"], 4, ErrorId.LAB_NOT_RUNNING),
-        (["verify", "no.bundle"], 4, ErrorId.NOT_A_BUNDLE),
+        (["verify", "no.bundle"], 1, ErrorId.NOT_A_BUNDLE),
     ],
 )
 def test_the_command_line_shows_it_at_the_end_of_the_message(
