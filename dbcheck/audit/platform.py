@@ -2,16 +2,79 @@
 
 from __future__ import annotations
 
-from dbcheck.audit.rule import Rule, SubjectKind
+from collections.abc import Mapping
+
+from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.core.audited import Severity
+from dbcheck.core.depth import Depth
+from dbcheck.core.target import ServerProcess
 
 VIRTUAL_MACHINE = "virtual machine"
 CONTAINER = "container"
 CLOUD = "cloud"
 DESKTOP = "desktop virtualisation"
 NONE = "none"
+FLUSH_CALLS, OWN = "flush calls", "the c library's"
+PRELOADED = "preloaded objects"
+NO_SYNC = "option that switches flushes off"
+
+
+def facts_of_process(process: ServerProcess) -> Mapping[str, str]:
+    """Return what is known of the flushes of a server's process."""
+    unknown = bool(process.unread)
+    facts = {
+        FLUSH_CALLS: ", ".join(process.replaced) or ("" if unknown else OWN),
+        PRELOADED: ", ".join(process.preloaded) or ("" if unknown else NONE),
+        NO_SYNC: process.no_sync or ("" if unknown else NONE),
+    }
+    return {name: value for name, value in facts.items() if value}
+
 
 RULES = (
+    Rule(
+        id="host-flush-replaced",
+        fact=FLUSH_CALLS,
+        safe=frozenset({OWN}),
+        why="The server has an object mapped that defines fsync() or fdatasync() in the"
+        " place of the C library's, as libeatmydata does: what it flushes may never"
+        " reach the drive.",
+        fix="take that object out of LD_PRELOAD and /etc/ld.so.preload, and restart the"
+        " server",
+        source="ld.so(8), LD_PRELOAD and /etc/ld.so.preload; libeatmydata, README.md",
+        severity=Severity.ERROR,
+        subject=SubjectKind.HOST,
+        harm=Harm(Depth.OS, everything=True),
+        absent_is_safe=True,
+        unshown="a lab preloads nothing; tests/real/test_server_process.py does",
+    ),
+    Rule(
+        id="host-no-sync-option",
+        fact=NO_SYNC,
+        safe=frozenset({NONE}),
+        why="With this option MariaDB flushes no file, so every commit may be lost with"
+        " the memory of the host.",
+        fix="take the option out of the command line and the option files, and restart"
+        " the server",
+        source="MariaDB documentation, mariadbd options, --debug-no-sync; os0file.cc,"
+        " os_file_flush_func",
+        severity=Severity.ERROR,
+        subject=SubjectKind.HOST,
+        harm=Harm(Depth.OS, everything=True),
+        absent_is_safe=True,
+        unshown="no variable shows it; tests/real/test_server_process.py does",
+    ),
+    Rule(
+        id="host-preloaded",
+        fact=PRELOADED,
+        safe=frozenset({NONE}),
+        why="An object is preloaded into the server, and may replace functions of the C"
+        " library; of those that flush it replaces none, unless another rule says so.",
+        fix="check that it is meant to be there, such as an allocator of memory",
+        source="ld.so(8), LD_PRELOAD and /etc/ld.so.preload",
+        severity=Severity.NOTE,
+        subject=SubjectKind.HOST,
+        absent_is_safe=True,
+    ),
     Rule(
         id="host-virtual-machine",
         fact=VIRTUAL_MACHINE,

@@ -10,9 +10,10 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.core import layers
 from dbcheck.core.readings import Reading, Readings
-from dbcheck.core.target import Drive, Layer, TargetFacts, Volume
+from dbcheck.core.target import Drive, Layer, ServerProcess, TargetFacts, Volume
 
 _MOUNTS = "/proc/self/mountinfo"
+_PROCESS = "/proc/PID of the server: cmdline, environ, maps"
 _ROOT = "log in there as root"
 _AS_ROOT = f"{_ROOT} (--target-host ssh://root@HOST, or ansible_user in the inventory)"
 _NOT_ASKED = "the host was not asked"
@@ -71,7 +72,7 @@ def subjects_of(
     page_bytes: of the server.  guarded: it guards against torn pages.
     """
     kernel = kernel_of(readings)
-    found = [_host(readings)]
+    found = [_host(readings, facts.process)]
     found += [_filesystem(volume, readings, kernel) for volume in facts.volumes]
     found += [
         Subject(
@@ -108,7 +109,7 @@ def volatile(drive: Drive, layer: Layer | None, readings: Readings) -> bool | No
 # --------------------------------------------------------------- the host
 
 
-def _host(readings: Readings) -> Subject:
+def _host(readings: Readings, process: ServerProcess | None) -> Subject:
     release = readings.text("", "/proc/sys/kernel/osrelease").lower()
     vendor = " ".join(
         readings.text("", f"/sys/class/dmi/id/{file}")
@@ -122,11 +123,12 @@ def _host(readings: Readings) -> Subject:
         platform.DESKTOP: _desktop(release),
         "kernel": release,
     }
-    return Subject(
-        SubjectKind.HOST,
-        "the target's host",
-        {fact: Fact(value, how) for fact, value in values.items() if value},
-    )
+    facts = {fact: Fact(value, how) for fact, value in values.items() if value}
+    if process is not None:
+        read = platform.facts_of_process(process)
+        for name in (platform.FLUSH_CALLS, platform.PRELOADED, platform.NO_SYNC):
+            facts[name] = Fact(read.get(name), _PROCESS, process.unread, _AS_ROOT)
+    return Subject(SubjectKind.HOST, "the target's host", facts)
 
 
 _MACHINES = {

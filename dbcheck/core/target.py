@@ -120,6 +120,23 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """What may keep the flushes of a server's process from its files.
+
+    no_sync:   the word of its command line that switches them off, "" if there is none.
+    preloaded: what LD_PRELOAD and /etc/ld.so.preload name (ld.so(8)).
+    replaced:  path of an object that it has mapped, other than the C library -> the
+               flushes that this defines in the place of the C library's.
+    unread:    why not all of it could be read, "" if it could.
+    """
+
+    no_sync: str
+    preloaded: tuple[str, ...]
+    replaced: Mapping[str, tuple[str, ...]]
+    unread: str
+
+
+@dataclass(frozen=True, slots=True)
 class TargetFacts:
     """The target's host, and what its server's places lie on.
 
@@ -130,6 +147,7 @@ class TargetFacts:
     volumes:    what the places lie on, that of the data directory first.
     unseen:     name of a place -> why it could not be inspected.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
+    process:    of the server; None of a host of an older run.
     """
 
     hostname: str
@@ -143,6 +161,7 @@ class TargetFacts:
     volumes: tuple[Volume, ...]
     unseen: Mapping[str, str]
     unreadable: Mapping[str, str]
+    process: ServerProcess | None = None
 
     def __post_init__(self) -> None:
         """Refuse facts without the data directory's volume."""

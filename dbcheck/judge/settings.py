@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dbcheck.audit import mysql, rules, storage
+from dbcheck.audit import mysql, platform, rules, storage
 from dbcheck.audit.rules import Finding
 from dbcheck.core.audited import RuleStanding
 from dbcheck.core.cut import Rung
@@ -261,7 +261,11 @@ def _storage(
         options = [volume.mount_options for volume in tested.host.facts.volumes]
         if seen is not None and seen.host_watched is not None:
             options += [each.value for each in seen.host_watched.of(FactKind.MOUNT)]
-        return storage.settings_of(options)
+        process = tested.host.facts.process
+        return {
+            **storage.settings_of(options),
+            **(platform.facts_of_process(process) if process else {}),
+        }
     return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
 
 

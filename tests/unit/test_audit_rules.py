@@ -104,6 +104,9 @@ VALUES = {
     "host-container": ("none", "docker"),
     "host-cloud": ("none", "Amazon EC2"),
     "host-desktop": ("none", "WSL"),
+    "host-flush-replaced": ("the C library's", "/usr/lib/libeatmydata.so"),
+    "host-no-sync-option": ("none", "--debug-no-sync"),
+    "host-preloaded": ("none", "libjemalloc.so"),
 }
 EVERY = [pytest.param(rule, id=rule.id) for rule in all_rules()]
 OF_RUNS = [
@@ -247,6 +250,8 @@ def test_unsafe_comes_before_unknown_and_advice_is_left_out() -> None:
     assert [rule.id for rule in BELOW if rule.harm is not None] == [
         "fs-barrier",
         "fs-sync",
+        "host-flush-replaced",
+        "host-no-sync-option",
     ]
     advice = next(rule for rule in all_rules() if rule.harm is None)
     assert advice.harm_of("anything") == Harm()

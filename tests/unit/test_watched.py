@@ -11,7 +11,13 @@ from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
-from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, HostBefore, Layer
+from dbcheck.core.target import (
+    WRITE_BACK,
+    WRITE_THROUGH,
+    HostBefore,
+    Layer,
+    ServerProcess,
+)
 from dbcheck.core.watched import (
     CANARY,
     GONE,
@@ -167,3 +173,23 @@ def test_a_row_that_is_there_after_the_cut_shows_a_shutdown_all_the_same() -> No
 def test_the_values_that_are_kept_have_a_bound() -> None:
     looks = [{**SAFE, FSYNC: str(number)} for number in range(2 * SEEN_MAX)]
     assert len(watched(*looks).seen) == SEEN_MAX
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"replaced": {"/lib/libeatmydata.so": ("fsync",)}}, "host-flush-replaced"),
+        ({"no_sync": "--debug-no-sync"}, "host-no-sync-option"),
+        ({"preloaded": ("libjemalloc.so",)}, None),
+        ({"unread": "Permission denied"}, None),
+        ({}, None),
+    ],
+)
+def test_a_process_that_leaves_flushes_out_is_at_fault(
+    changed: dict[str, Any], rule: str | None
+) -> None:
+    process = replace(ServerProcess("", (), {}, ""), **changed)
+    host = replace(BEFORE, facts=replace(BEFORE.facts, process=process))
+    one = case(host, load=loaded())
+    found = settings_at(one.manifest, one.load, [Depth.OS]).at_fault(lost=True)
+    assert [finding.rule.id for finding in found] == ([rule] if rule else [])

@@ -21,6 +21,7 @@ from typing import Any
 from dbcheck.hosts.agent.apart import JOURNAL, apart
 from dbcheck.hosts.agent.files import Files
 from dbcheck.hosts.agent.foreign import foreign
+from dbcheck.hosts.agent.process import server_process
 from dbcheck.hosts.agent.tools import printed
 from dbcheck.remote.wire import (
     clock_us,
@@ -260,6 +261,7 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         "made": made(volumes[0].path, unreadable),
         "volumes": [volume.all() for volume in volumes],
         "unseen": unseen,
+        "process": server_process(volumes[0].path),
     }
     for name in ("hostname", "machine_id", "boot_id"):
         if not found[name]:

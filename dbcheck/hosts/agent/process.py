@@ -7,13 +7,31 @@ the standard library and remote/wire.py.
 from __future__ import annotations
 
 import os
+import re
 import stat
+import struct
 from collections.abc import Iterator
+from typing import Any
 
-from dbcheck.remote.wire import Refusal, first_line
+from dbcheck.hosts.agent.open import open_regular
+from dbcheck.remote.wire import Refusal, describe_error, first_line
 
 PROCESSES = "/proc"
 SERVERS = ("postgres", "mysqld", "mariadbd")  # proc(5), comm; a title changes it not
+FLUSHES = (b"fsync", b"fdatasync")  # by which all of these flush
+# What defines them for every program: glibc, in older releases libpthread, and musl.
+C_LIBRARY = re.compile(r"(libc|libpthread)([.-][0-9.]*)?\.so(\.[0-9]+)?|ld-musl-.*")
+# MariaDB's option under which it flushes nothing (mysys/my_sync.c; os0file.cc,
+# os_file_flush_func).  No statement shows it.  Options may be cut short as long as no
+# other begins so, and "_" is "-" (MariaDB documentation, Option Files).
+NO_SYNC, NO_SYNC_LEAST = "debug-no-sync", "debug-no-s"
+READ_MAX = 1 << 20  # of a text in /proc
+TABLE_MAX = 32 << 20  # of symbols, or of their names
+SECTIONS_MAX = 4096
+# ELF, 64 bits (elf(5)): the header's e_shoff, e_shentsize and e_shnum; a section's
+# sh_type, sh_offset, sh_size and sh_link; a symbol's st_name and st_shndx.
+HEADER, SECTION, SYMBOL = "40xQ10xHH2x", "4xI16xQQI20x", "I2xH16x"
+DYNSYM = 11
 
 
 def of_server(directory: str) -> Iterator[str]:
@@ -68,3 +86,122 @@ def error_file(directory: str) -> str:
             raise Refusal("log", "the server's log is not on this filesystem: " + path)
         return path
     return ""
+
+
+def server_process(directory: str) -> dict[str, Any]:
+    """Return what may keep the flushes of the server of *directory* from its files.
+
+    See core.target.ServerProcess.
+    """
+    folders = sorted(of_server(directory), key=lambda folder: int(folder[6:]))
+    if not folders:
+        return unread_process("no process of the server can be seen there")
+    try:
+        return described(folders[0])  # which started the others
+    except OSError as error:
+        return unread_process(describe_error(error, folders[0]))
+
+
+def unread_process(why: str) -> dict[str, Any]:
+    """Return that the process could not be read."""
+    return {"no_sync": "", "preloaded": [], "replaced": {}, "unread": why}
+
+
+def described(folder: str) -> dict[str, Any]:
+    """Return what is known of the process in *folder*; raise OSError."""
+    command = text_of(folder + "/cmdline").split("\0")
+    variables = text_of(folder + "/environ").split("\0")
+    preloaded = [v.partition("=")[2] for v in variables if v.startswith("LD_PRELOAD=")]
+    root = folder + "/root"
+    try:
+        lines = text_of(root + "/etc/ld.so.preload").splitlines()
+        preloaded += [line.partition("#")[0] for line in lines]
+    except FileNotFoundError:
+        pass
+    program = os.readlink(folder + "/exe")
+    replaced: dict[str, list[str]] = {}
+    unread = ""
+    for path in mapped(folder):
+        if path == program or C_LIBRARY.fullmatch(os.path.basename(path)):
+            continue
+        try:
+            if found := defined(root + path):
+                replaced[path] = found
+        except (OSError, struct.error) as error:
+            unread = unread or f"{path}: {error}"
+    return {
+        "no_sync": next((each for each in command[1:] if is_no_sync(each)), ""),
+        "preloaded": re.findall(r"[^\s:]+", " ".join(preloaded)),
+        "replaced": replaced,
+        "unread": unread,
+    }
+
+
+def is_no_sync(option: str) -> bool:
+    """Return whether a word of the command line switches the flushes off."""
+    name, _, value = option.lower().replace("_", "-").partition("=")
+    for prefix in ("--loose-", "--enable-", "--"):
+        if name.startswith(prefix):
+            name = name[len(prefix) :]
+            is_named = NO_SYNC.startswith(name) and name.startswith(NO_SYNC_LEAST)
+            return is_named and value not in ("0", "off", "false")
+    return False
+
+
+def mapped(folder: str) -> list[str]:
+    """Return the files that a process has mapped as code (proc(5), maps)."""
+    found: dict[str, None] = {}
+    for line in text_of(folder + "/maps").splitlines():
+        fields = line.split(None, 5)
+        if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
+            found[fields[5]] = None
+    return list(found)
+
+
+def text_of(path: str) -> str:
+    """Return the beginning of a file; raise OSError."""
+    with os.fdopen(open_regular(path, follow=True), "rb") as file:
+        return file.read(READ_MAX).decode("utf-8", "replace")
+
+
+def defined(path: str) -> list[str]:
+    """Return those of FLUSHES that an ELF object defines; raise OSError, struct.error.
+
+    Of one of 32 bits nothing is known: no server of today is one.
+    """
+    with os.fdopen(open_regular(path, follow=True), "rb") as file:
+        ident = file.read(16)
+        if ident[:5] != b"\x7fELF\x02":
+            return []
+        order = "<" if ident[5] == 1 else ">"
+        at, size, count = struct.unpack(
+            order + HEADER, b"".join((ident, file.read(48)))
+        )
+        sections = []
+        for number in range(min(count, SECTIONS_MAX)):
+            file.seek(at + number * size)
+            sections.append(struct.unpack(order + SECTION, file.read(64)))
+        found = set()
+        for kind, offset, length, link in sections:
+            if kind != DYNSYM or link >= len(sections):
+                continue
+            file.seek(sections[link][1])
+            names = file.read(min(sections[link][2], TABLE_MAX))
+            wanted = dict(named(names))
+            if not wanted:
+                continue
+            file.seek(offset)
+            symbols = file.read(min(length, TABLE_MAX) // 24 * 24)
+            for name, section in struct.iter_unpack(order + SYMBOL, symbols):
+                if section and name in wanted:  # 0: it is needed from elsewhere
+                    found.add(wanted[name])
+    return sorted(found)
+
+
+def named(names: bytes) -> Iterator[tuple[int, str]]:
+    """Yield where each of FLUSHES stands in a table of names, also as another's end."""
+    for flush in FLUSHES:
+        at = names.find(flush + b"\0")
+        while at >= 0:
+            yield at, flush.decode()
+            at = names.find(flush + b"\0", at + 1)
