@@ -8,6 +8,7 @@ bring them back.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from dbcheck.campaign.waiting import await_facts
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.leftover import LeftOver, Name
+from dbcheck.core.places import Place
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import AfterRecord, Manifest, NodeAfter, StoredRows
 from dbcheck.core.server import ServerFacts
@@ -65,7 +67,7 @@ class Reading:
 
     stored: see AfterRecord.survivors.
     canary, logged, index, failure, missing, unanswered, tables, check, left_over,
-    sides_lost, conditions: as in AfterRecord.
+    sides_lost, conditions, places: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RowStore, manifest: Manifest) -> None:
@@ -78,6 +80,7 @@ class Reading:
         self.failure = self.unanswered = ""
         self.missing = False
         self.tables: dict[str, TableFacts] = {}
+        self.places: tuple[Place, ...] | None = None
         self.check: TableCheck | None = None
         self.left_over: tuple[LeftOver, ...] = ()
         self.sides_lost: dict[str, str] = {}
@@ -125,6 +128,7 @@ class Reading:
             left_over=self.left_over,
             sides_lost=self.sides_lost,
             conditions=self.conditions,
+            places=self.places,
         )
 
     def _attempt(
@@ -147,6 +151,7 @@ class Reading:
                 )
                 for table in self._plan.tables
             }
+            self.places = self._places()
         except OtherServer as error:
             self.unanswered = f"{error}; {_ITSELF}"
         except TableLost as error:
@@ -165,6 +170,13 @@ class Reading:
             if not cause.damage:
                 return _Broken(str(error), cause.crashed)
             self.failure = f"{error}: {cause.damage}"
+        return None
+
+    def _places(self) -> tuple[Place, ...] | None:
+        """Return where the tables lie now, None if the server does not show it."""
+        with contextlib.suppress(EngineError):
+            tables = tables_of(self._manifest.workload)
+            return self._rig.site.reader.engine.places(tables)
         return None
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:

@@ -43,6 +43,29 @@ def outside(places: Sequence[Place]) -> list[Place]:
     ]
 
 
+def moved(before: Sequence[Place], after: Sequence[Place]) -> dict[str, str]:
+    """Return the places that are not where they were, by name, and where they are.
+
+    A table that was yet to be created was expected in the folder of its tablespace; it
+    lies there or below.  So does a place that was not known at all before.
+    """
+    paths = {place.name: place.path for place in before}
+    found = {}
+    for place in after:
+        known = [paths[place.name]] if place.name in paths else list(paths.values())
+        if not any(_is_in(place.path, path) for path in known):
+            was = paths.get(place.name, "")
+            now = place.path or "in a folder that the server does not show"
+            found[place.name] = f"it was {was} and is {now}" if was else f"it is {now}"
+    return found
+
+
+def _is_in(path: str, folder: str) -> bool:
+    if not path or not folder:
+        return path == folder
+    return PurePosixPath(path).is_relative_to(folder)
+
+
 def numbered(found: Iterable[Place]) -> tuple[Place, ...]:
     """Return the places without repetitions, a number after a name that recurs.
 

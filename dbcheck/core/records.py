@@ -362,6 +362,8 @@ class AfterRecord:
             was found there.
     others: of a group: by the name of each other node that was to have the same rows,
             how they compare.
+    places: the directories that an ack depends on, as the server that was read named
+            them once its rows were read; None if it did not.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -384,6 +386,7 @@ class AfterRecord:
     promotion: Promotion | None = None
     elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
     others: Mapping[str, OtherNode] = field(default_factory=dict)
+    places: tuple[Place, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

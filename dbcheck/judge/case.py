@@ -13,6 +13,7 @@ from dbcheck.core.drivecut import DriveCut
 from dbcheck.core.left import Left
 from dbcheck.core.lossshape import LossShape
 from dbcheck.core.managed import SERVICE
+from dbcheck.core.places import moved
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import (
     AfterRecord,
@@ -190,10 +191,25 @@ class Case:
             return None
         return min(known, key=lambda one: one.depth.rank if one.depth else -1)
 
+    @cached_property
+    def moved(self) -> Mapping[str, str]:
+        """The places of the node that was read that moved since the load began.
+
+        By name, with where they are now; no canaries were there.
+        """
+        before = self.manifest.nodes[self.after.reader_name].places
+        now = self.after.places
+        return moved(before, now) if before and now is not None else {}
+
     @property
     def own_depth(self) -> DepthFinding | None:
         """The same of the tested node alone."""
-        return least_depth(self.depths, self.before.facts if self.before else None)
+        if self.before is None:
+            return None
+        facts = self.before.facts
+        if self.moved and self.tested_name == self.after.reader_name:
+            facts = replace(facts, unseen={**facts.unseen, **self.moved})
+        return least_depth(self.depths, facts)
 
     @property
     def shown_depth(self) -> Depth | None:

@@ -18,6 +18,10 @@ def places(case: Case) -> Item | None:
     None if no host was asked and the server names none outside its data directory.
     """
     before = case.before
+    if case.moved:
+        reason = "; ".join(f"{name} moved: {why}" for name, why in case.moved.items())
+        reason += "; its depth, and what it lies on, were measured where it was before"
+        return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
     if before is None:
         return _not_inspected(case.tested.places)
     facts = before.facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.audit.mysql import ROCKSDB, TABLES
-from dbcheck.core.places import Place, numbered, outside
+from dbcheck.core.places import Place, moved, numbered, outside
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.judge.item import Standing
@@ -184,3 +184,23 @@ def test_the_places_of_several_tables_have_names_of_their_own() -> None:
     second = [Place("data", "/d"), Place("table", "/slow"), Place("table", "/fast")]
     found = [Place("data", "/d"), Place("table", "/fast", ("a*",))]
     assert numbered([*first, *second]) == (*found, Place("table 2", "/slow"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "names"),
+    [
+        ({"data": "/d", "table": "/d/base"}, {"table": "/d/base/5"}, []),
+        ({"data": "/d", "table": "/d/base/5"}, {"table": "/mnt/PG_15/5"}, ["table"]),
+        ({"data": "/d", "table": "/mnt/PG_15/5"}, {"table": "/d/base/5"}, ["table"]),
+        ({"data": "/d"}, {"data": "/d", "database": "/d/dbcheck"}, []),
+        ({"data": "/d"}, {"data": "/d", "tablespace fast": ""}, ["tablespace fast"]),
+        ({"data": "/d", "tablespace fast": ""}, {"tablespace fast": ""}, []),
+        ({"data": "/d"}, {"data": "/data2"}, ["data"]),
+    ],
+)
+def test_places_that_are_not_where_they_were(
+    before: dict[str, str], after: dict[str, str], names: list[str]
+) -> None:
+    """A table that was yet to be made was expected in its tablespace's folder."""
+    found = moved(*([Place(n, p) for n, p in x.items()] for x in (before, after)))
+    assert list(found) == names

@@ -1,0 +1,72 @@
+"""A table that is moved or rewritten while the load runs claims nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab.spec import LabSpec
+from tests.kit.lab_access import server_pid
+from tests.kit.labs import host_of
+from tests.kit.nodes import with_node
+from tests.kit.rigs import Bench, bench, cut_beside, quick
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.root
+
+
+def standing(outcome: Outcome, name: ItemId) -> Standing:
+    (found,) = [item for item in outcome.judgement.items if item.id is name]
+    return found.standing
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """Give a folder that no cut reaches."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def await_rows(here: Bench) -> None:
+    rows = f"select count(*) from {here.table}"
+    wait_until(lambda: bool(here.execute(rows)[0][0] > 100), "rows are there")
+
+
+def test_a_table_that_moved_to_a_folder_that_is_not_cut_claims_no_depth(
+    elsewhere: Path, tmp_path: Path
+) -> None:
+    def act() -> None:
+        server = os.stat(f"/proc/{server_pid(here.lab)}")
+        os.chown(elsewhere, server.st_uid, server.st_gid)
+        await_rows(here)
+        here.execute(f"create tablespace elsewhere location '{elsewhere}'")
+        here.execute(f"alter table {here.table} set tablespace elsewhere")
+
+    with bench(LabSpec("postgresql"), tmp_path) as lab, host_of(lab.lab) as host:
+        here = replace(lab, rig=with_node(lab.rig, host=host))
+        outcome = cut_beside(here, act, quick())
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert standing(outcome, ItemId.PLACES) is Standing.CONTRADICTED
+    assert standing(outcome, ItemId.SAME_TABLE) is Standing.ABSENT
+    assert outcome.result.depth is not None and outcome.result.depth.depth is None
+
+
+def test_a_table_that_was_rewritten_takes_the_pass_away(tmp_path: Path) -> None:
+    def act() -> None:
+        await_rows(here)
+        here.execute(f"alter table {here.table} force")
+
+    with bench(LabSpec("mariadb"), tmp_path) as here:
+        outcome = cut_beside(here, act, quick())
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert standing(outcome, ItemId.SAME_TABLE) is Standing.ABSENT
