@@ -38,8 +38,9 @@ servers: setup
 	-$(BIN)/dbcheck lab fetch galera
 	-$(BIN)/dbcheck lab fetch patroni
 
+# TESTS: more for pytest, e.g. TESTS=tests/planted
 test: servers
-	$(PYTEST) $(PARALLEL)
+	$(PYTEST) $(PARALLEL) $(TESTS)
 
 # The same on more servers, filesystems and signals.
 wide: pages servers
@@ -101,6 +102,7 @@ fix: setup
 
 fuzz: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(PYTEST) tests/property --hypothesis-profile fuzz --timeout 3600
 	$(BIN)/python -m tests.fuzz
 
 bench: setup

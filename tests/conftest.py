@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-# A busy machine is no defect: no example is held against a clock.
-hypothesis.settings.register_profile("dbcheck", deadline=None)
+# A busy machine is no defect: no example is held against a clock.  make fuzz draws many.
+hypothesis.settings.register_profile("dbcheck", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("dbcheck")
 
 # A script's background job ignores Ctrl-C, and so would all that a test starts.

@@ -10,6 +10,7 @@ from tests.planted.one_cut import cut as cut
 from tests.planted.one_cut import one_cut as one_cut
 from tests.planted.site import own_site as own_site
 from tests.planted.site import site as site
+from tests.planted.site import sites as sites
 
 
 @pytest.hookimpl(tryfirst=True)  # so that wide_with() cannot name what is left out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -222,17 +223,13 @@ def copy_folder(source: Path, copy: Path) -> None:
 UNASKED = {"postgresql": {"checkpoint_timeout": "1h", "max_wal_size": "64GB"}}
 
 
-@pytest.fixture(scope="package")
-def own_site(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
-    """A server that was started once; the parameter is the engine."""
-    skip_without_server(request.param)
+@contextlib.contextmanager
+def new_site(engine: str, folder: Path) -> Iterator[Site]:
+    """Give a server that was started once; *folder* is for the witness and the runs."""
     base = Path(tempfile.mkdtemp(prefix="dbcheck-"))  # pytest's own is for us alone
     base.chmod(0o755)
-    server = SERVERS[request.param](base / "data", base / "run")
-    server.settings |= UNASKED.get(request.param, {})
-    folder = tmp_path_factory.mktemp("site")
+    server = SERVERS[engine](base / "data", base / "run")
+    server.settings |= UNASKED.get(engine, {})
     witness = open_witness(f"file:{folder}/witness", volatile=True)
     try:
         server.initialise()
@@ -253,6 +250,27 @@ def own_site(
         witness.close()
         server.kill()
         shutil.rmtree(base)
+
+
+@pytest.fixture(scope="session")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Site]]:
+    """Give the site of an engine, made once: that takes seconds."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(
+            lambda engine: stack.enter_context(
+                new_site(engine, tmp_path_factory.mktemp("site"))
+            )
+        )
+
+
+@pytest.fixture(scope="package")
+def own_site(
+    request: pytest.FixtureRequest, sites: Callable[[str], Site]
+) -> Iterator[Site]:
+    """A server that was started once; the parameter is the engine."""
+    skip_without_server(request.param)
+    yield (found := sites(request.param))
+    found.server.kill()
 
 
 @pytest.fixture

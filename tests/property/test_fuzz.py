@@ -10,7 +10,7 @@ from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import FOUND
 from tests.fuzz.targets import TARGETS
 
-CHANGED = 300
+CHANGED = 20  # make fuzz tries millions
 EDIT_BYTES = 40
 
 
