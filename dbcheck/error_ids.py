@@ -414,6 +414,8 @@ class ErrorId(StrEnum):
     INDEX_DAMAGED = "index-damaged"
     NOT_SERVER_OF_RUN = "not-server-of-run"
     ROWS_ALTERED_WHEN_STORED = "rows-altered-when-stored"
+    ROWS_LOCKED = "rows-locked"
+    ROWS_NOT_PERMITTED = "rows-not-permitted"
     ROWS_READ_INCOMPLETELY = "rows-read-incompletely"
     ROW_NOT_VISIBLE = "row-not-visible"
     SURVIVORS_NOT_READ = "survivors-not-read"

@@ -9,6 +9,7 @@ DbcheckError
 │   ├── ConnectionLost   the connection broke while the server worked for it
 │   ├── TableLost        the table is gone, or cannot be read to its end
 │   ├── TableRefused     the server does not read the table, which may be sound
+│   ├── RowsWithheld     a lock, a right or a policy keeps the rows from being read
 │   ├── IndexDamaged     the table was read whole; its index disagrees with it
 │   ├── OtherServer      a connection reached another server than one before it did
 │   └── NoCanary         this server or account allows no crash canary
@@ -147,6 +148,14 @@ class TableRefused(EngineError):
 
     Its file is not where it was, may not be opened, or too many files are open: a
     volume that is not mounted, a wrong owner and a full disk do that to sound data.
+    """
+
+
+class RowsWithheld(EngineError):
+    """The server answers, and something that may end keeps its rows from being read.
+
+    Another session has the table locked, the account may not read it, or a policy hides
+    rows from it.
     """
 
 

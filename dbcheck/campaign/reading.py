@@ -9,9 +9,11 @@ bring them back.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from dbcheck import interrupt
 from dbcheck.campaign import leftover, observable
 from dbcheck.campaign.checking import check_after, conditions_after
 from dbcheck.campaign.reading_log import ReadingLog
@@ -19,7 +21,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.rowstore import RowStore
 from dbcheck.campaign.survivors import Survivors
 from dbcheck.campaign.vetted import log_of_run
-from dbcheck.campaign.waiting import await_facts
+from dbcheck.campaign.waiting import POLL_S, await_facts
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.leftover import LeftOver, Name
@@ -35,6 +37,7 @@ from dbcheck.errors import (
     EngineError,
     NotBack,
     OtherServer,
+    RowsWithheld,
     TableLost,
     TableRefused,
 )
@@ -47,6 +50,7 @@ _MAY_BE_SOUND = (
     "the data may be sound; check that the table's file is there, its owner and mode,"
     " free space, memory and the limit of open files, then run dbcheck reconcile"
 )
+_THEN = "Then run dbcheck reconcile."
 _ITSELF = "connect to the server itself, then run dbcheck reconcile"
 
 
@@ -134,6 +138,27 @@ class Reading:
     def _attempt(
         self, facts: ServerFacts, log: ReadingLog, *, first: bool
     ) -> _Broken | None:
+        """Read once nothing withholds the rows; see _once().
+
+        What may end, such as a lock, is waited for as long as for the server itself.
+        """
+        ends_s, shown = time.monotonic() + self._rig.limits.return_s, ""
+        while True:
+            interrupt.require_none()
+            try:
+                return self._once(facts, log, first=first)
+            except RowsWithheld as error:
+                if time.monotonic() >= ends_s:
+                    self.unanswered = f"{error}. {error.hint} {_THEN}"
+                    return None
+                if str(error) != shown:
+                    shown = str(error)
+                    self._rig.listener.phase(Phase.READ, f"waiting: {error}")
+            time.sleep(POLL_S)
+
+    def _once(
+        self, facts: ServerFacts, log: ReadingLog, *, first: bool
+    ) -> _Broken | None:
         """Read once; return how the connection broke, None if more is not to be had."""
         try:
             if first:  # a crash since then would empty the canary's table as well
@@ -163,6 +188,9 @@ class Reading:
                 self.failure = f"{error}: {damage}"
             else:
                 self.unanswered = f"{error}: {_MAY_BE_SOUND}"
+        except RowsWithheld:
+            self._rig.site.failure()  # raises if it was the drive that went meanwhile
+            raise
         except EngineError as error:
             cause = log.why(error)
             if not cause.damage and not isinstance(error, ConnectionLost):

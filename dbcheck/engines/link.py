@@ -11,9 +11,10 @@ from typing import Any, Self
 from dbcheck.core.server import ServerFacts
 from dbcheck.engines.deadline import Overrun
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.errors import EngineError, RowsWithheld
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
+LOCK_S = 2  # that a reader waits for a lock, each time
 SCAN_S = 3600.0  # a scan of a whole table; a batch of its rows
 # Most bytes of an answer.  Of a batch of rows: far above the largest row, 1 MiB, so
 # that one that was changed, and is longer now, is judged.
@@ -91,6 +92,29 @@ def unanswered(target: str, statement: str, answer_s: float) -> EngineError:
         f"{target} did not answer {statement} within {answer_s:g} s",
         id=ErrorId.SERVER_NOT_ANSWERING,
         hint="Check what the server waits for: a lock, a full disk, a missing standby.",
+    )
+
+
+def locked(error: EngineError, holders: str) -> RowsWithheld:
+    """Return the error for a table that another session has locked.
+
+    holders: who they are, "" if the server does not show it.
+    """
+    shown = f" ({holders})" if holders else ""
+    return RowsWithheld(
+        f"another session has a table locked{shown}: {error}",
+        id=ErrorId.ROWS_LOCKED,
+        hint="End that session, or wait until it has ended its transaction.",
+    )
+
+
+def not_permitted(error: EngineError) -> RowsWithheld:
+    """Return the error for a table that the account may not read, or not all of it."""
+    return RowsWithheld(
+        f"the account may not read every row: {error}",
+        id=ErrorId.ROWS_NOT_PERMITTED,
+        hint="Give it back what it had before the cut: SELECT on dbcheck's tables, and"
+        " no policy that hides rows from it.",
     )
 
 

@@ -24,7 +24,7 @@ from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TABLES, TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
-from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.link import LOCK_S, SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import galera, housekeeping, tablecheck, twophase
 from dbcheck.engines.mysql import identity as mysql_identity
@@ -49,7 +49,7 @@ from dbcheck.engines.mysql.durability import (
     weaken,
 )
 from dbcheck.engines.mysql.fill import fill
-from dbcheck.engines.mysql.link import FAMILY, MysqlLink
+from dbcheck.engines.mysql.link import FAMILY, MysqlLink, reading
 from dbcheck.engines.mysql.options import client_options, url_options
 from dbcheck.engines.mysql.places import folder_of, places
 from dbcheck.engines.mysql.replicating import (
@@ -438,7 +438,9 @@ class MysqlEngine(Replicating):
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
         """Stream every row of the tables in one read-only transaction, in batches."""
-        with self._open(self._database) as link:
+        other = partial(self._open, None)
+        with reading(other, self._database), self._open(self._database) as link:
+            link.rows("read_patience", {"wait_s": LOCK_S})
             yield from link.stream(tables, server)
 
     def broken_conditions(

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -24,6 +24,8 @@ from dbcheck.engines.link import (
     SCAN_S,
     Link,
     ProtocolViolation,
+    locked,
+    not_permitted,
     one_line,
     require_all,
     require_inserted,
@@ -79,6 +81,9 @@ _OF_THE_SYSTEM = {1016, 1017, 1030}
 _SYSTEM_ERROR = re.compile(r"(?:errno: |[Gg]ot error )(\d+)\b")
 _HARMLESS = {errno.ENOENT, errno.ENOMEM, errno.EACCES, errno.ENFILE, errno.EMFILE}
 _HARMLESS |= {errno.ENOSPC, errno.EROFS, 194}
+# Those of rows that are kept from a reader: a lock on the table (ER_LOCK_WAIT_TIMEOUT);
+# no right to the database, to the table, to a column of it.
+_LOCKED, _NOT_PERMITTED = 1205, {1044, 1142, 1143}
 # Those of a connection that broke: the driver's own (server gone, server lost), and the
 # server's where it shuts down or was asked to end the session.
 _LOST = {2006, 2013, 2055, 1053, 1927, 3169}
@@ -144,7 +149,7 @@ class MysqlLink(Link):
             raise _error(error, text, *_connect_advice(error)) from None
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
-        self._product = "MariaDB" if "mariadb" in named else "MySQL"
+        self.product = "MariaDB" if "mariadb" in named else "MySQL"
         try:
             self._fix_session(connect_s)
         except BaseException as error:
@@ -197,7 +202,7 @@ class MysqlLink(Link):
             self._execute(f"create database if not exists `{quoted}`", None)
 
     def require(self, server: ServerFacts) -> None:
-        require_same(self._target, server, answering(self, self._product))
+        require_same(self._target, server, answering(self, self.product))
 
     def stream(
         self, tables: Sequence[TableSpec], server: ServerFacts | None = None
@@ -298,7 +303,7 @@ class MysqlLink(Link):
     def _fix_session(self, answer_s: float) -> None:
         """Set what a session depends on, and verify that it is in effect."""
         wanted = {
-            **SESSION[self._product],
+            **SESSION[self.product],
             "default_storage_engine": self.storage.name,
         }
         with self._guard("setting the session", answer_s):
@@ -354,6 +359,36 @@ class MysqlLink(Link):
                     text, self._session, id=ErrorId.CONNECTION_LOST
                 ) from error
             raise EngineError(text, id=ErrorId.ANSWER_NOT_UNDERSTOOD) from error
+
+
+@contextlib.contextmanager
+def reading(connect: Callable[[], MysqlLink], database: str) -> Iterator[None]:
+    """Raise RowsWithheld for what keeps the body from reading rows of *database*.
+
+    connect: opens another connection, over which it is asked who has the lock.
+    """
+    try:
+        yield
+    except EngineError as error:
+        number = getattr(error.__cause__ or error.__context__, "errno", None)
+        if number == _LOCKED:
+            raise locked(error, _blockers(connect, database)) from error
+        if number in _NOT_PERMITTED:
+            raise not_permitted(error) from error
+        raise
+
+
+def _blockers(connect: Callable[[], MysqlLink], database: str) -> str:
+    """Return who may have a lock that no reader passes, "" if that is not shown."""
+    found = []
+    with contextlib.suppress(EngineError), connect() as link:
+        statement = f"blockers_{link.product.lower()}"
+        for number, account, what, state in link.rows(
+            statement, {"database": database}
+        ):
+            more = ", ".join(filter(None, (account, what, state)))
+            found.append(f"connection {number} ({more})")
+    return "; ".join(found)
 
 
 def _answer(wire: socket.socket) -> Ok:

@@ -17,7 +17,7 @@ from dbcheck.core.replication import Descent, Membership, Received
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
-from dbcheck.engines.link import SCAN_S
+from dbcheck.engines.link import LOCK_S, SCAN_S, locked, not_permitted
 from dbcheck.engines.postgresql import amcheck, housekeeping, replication, twophase
 from dbcheck.engines.postgresql.audited import Look, other_settings
 from dbcheck.engines.postgresql.check import (
@@ -44,6 +44,9 @@ FAMILY = "postgresql"
 PORT = 5432
 
 CHECKPOINT_S = 600.0
+# SQLSTATEs (PostgreSQL 17, appendix A); the second also where a policy would leave rows
+# out and row_security is off (settings.SESSION).
+_LOCK_NOT_AVAILABLE, _NOT_PERMITTED = "55P03", "42501"
 
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.
@@ -198,10 +201,34 @@ class PostgresqlEngine(PostgresqlWire):
     def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
         """Return whether that row is still there, None if its table is not."""
         try:
-            with self._open(server=server) as link:
+            with self._open(server=server) as link, self._reading(link):
                 return bool(link.rows("canary", {"epoch": epoch}))
         except (TableLost, TableRefused):
             return None
+
+    @contextlib.contextmanager
+    def _reading(self, link: PostgresqlLink) -> Iterator[None]:
+        link.fix({"lock_timeout": f"{LOCK_S}s"})
+        try:
+            yield
+        except EngineError as error:
+            state = getattr(error.__cause__, "pgcode", None)
+            if state == _LOCK_NOT_AVAILABLE:
+                raise locked(error, self._blockers()) from error
+            if state == _NOT_PERMITTED and not isinstance(error, TableRefused):
+                raise not_permitted(error) from error
+            raise
+
+    def _blockers(self) -> str:
+        """Return who has, or waits for, a lock that no reader passes, or ""."""
+        found = []
+        with contextlib.suppress(EngineError), self._open() as link:
+            for name, granted, pid, role, application, state in link.rows("blockers"):
+                who = f"process {pid}" if pid else "a prepared transaction"
+                more = ", ".join(filter(None, (role, application, state)))
+                what = "has locked" if granted else "waits to lock"
+                found.append(f"{who} ({more}) {what} {name}" if more else who)
+        return "; ".join(found)
 
     def broken_conditions(
         self, statement: str, epoch: int, *, server: ServerFacts | None = None
