@@ -30,6 +30,8 @@ _MYROCKS = (
 )
 # The storage engines that dbcheck's tables can have, as servers write them.
 INNODB, ROCKSDB = "InnoDB", "ROCKSDB"
+# Where MariaDB keeps the binary log, from 12.3 on.
+BINLOG_STORAGE = "binlog_storage_engine"
 # Facts that are derived, not server variables; see engines.mysql.engine and audited.
 TABLES = "engine of dbcheck's tables"
 UNSAFE_TABLES = "tables of engines without durable commits"
@@ -176,10 +178,11 @@ RULES = (
         why="With the binary log on, recovery rolls back what the binary log lacks, and"
         " sync_binlog other than 1 lets a cut shorten it.",
         fix="set global sync_binlog = 1; and in the configuration file",
-        source=f"{_BINLOG}, sync_binlog; MySQL bug 75519",
+        source=f"{_BINLOG}, sync_binlog; MySQL bug 75519; MariaDB documentation,"
+        " InnoDB-Based Binary Log: it is ignored there",
         severity=Severity.ERROR,
         harm=Harm(Depth.OS, end=True),
-        unless=(("log_bin", _OFF),),
+        unless=(("log_bin", _OFF), (BINLOG_STORAGE, frozenset({INNODB.lower()}))),
     ),
     Rule(
         id="my-binlog-error-action",

@@ -241,7 +241,10 @@ def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
         for finding in rules.flagged(manifest.family, load.settings)
         if finding.standing is RuleStanding.UNSAFE
     }
-    has_binlog = load.settings.get("log_bin", "").lower() in ("on", "1")
+    has_binlog = (
+        load.settings.get("log_bin", "").lower() in ("on", "1")
+        and load.settings.get(mysql.BINLOG_STORAGE, "").lower() != "innodb"
+    )
     relaxed = _RELAXED[load.settings.get(mysql.TABLES, mysql.INNODB)]
     for name in (relaxed, _RELAXED_BINLOG) if has_binlog else (relaxed,):
         if name not in unsafe:

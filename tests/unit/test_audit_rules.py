@@ -230,6 +230,19 @@ def test_the_binary_log_is_judged_only_if_it_is_on() -> None:
     assert judge(rule, {"sync_binlog": "0"}) is RuleStanding.UNSAFE
 
 
+@pytest.mark.parametrize(
+    ("engine", "standing"),
+    [("InnoDB", RuleStanding.SAFE), ("", RuleStanding.UNSAFE)],
+)
+def test_a_binary_log_in_innodb_needs_no_flush_of_its_own(
+    engine: str, standing: RuleStanding
+) -> None:
+    rule = by_id("my-sync-binlog")
+    assert rule is not None
+    settings = {"log_bin": "ON", "sync_binlog": "0", "binlog_storage_engine": engine}
+    assert judge(rule, settings) is standing
+
+
 def test_a_rule_of_one_storage_engine_bears_on_runs_in_its_tables_alone() -> None:
     innodb, rocksdb = by_id("my-flush-log-at-trx-commit"), by_id("my-rocksdb-flush-log")
     assert innodb is not None

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from dbcheck.audit.mysql import INNODB
+from dbcheck.audit.mysql import BINLOG_STORAGE, INNODB
 from dbcheck.audit.mysql import TABLES as TABLES_IN
 from dbcheck.audit.rules import facts_of
 from dbcheck.core.audited import OtherSettings
@@ -104,6 +104,7 @@ SETTINGS = (
     "innodb_data_home_dir",
     "innodb_data_file_path",
     "log_bin_basename",
+    BINLOG_STORAGE,
     "binlog_format",
     "binlog_group_commit_sync_delay",
     "binlog_commit_wait_count",

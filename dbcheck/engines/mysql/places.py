@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from dbcheck.audit.mysql import ROCKSDB, TABLES
+from dbcheck.audit.mysql import BINLOG_STORAGE, ROCKSDB, TABLES
 from dbcheck.core.places import BINARY_LOG, DATA, REDO_LOG, ROCKSDB_LOG, Place, numbered
 
 _OFF = frozenset({"off", "0", "false", ""})
@@ -56,7 +56,8 @@ def places(
     if where is not None:
         named.append(("doublewrite", where, _DOUBLEWRITE_FILES))
     named += (_in_folder("system tablespace", path) for path in _system(variables))
-    if variables.get("log_bin", "").lower() not in _OFF:
+    in_innodb = variables.get(BINLOG_STORAGE, "").lower() == "innodb"
+    if variables.get("log_bin", "").lower() not in _OFF and not in_innodb:
         basename = variables.get("log_bin_basename", "")
         named.append(_in_folder(BINARY_LOG, basename, ".*"))
     if in_rocksdb:
