@@ -16,14 +16,13 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign import observable
-from dbcheck.core import endpatterns
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.startlog import (
-    before_starts,
     crash_of,
     damage,
     damage_that_ended,
     since_start,
+    stopped_before_start,
 )
 from dbcheck.core.table import TableSpec
 from dbcheck.core.target import HostBefore, LogMarks
@@ -102,7 +101,7 @@ class ReadingLog:
         text = self._logged()
         if not text:
             return None
-        return endpatterns.ORDERLY.search(before_starts(text)) is not None
+        return bool(stopped_before_start(text))
 
     def _since_start(self) -> str:
         """Return what the server logged since its last start, "" if that is unknown."""

@@ -183,7 +183,7 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRec
         return _stored(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
     if rig.site.kind.is_group:
         return _stored(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))
-    absence = judge_absence(Case(manifest, run.load(), run.restore(), unread))
+    absence = judge_absence(Case(manifest, run.load(), run.restore(), unread), text)
     failure, unanswered = "", ""
     if absence.failure:
         failure = f"{text}; {absence.failure}"

@@ -1,16 +1,30 @@
-"""What a server's log shows of its attempts to start, and of what ended them."""
+"""What a server's log shows of its attempts to start, and of what ended them.
+
+Each line is looked up in the table of its product (core/logs).  The first error of a
+start that failed is taken for its cause: damaged data, or one of many innocent things.
+An error that no table has is not known: neither it nor what follows it accuses the
+data.
+"""
 
 from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from dbcheck.core import endpatterns, startpatterns
+from dbcheck.core.logs import mariadb, mysql, postgresql
+from dbcheck.core.logs.lines import DAMAGE, Line, Product, Shows, complains, read
 
 LINES_MAX = 3
 LINE_CHARS_MAX = 300
+
+TABLES = {
+    Product.POSTGRESQL: postgresql.TABLE,
+    Product.MARIADB: mariadb.TABLE,
+    Product.MYSQL: mysql.TABLE,
+}
+_BEGINS = (Shows.BEGINS, Shows.STARTS)
 
 
 class StartOutcome(enum.Enum):
@@ -26,11 +40,52 @@ class StartOutcome(enum.Enum):
 class Starts:
     """What a log shows since a mark.
 
-    lines: the decisive ones, in the log's order; () if there are none.
+    lines:   the decisive ones, in the log's order; () if there are none.
+    missing: of DESTROYED, they name only files that are not there, which a volume that
+             is mounted too late lacks as well.
+    known:   of FAILED, the table has what ended it, and it is not the data.
     """
 
     outcome: StartOutcome
     lines: tuple[str, ...] = ()
+    missing: bool = False
+    known: bool = False
+
+
+@dataclass
+class _Run:
+    """What a server logged from one start to the next.
+
+    tried: it began to start here; else it took queries as the log begins.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    tried: bool = True
+
+    @property
+    def ready_at(self) -> int | None:
+        """Where in the lines it last took queries, None if it never did."""
+        found = [at for at, line in enumerate(self.lines) if line.shows is Shows.READY]
+        return found[-1] if found else None
+
+    def shows(self, *what: Shows) -> bool:
+        """Return whether a line shows one of these."""
+        return any(line.shows in what for line in self.lines)
+
+    @property
+    def serving(self) -> list[Line]:
+        """The lines since it took queries, [] if it never did."""
+        if not self.tried:
+            return self.lines
+        return [] if self.ready_at is None else self.lines[self.ready_at + 1 :]
+
+
+def lines_of(text: str) -> list[Line]:
+    """Return the messages of a log, each with the row of its product's table."""
+    return [
+        replace(line, entry=TABLES[line.product].find(line.message, line.code))
+        for line in read(text)
+    ]
 
 
 def starts_in(text: str) -> Starts:
@@ -39,59 +94,108 @@ def starts_in(text: str) -> Starts:
     One attempt that its data ended means DESTROYED only if the server did not begin
     another since; of several, two do, unless the last one took queries.
     """
-    begins = [match.start() for match in startpatterns.START.finditer(text)]
-    if not begins:
+    tries = [run for run in _runs(lines_of(text)) if run.tried]
+    if not tries:
         return Starts(StartOutcome.NEVER_STARTED)
-    ends = [*begins[1:], len(text)]
-    attempts = [
-        _attempt(text[begin:end], last=end == len(text))
-        for begin, end in zip(begins, ends, strict=True)
-    ]
+    attempts = [_attempt(run, last=run is tries[-1]) for run in tries]
     destroyed = [one for one in attempts if one.outcome is StartOutcome.DESTROYED]
     if (
         attempts[-1].outcome is StartOutcome.RUNNING
         and len(destroyed) > 1
-        and not startpatterns.READY.search(text, begins[-1])
+        and tries[-1].ready_at is None
     ):
         return destroyed[-1]
     return attempts[-1]
 
 
-def before_starts(text: str) -> str:
-    """Return what was logged before the first attempt to start."""
-    first = startpatterns.START.search(text)
-    return text[: first.start()] if first else text
+def since_start(text: str) -> str:
+    """Return the messages since the last start in *text*, "" if it shows none."""
+    tries = [run for run in _runs(lines_of(text)) if run.tried]
+    return "".join(f"{line.raw}\n" for line in tries[-1].lines) if tries else ""
+
+
+def end_of_log(text: str) -> tuple[str, ...]:
+    """Return the last warnings and errors of *text*; () if it has none."""
+    said = [line for line in lines_of(text) if _complains(line)]
+    return _shown(said[-LINES_MAX:])
+
+
+def is_foreign(text: str) -> bool:
+    """Return whether PostgreSQL logs in a language that is not English.
+
+    In any language it begins with its version, which is not translated (postmaster.c;
+    version.c, PG_VERSION_STR).
+    """
+    begun = [line for line in lines_of(text) if _VERSION.search(line.message)]
+    return bool(begun) and not any(line.shows is Shows.STARTS for line in begun)
+
+
+_VERSION = re.compile(r"PostgreSQL [0-9.]+\b[^\n]{0,200} compiled by ")
+
+
+def was_cut(text: str) -> str:
+    """Return the message that shows that the server was not shut down, "" if none."""
+    found = [line for line in lines_of(text) if line.shows is Shows.CUT]
+    return found[0].message if found else ""
+
+
+def was_shut_down(text: str) -> str:
+    """Return the message that shows that a server that took queries was shut down.
+
+    "" if none does.  A start that fails, for whatever reason, ends with the same words
+    as a server that is shut down (miscinit.c, UnlinkLockFiles; mysqld.cc,
+    unireg_abort): those of one that had taken no queries are not meant.
+    """
+    cut = False
+    for run in _runs(lines_of(text)):
+        cut = cut or run.shows(Shows.CUT)
+        found = [line for line in run.lines if line.shows is Shows.SHUT]
+        if found and not cut:
+            return found[0].message
+        if run.serving or not run.tried:
+            if stopped := _stopped(run.serving):
+                return stopped
+            cut = False
+    return ""
+
+
+def stopped_before_start(text: str) -> str:
+    """Return how a server that took queries as *text* begins was shut down.
+
+    The message that shows it, before any start; "" if none does.
+    """
+    first = next(iter(_runs(lines_of(text))))
+    return "" if first.tried else _stopped(first.lines)
 
 
 def decisive(text: str) -> tuple[str, ...]:
     """Return the first errors in *text*, those about damaged data if there are any."""
-    errors = _errors(text)
-    damage = [line for line in errors if endpatterns.DAMAGE.search(line)]
-    return _shown(damage or errors)
+    errors = [line for line in lines_of(text) if line.is_error]
+    return _shown(_damaged(errors) or errors)
 
 
 def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the first errors in *text* that name damaged data, () if none does.
 
-    names: only those with one of these names in them; () for all.  In a file name
-    InnoDB writes a hyphen, say, as @002d, which continues the name.
+    names: only those with one of these names in them, and not of a file that is not
+    there, as a volume may be mounted late; () for all.  In a file name InnoDB writes a
+    hyphen, say, as @002d, which continues the name.
     """
-    about = re.compile(
-        "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)
+    return _damage(lines_of(text), names)
+
+
+def names_damage(answer: str, *, missing: bool = True) -> bool:
+    """Return whether what a server answered a client names damaged data.
+
+    It is looked for wherever a message may begin, as drivers put words before it.
+    missing: a file that is not there counts, too.
+    """
+    counted = DAMAGE if missing else DAMAGE - {Shows.MISSING}
+    begins = [found.end() for found in re.finditer(r"\A|: +|\) |\n", answer)]
+    found = (
+        table.find(answer[begin:]) for begin in begins for table in TABLES.values()
     )
-    errors = _errors(text)
-    if any(endpatterns.SURROUNDINGS.search(line) for line in errors):
-        return ()
-    lines = [
-        line
-        for line in errors
-        if endpatterns.DAMAGE.search(line)
-        and not endpatterns.MYISAM.search(line)
-        and about.search(line)
-    ]
-    if endpatterns.OUTSIDE.search(text):
-        lines = [line for line in lines if not endpatterns.FILES_MISSING.search(line)]
-    return _shown(lines)
+    return any(entry is not None and entry.shows in counted for entry in found)
 
 
 def complaints(text: str) -> tuple[str, ...]:
@@ -101,13 +205,7 @@ def complaints(text: str) -> tuple[str, ...]:
     not count, which does not promise to survive a crash.
     """
     return _shown(
-        [
-            line
-            for line in text.splitlines()
-            if endpatterns.COMPLAINT.search(line)
-            and endpatterns.DAMAGE.search(line)
-            and not endpatterns.MYISAM.search(line)
-        ]
+        [line for line in lines_of(text) if complains(line) and line.shows in DAMAGE]
     )
 
 
@@ -117,15 +215,12 @@ def damage_that_ended(text: str) -> tuple[str, ...]:
     text: what a server logged that took queries when the text began.  It ended itself
     if it logged a crash, or if it started again without an orderly shutdown.
     """
-    running = before_starts(text)
-    again = len(running) < len(text) and not endpatterns.ORDERLY.search(running)
-    return damage(running) if again or endpatterns.ENDED_ITSELF.search(running) else ()
-
-
-def since_start(text: str) -> str:
-    """Return what follows the last start in *text*, "" if it shows none."""
-    begins = [match.start() for match in startpatterns.START.finditer(text)]
-    return text[begins[-1] :] if begins else ""
+    runs = list(_runs(lines_of(text)))
+    if runs[0].tried:
+        return ()
+    running = runs[0].lines
+    again = len(runs) > 1 and not _stopped(running)
+    return _damage(running) if again or _ended_itself(running) else ()
 
 
 def crash_of(text: str, session: int) -> tuple[str, ...]:
@@ -135,90 +230,187 @@ def crash_of(text: str, session: int) -> tuple[str, ...]:
     that no fault of a program raises, as SIGKILL and SIGTERM, is no crash; nor is one
     beside errors about memory, space and the like.
     """
-    if endpatterns.SURROUNDINGS.search("\n".join(_errors(text))):
+    lines = lines_of(text)
+    if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
         return ()
-    lines = text.splitlines()
-    process = re.compile(rf"\(PID {session}\) was terminated by {endpatterns.FAULT}")
-    for at, line in enumerate(lines):
-        if process.search(line):
-            return _shown([line, *lines[at + 1 : at + 2]])
-    thread = re.compile(rf"Connection ID \(thread ID\): {session}\b")
-    if any(map(thread.search, lines)):
-        return _shown(
-            [line for line in lines if endpatterns.THREAD_CRASHED.search(line)]
-        )
+    crashed = [line for line in lines if line.shows is Shows.CRASHED]
+    process = re.compile(rf"\(PID {session}\) was terminated")
+    if own := [line for line in crashed if process.search(line.message)]:
+        return _shown(own[:1])
+    if re.search(rf"Connection ID \(thread ID\): {session}\b", text):
+        asserted = [line for line in lines if "Assertion failure" in line.message]
+        return _shown([*asserted, *crashed])
     return ()
 
 
-def _attempt(text: str, *, last: bool) -> Starts:
-    text = startpatterns.REINITIALIZING.split(text)[-1]
-    ready = max(
-        (found.end() for found in startpatterns.READY.finditer(text)), default=None
-    )
-    ended = (
-        not last
-        or endpatterns.ENDED.search(_without_clients(text[ready or 0 :])) is not None
-    )
-    if ready is not None:
-        return _ended_ready(text[ready:]) if ended else Starts(StartOutcome.RUNNING)
-    lines = damage(text)
-    if not ended and not endpatterns.HOPELESS.search("".join(lines)):
+def _runs(lines: Iterable[Line]) -> list[_Run]:
+    """Return what was logged from one start to the next; the first may have no line.
+
+    A server may fail before the line that starts it: then its early lines begin an
+    attempt, each error of them another one.
+    """
+    runs = [_Run(tried=False)]
+    early: list[Line] = []
+    for line in lines:
+        if line.entry is not None and line.entry.early and line.severity == "LOG":
+            early.append(line)
+            continue
+        if _begins(line, runs[-1]):
+            runs.append(_Run([*early, line]))
+        else:
+            runs[-1].lines += [*early, line]
+        early = []
+    runs[-1].lines += early
+    return runs
+
+
+def _begins(line: Line, run: _Run) -> bool:
+    if line.shows is Shows.STARTS:
+        begun = run.shows(Shows.BEGINS) and not run.shows(Shows.STARTS)
+        return not begun
+    return line.shows is Shows.BEGINS or _fails_early(line)
+
+
+def _fails_early(line: Line) -> bool:
+    return line.entry is not None and line.entry.early and line.is_severe
+
+
+def _attempt(run: _Run, *, last: bool) -> Starts:
+    lines = run.lines
+    again = [at for at, line in enumerate(lines) if line.shows is Shows.RESTARTS]
+    if again:
+        run = _Run(lines[again[-1] + 1 :])
+        lines = run.lines
+    if run.ready_at is not None:
+        return _served(run.serving, last=last)
+    errors = [line for line in lines if line.is_error]
+    hopeless = any(line.shows is Shows.HOPELESS for line in errors)
+    if last and not _has_ended(lines) and not hopeless:
         return Starts(StartOutcome.RUNNING)
-    if lines:
-        return Starts(StartOutcome.DESTROYED, lines)
-    recovering = startpatterns.RECOVERING.search(text)
-    errors = decisive(text[recovering.start() :] if recovering else text)
-    crashed = endpatterns.START_CRASHED.search(text) or (
-        recovering and endpatterns.PANIC.search(text)
+    return _cause(lines, errors)
+
+
+def _served(lines: Sequence[Line], *, last: bool) -> Starts:
+    """Return what became of a server that took queries before it logged *lines*."""
+    lost = _damage(lines)
+    if last and not _has_ended(lines):
+        # Every login reads what all databases share.
+        shared = [line for line in _damaged(lines) if "global/" in line.message]
+        if shared:
+            return Starts(StartOutcome.DESTROYED, _shown(shared))
+        return Starts(StartOutcome.RUNNING, lost)
+    if lost and _ended_itself(lines) and not _stopped(lines):
+        return Starts(StartOutcome.DESTROYED, lost)
+    return Starts(StartOutcome.FAILED, _shown([e for e in lines if e.is_error]))
+
+
+def _cause(lines: Sequence[Line], errors: Sequence[Line]) -> Starts:
+    """Return what ended a start that took no queries."""
+    innocent = [line for line in errors if line.shows is Shows.INNOCENT]
+    if innocent:
+        return Starts(StartOutcome.FAILED, _shown(innocent), known=True)
+    found = [line for line in errors if line.shows is not Shows.CONTENT]
+    outside = any(line.shows is Shows.OUTSIDE for line in lines)
+    first = found[0] if found else None
+    if first is None or not _accuses(first, outside=outside):
+        said = [line for line in lines if _complains(line)]
+        return Starts(StartOutcome.FAILED, _shown(found or said))
+    named = _damaged(found) or found
+    content = any(line.shows is Shows.CONTENT for line in lines)
+    missing = first.shows is Shows.MISSING and not content
+    return Starts(StartOutcome.DESTROYED, _shown(named), missing)
+
+
+def _accuses(line: Line, *, outside: bool) -> bool:
+    if line.shows is Shows.MISSING:
+        return not outside
+    return line.shows in DAMAGE or line.shows is Shows.CRASHED
+
+
+def _complains(line: Line) -> bool:
+    of_client = line.product is Product.POSTGRESQL and line.shows is Shows.ASIDE
+    return complains(line) and not of_client
+
+
+def _has_ended(lines: Sequence[Line]) -> bool:
+    """Return whether a server that logged *lines* last has ended.
+
+    PostgreSQL's startup process decides alone: a FATAL of any other process, and there
+    are many of them, ends only that one (postmaster.c, process_pm_child_exit); but one
+    before the line that starts it is the server's.
+    """
+    ends = (Shows.FAILS, Shows.STOPPED, Shows.CRASHED)
+    return any(
+        line.shows in ends
+        or line.severity == "PANIC"
+        or "Assertion failure" in line.message
+        or _fails_early(line)
+        for line in lines
     )
-    if errors and crashed and not _blameless(text):
-        return Starts(StartOutcome.DESTROYED, errors)
-    return Starts(StartOutcome.FAILED, errors)
 
 
-def _ended_ready(text: str) -> Starts:
-    """Return what ended a server that took queries before it logged *text*."""
-    lines = damage(text)
-    if (
-        lines
-        and endpatterns.ENDED_ITSELF.search(text)
-        and not endpatterns.ORDERLY.search(text)
-    ):
-        return Starts(StartOutcome.DESTROYED, lines)
-    return Starts(StartOutcome.FAILED, decisive(text))
-
-
-def _blameless(text: str) -> bool:
-    """Return whether something other than the data may have ended this start."""
-    if endpatterns.SURROUNDINGS.search("\n".join(_errors(text))):
-        return True
-    return bool(
-        endpatterns.OUTSIDE.search(text) and endpatterns.FILES_MISSING.search(text)
+def _ended_itself(lines: Sequence[Line]) -> bool:
+    return any(
+        line.shows is Shows.CRASHED
+        or line.severity == "PANIC"
+        or "Assertion failure" in line.message
+        or (line.product is Product.MARIADB and line.severity == "FATAL")
+        for line in lines
     )
 
 
-def _errors(text: str) -> list[str]:
+def _stopped(lines: Sequence[Line]) -> str:
+    """Return the message of an orderly end among *lines*, "" if there is none.
+
+    lines: of a server that took queries.  One that gives up says the same after an
+    error, with nobody having asked it.
+    """
+    asked = failed = False
+    for line in lines:
+        asked = asked or line.shows is Shows.ASKED
+        failed = failed or line.shows is Shows.FAILS
+        failed = failed or line.severity in ("FATAL", "PANIC") and line.is_error
+        if line.shows is Shows.STOPPED and (asked or not failed):
+            return line.message
+        if line.shows is Shows.ASKED and line.product is not Product.POSTGRESQL:
+            return line.message
+    return ""
+
+
+def _damage(lines: Sequence[Line], names: Sequence[str] = ()) -> tuple[str, ...]:
+    about = re.compile(
+        "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)
+    )
+    if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
+        return ()
+    return _shown(
+        [
+            line
+            for line in _damaged(lines)
+            if about.search(line.message)
+            and not (names and line.shows is Shows.MISSING)
+        ]
+    )
+
+
+def _damaged(lines: Sequence[Line]) -> list[Line]:
+    """Return the errors about damaged data.
+
+    What is missing does not count where a file outside of the data directory is, too.
+    """
+    outside = any(line.shows is Shows.OUTSIDE for line in lines)
     return [
         line
-        for line in _without_clients(text).splitlines()
-        if endpatterns.ERROR.search(line) or endpatterns.CRASHED.search(line)
+        for line in lines
+        if line.is_error
+        and line.shows in DAMAGE
+        and not (outside and line.shows is Shows.MISSING)
     ]
 
 
-def _without_clients(text: str) -> str:
-    """Return *text* without the lines about clients that were turned away."""
-    return "\n".join(
-        line
-        for line in text.splitlines()
-        if endpatterns.PANIC.search(line) or not endpatterns.CLIENT.search(line)
+def _shown(lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return the first of *lines*, shortened, with the detail of each."""
+    return tuple(
+        "; ".join((line.shown, *line.message.split("\n")[1:2]))[:LINE_CHARS_MAX]
+        for line in lines[:LINES_MAX]
     )
-
-
-def _shown(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the first of *lines*, each from its severity on, shortened."""
-    return tuple(_from_severity(line)[:LINE_CHARS_MAX] for line in lines[:LINES_MAX])
-
-
-def _from_severity(line: str) -> str:
-    found = endpatterns.COMPLAINT.search(line)
-    return line[found.start() :].strip() if found else line.strip()

@@ -9,13 +9,12 @@ from dbcheck.campaign.judging import fate
 from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import await_facts
-from dbcheck.core import endpatterns
 from dbcheck.core.acks import AckArray
 from dbcheck.core.crashstate import CrashState
 from dbcheck.core.loss import Losses, LossKind
 from dbcheck.core.records import LoadRecord, Manifest, NodeAfter
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.startlog import complaints, damage, since_start
+from dbcheck.core.startlog import complaints, damage, names_damage, since_start
 from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
@@ -157,7 +156,7 @@ class Oracle:
         """
         logged = since_start(self._lab.server_log(_LOG_LINES))
         lines = damage(logged)
-        if not lines and endpatterns.DAMAGE.search(reason):
+        if not lines and names_damage(reason):
             lines = complaints(logged)
         if lines:
             return _unrecoverable(acks, f"{reason}: {'; '.join(lines)}")

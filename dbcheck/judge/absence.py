@@ -9,22 +9,25 @@ long recovery look the same over the network.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from dbcheck.core.gone import Gone
 from dbcheck.core.startlog import (
     StartOutcome,
     Starts,
-    before_starts,
+    end_of_log,
+    is_foreign,
+    names_damage,
     since_start,
     starts_in,
+    stopped_before_start,
 )
-from dbcheck.core.target import HostAfter, HostBefore, LogTail
+from dbcheck.core.target import HostAfter, HostBefore, LogTail, TargetFacts
 from dbcheck.judge import driveonly
 from dbcheck.judge.case import Case
 from dbcheck.judge.host import boots, not_restored, same_storage
 from dbcheck.judge.item import Standing
-from dbcheck.judge.serverlog import crash_in
 
 # How servers name EIO (errno(3)): PostgreSQL by its text, InnoDB by its number as well.
 _NO_DRIVE = re.compile(
@@ -44,10 +47,12 @@ class Absence:
     doubt: str = ""
 
 
-def judge_absence(case: Case) -> Absence:
-    """Return whether the data of a server that does not answer are to blame.
+def judge_absence(case: Case, answer: str = "") -> Absence:
+    """Return whether the data of a server that takes no queries are to blame.
 
-    case: with what its host reported after the cut, and with no server that answers.
+    case:   with what its host reported after the cut.
+    answer: what the client was last answered, "" if nothing.  A server may start, and
+            refuse the login since it cannot read what a login reads.
     """
     before, after = case.before, case.host
     doubt = _no_cut(case)
@@ -60,11 +65,11 @@ def judge_absence(case: Case) -> Absence:
     doubt = doubt or _host_not_back(before, after)
     if doubt:
         return Absence(doubt=doubt)
-    assert after is not None
+    assert before is not None and after is not None
     for item in (same_storage(case), not_restored(case)):
         if item is not None and item.standing is Standing.CONTRADICTED:
             return Absence(doubt=item.reason)
-    found = _by_log(after.log)
+    found = _by_log(after.log, answer, apart=_apart(before.facts))
     if case.drive_only and found.failure and after.log is not None:
         without = _NO_DRIVE.search(since_start(after.log.text))
         if without is not None:
@@ -108,38 +113,78 @@ def _host_not_back(before: HostBefore | None, after: HostAfter | None) -> str:
     return ""
 
 
-def _by_log(log: LogTail | None) -> Absence:
-    """Return what the log shows of the server's starts since the preflight."""
+def _apart(facts: TargetFacts) -> bool:
+    """Return whether a directory is on another volume, or outside of the data's."""
+    paths = [path for volume in facts.volumes for path in volume.places.values()]
+    data = PurePosixPath(facts.data_directory)
+    inside = all(PurePosixPath(path).is_relative_to(data) for path in paths)
+    return len(facts.volumes) > 1 or not inside
+
+
+def _by_log(log: LogTail | None, answer: str, *, apart: bool) -> Absence:
+    """Return what the log shows of the server's starts since the preflight.
+
+    apart: its directories are not all in its data directory.  What is not there may
+           then be on a volume that was mounted too late, or where a setting names
+           another directory now.
+    """
     if log is None:
         return Absence(
             doubt="its log was not read (add --target-host and --server-log)"
         )
     if log.rewound:
         return Absence(doubt="its log is shorter than before the cut")
-    standing, shut = crash_in(replace(log, text=before_starts(log.text)))
-    if standing is Standing.CONTRADICTED:
-        return Absence(doubt=f"its log: {shut}")
+    if stopped := stopped_before_start(log.text):
+        return Absence(doubt=f"its log: it says {stopped!r}: it was shut down, not cut")
     if log.truncated:
         return Absence(
             doubt="more was logged since the preflight than dbcheck reads: the last "
             "start may not be in it"
         )
     starts = starts_in(log.text)
-    if starts.outcome is StartOutcome.DESTROYED:
+    if starts.outcome is StartOutcome.DESTROYED and not (starts.missing and apart):
         return Absence(failure=f"it does not start: {_joined(starts)}")
+    if starts.outcome is StartOutcome.RUNNING and names_damage(
+        answer, missing=not apart
+    ):
+        return Absence(failure="it starts, and damaged data keep it from a login")
+    return Absence(doubt=_doubt(starts, log.text))
+
+
+def _doubt(starts: Starts, text: str) -> str:
+    """Return why the log does not show that the data are to blame."""
+    said = _joined(starts)
     if starts.outcome is StartOutcome.NEVER_STARTED:
-        return Absence(
-            doubt="its log shows no start since the cut: start the service, or, if it "
-            "runs, name the log that it writes now (--server-log)"
+        return _never_started(text)
+    if starts.outcome is StartOutcome.DESTROYED:
+        return (
+            f"it does not start, as a file is not there: {said}; it may be on a volume"
+            " that was not mounted yet, or where a setting names another directory"
         )
     if starts.outcome is StartOutcome.RUNNING:
-        return Absence(
-            doubt="its log names no error: it may still be recovering, or it runs and "
+        return (
+            f"it runs, and its log says: {said}"
+            if said
+            else "its log names no error: it may still be recovering, or it runs and "
             "refuses the login"
         )
-    reason = _joined(starts) or "its log does not show why"
-    return Absence(
-        doubt=f"it does not start, and its log does not blame the data: {reason}"
+    if starts.known:
+        return f"it does not start, and its log does not blame the data: {said}"
+    if not said:
+        return "it does not start, and its log does not show why"
+    return f"it does not start, and why is not known; its log says: {said}"
+
+
+def _never_started(text: str) -> str:
+    said = "; ".join(end_of_log(text))
+    last = f"; it says last: {said}" if said else ""
+    if is_foreign(text):
+        return (
+            f"its log is not in English, and dbcheck reads no other (lc_messages){last}"
+        )
+    return (
+        f"its log shows no start since the cut{last}; start the service, or, if it"
+        " runs, name the log that it writes now (--server-log)"
     )
 
 

@@ -4,29 +4,10 @@ from __future__ import annotations
 
 import re
 
-from dbcheck.core import startlog, startpatterns
+from dbcheck.core import startlog
 from dbcheck.core.target import LogTail
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-
-# What a server logs when it starts after a crash, and when it was shut down (sources:
-# PostgreSQL 15 xlogrecovery.c; MariaDB 10.11 log.cc and log0recv.cc; MySQL 9.7
-# messages_to_error_log.txt, and its logs as read).  "Crash recovery finished" is no
-# sign: MySQL logs it (MY-013911) at every start.  The messages appear in JSON and CSV
-# logs too.  InnoDB's and MySQL's are English whatever lc_messages is; PostgreSQL's are
-# not, and have no code, so its log in another language shows nothing.  The
-# search for the name before a shutdown ends at the next one, or a line of names would
-# take minutes.
-_CRASHED = re.compile(
-    r"was not properly shut down|was interrupted(?:; last known up| while in recovery)|"
-    r"[Ss]tarting (?:XA |table )?crash recovery|was not shutdown normally"
-)
-_SHUT_DOWN = re.compile(
-    r"database system was shut down (?:in recovery )?at|database system is shut down|"
-    r"(?:mysqld|mariadbd)(?:(?!mysqld|mariadbd)[^\n])*: Shutdown complete|"
-    r"Shutdown completed;|"
-    r"Received SHUTDOWN from user"
-)
 
 
 def server_log(case: Case) -> Item | None:
@@ -66,32 +47,15 @@ def crash_in(log: LogTail) -> tuple[Standing, str]:
             "it does not continue what was there before the load, so its lines may be"
             " older"
         )
-    if found := _shutdown(text):
-        return Standing.CONTRADICTED, (
-            f"it says {found[0]!r}: it was shut down, not cut"
-        )
+    if found := startlog.was_shut_down(text):
+        return Standing.CONTRADICTED, f"it says {found!r}: it was shut down, not cut"
     if log.truncated:
         return Standing.NOT_OBSERVABLE, (
             "more was logged since the preflight than is read"
         )
-    if found := _CRASHED.search(text):
-        return Standing.PRESENT, f"it says {found[0]!r}: crash recovery"
+    if found := startlog.was_cut(text):
+        return Standing.PRESENT, f"it says {found!r}: crash recovery"
     return Standing.NOT_OBSERVABLE, "it shows neither a crash nor a shutdown"
-
-
-def _shutdown(text: str) -> re.Match[str] | None:
-    """Return the message of a shutdown.
-
-    PostgreSQL ends a failed start with "database system is shut down", too
-    (postmaster.c): that server never took queries.
-    """
-    for found in _SHUT_DOWN.finditer(text):
-        failed = text.rfind("due to startup process failure", 0, found.start())
-        if failed < 0 or startpatterns.READY.search(text, failed, found.start()):
-            return found
-        if startpatterns.START.search(text, failed, found.start()):
-            return found
-    return None
 
 
 def complaints(case: Case) -> Item | None:

@@ -12,21 +12,22 @@ from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 
 _READ_S = 3.0  # no longer may any text take that is fuzzed
-_SHUT_DOWN = (
-    "database system was shut down at",
-    "database system is shut down",
-    "Shutdown completed;",
-    "Received SHUTDOWN from user",
-)
-_CRASHED = (
-    "was not properly shut down",
-    "was interrupted; last known up",
-    "tarting crash recovery",
-    "tarting XA crash recovery",
-    "tarting table crash recovery",
-    "was not shutdown normally",
-)
-_COMPLETE, _NAMES = ": Shutdown complete", ("mysqld", "mariadbd")
+# Whole lines of one server, by what they show.
+_PG = "2026-01-01 00:00:00.000 UTC [7] "
+_LINES = {
+    f"{_PG}LOG:  starting PostgreSQL 15.18 on x86_64": "start",
+    f"{_PG}LOG:  database system is ready to accept connections": "ready",
+    f"{_PG}LOG:  database system was interrupted; last known up at 2026": "cut",
+    f"{_PG}LOG:  database system was not properly shut down; automatic": "cut",
+    f"{_PG}LOG:  database system was shut down at 2026": "shut",
+    f"{_PG}LOG:  received fast shutdown request": "asked",
+    f"{_PG}LOG:  shutting down": "asked",
+    f"{_PG}LOG:  database system is shut down": "stopped",
+    f"{_PG}LOG:  shutting down due to startup process failure": "failed",
+    f"{_PG}FATAL:  could not frobnicate": "failed",
+    f"{_PG}FATAL:  the database system is starting up": "",
+    f"{_PG}LOG:  checkpoint starting: time": "",
+}
 _HEXADECIMAL, _DECIMAL = "0123456789ABCDEF", "0123456789"
 _REPLAYS = (
     ("redo starts at ", "redo done at ", _HEXADECIMAL),
@@ -38,32 +39,42 @@ _REPLAYS = (
     ),
 )
 _WORDS = (
-    *_SHUT_DOWN,
-    *(f"{letter}{words}" for words in _CRASHED[2:5] for letter in "Ss"),
-    *_CRASHED,
-    *_NAMES,
-    _COMPLETE,
     *(words for one in _REPLAYS for words in one[:2]),
     *("0/FF", "1/100", "FFFFFFFF/FFFFFFFF", "123456789/0", "/", "12", "7", "64"),
     *("18446744073709551615", "9" * 21, "9" * 5000, "F" * 5000 + "/0", "\u0663"),
     *("mariadbd " * 3000, " ", "\n", "\n", "\0", "\r", "\u2028"),
-    "mysqld" * 4000,
+    *("mysqld" * 4000, "{" * 4000, '{"err_code": 1, "msg": ' + "[" * 4000),
+    *(f"\n{line}\n" for line in _LINES),
 )
 
 
-def was_shut_down(text: str) -> bool:
-    return any(words in text for words in _SHUT_DOWN) or any(
-        name in line[: line.rfind(_COMPLETE)]
-        for line in text.split("\n")
-        if _COMPLETE in line
-        for name in _NAMES
-    )
-
-
-def has_crashed(text: str) -> bool:
-    found = any(words in text for words in _CRASHED[:2] + _CRASHED[5:])
-    starts = (letter + words for words in _CRASHED[2:5] for letter in "Ss")
-    return found or any(words in text for words in starts)
+def standing_of(kinds: list[str]) -> Standing:
+    """Return what lines of these kinds show of how the server ended."""
+    runs: list[list[str]] = [[]]
+    for kind in kinds:
+        if kind == "start":
+            runs.append([])
+        runs[-1].append(kind)
+    cut = False
+    for number, run in enumerate(runs):
+        cut = cut or "cut" in run
+        if "shut" in run and not cut:
+            return Standing.CONTRADICTED
+        served = run
+        if number:
+            last = max(
+                (at for at, kind in enumerate(run) if kind == "ready"), default=-1
+            )
+            served = run[last + 1 :] if last >= 0 else []
+        if any(
+            kind == "stopped"
+            and ("asked" in served[:at] or "failed" not in served[:at])
+            for at, kind in enumerate(served)
+        ):
+            return Standing.CONTRADICTED
+        if served or not number:
+            cut = False
+    return Standing.PRESENT if "cut" in kinds else Standing.NOT_OBSERVABLE
 
 
 def positions(text: str, words: str, digits: str) -> list[tuple[int, int]]:
@@ -98,22 +109,17 @@ def bytes_replayed(text: str) -> int | None:
     return None
 
 
-def read(text: str) -> None:
+def read(text: str) -> Standing:
     log = LogTail(text, False, False)
     began_s = time.process_time()
     item, found = crash_item(ItemId.SERVER_LOG, log), replayed(log)
     assert time.process_time() - began_s < _READ_S
-    if was_shut_down(text):
-        assert item.standing is Standing.CONTRADICTED
-    elif has_crashed(text):
-        assert item.standing is Standing.PRESENT
-    else:
-        assert item.standing is Standing.NOT_OBSERVABLE
     size = bytes_replayed(text)
     assert (found is None) == (size is None), (size, found)
     if found is not None and size is not None:
         assert f" {size:,} bytes" in found.reason
         assert found.standing is (Standing.PRESENT if size else Standing.ABSENT)
+    return item.standing
 
 
 def any_text(data: bytes) -> None:
@@ -132,10 +138,19 @@ def words(data: bytes) -> None:
     read(text)
 
 
+def lines(data: bytes) -> None:
+    """A log of whole lines, in any order."""
+    script = Script(data)
+    written: list[str] = []
+    while not script.is_over and len(written) < 200:
+        written.append(script.choice(tuple(_LINES)))
+    found = read("".join(f"{line}\n" for line in written))
+    assert found is standing_of([_LINES[line] for line in written])
+
+
 def logs() -> Iterator[bytes]:
-    for words in (*_SHUT_DOWN, *_CRASHED):
-        yield f"x\nS{words} y\n".encode()
-    yield b"/usr/sbin/mysqld: Shutdown complete (mysqld 9.7)"
+    for line in _LINES:
+        yield f"x\n{line}\n".encode()
     for first, last, _ in _REPLAYS:
         yield f"{first}0/10\n{last}1/20\n{first}16 {last}33".encode()
 
@@ -149,4 +164,5 @@ def choices() -> Iterator[bytes]:
 TARGETS = (
     Target("server-log", any_text, logs),
     Target("server-log-words", words, choices),
+    Target("server-log-lines", lines, choices),
 )

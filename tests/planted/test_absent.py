@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,8 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
 from dbcheck.core.verdict import Verdict
-from dbcheck.errors import Unrecoverable
+from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.judge.item import ItemId, Standing
 from tests.kit.nodes import host_after, with_node
 from tests.kit.rigs import ENGINES
 from tests.kit.server_logs import LOGS, SAYS
@@ -170,3 +172,22 @@ def test_a_server_that_its_surroundings_keep_from_starting_is_not_accused(
     with booted() as host:
         outcome = cycle(site, start, host)
     require_open(outcome, "does not blame the data: [ERROR] InnoDB:")
+
+
+@engines("own_site", "postgresql", "mysql")
+def test_a_start_that_fails_at_its_port_hides_no_crash(site: Site) -> None:
+    """It ends with the same words as a shutdown; the next one recovers."""
+
+    def start_twice() -> None:
+        port = site.server.port
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            site.server.port = other.getsockname()[1]
+            with contextlib.suppress(LabError):
+                site.server.start(20)
+        site.server.port = port
+        site.server.start()
+
+    with booted() as host:
+        outcome = site.cycle(restore=start_twice, host=host.port, log=True)
+    (item,) = [each for each in outcome.judgement.items if each.id is ItemId.SERVER_LOG]
+    assert item.standing is Standing.PRESENT, item

@@ -65,7 +65,7 @@ def test_a_page_and_a_crash_are_why() -> None:
     assert "page corruption on disk" in _why(MARIA_PAGE + MARIA_KILLED)
 
 
-START = "Starting MariaDB 10.11.6-MariaDB as process 9\n"
+START = "2026-11-22  1:16:33 0 [Note] Starting MariaDB 10.11.6-MariaDB as process 9\n"
 
 
 @pytest.mark.parametrize(

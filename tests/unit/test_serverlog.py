@@ -13,6 +13,8 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from tests.kit.cases import case
 
 START = "LOG:  starting PostgreSQL 15.18 on x86_64-pc-linux-gnu\n"
+SHUTDOWN = "[Note] InnoDB: Shutdown completed; log sequence number 9\n"
+CRASH = "[Note] InnoDB: Starting crash recovery from checkpoint LSN=9\n"
 DAMAGE = "ERROR:  invalid page in block 3 of relation base/5/16390\n"
 
 
@@ -137,10 +139,10 @@ def test_the_servers_log(line: str, standing: Standing) -> None:
 @pytest.mark.parametrize(
     ("truncated", "rewound", "text", "standing"),
     [
-        (True, False, "Starting crash recovery", Standing.NOT_OBSERVABLE),
-        (False, True, "Starting crash recovery", Standing.NOT_OBSERVABLE),
-        (False, True, "Shutdown completed; log", Standing.NOT_OBSERVABLE),
-        (True, False, "Shutdown completed; log", Standing.CONTRADICTED),
+        (True, False, CRASH, Standing.NOT_OBSERVABLE),
+        (False, True, CRASH, Standing.NOT_OBSERVABLE),
+        (False, True, SHUTDOWN, Standing.NOT_OBSERVABLE),
+        (True, False, SHUTDOWN, Standing.CONTRADICTED),
     ],
 )
 def test_a_log_of_which_only_a_part_is_known_proves_no_crash(
@@ -153,8 +155,7 @@ def test_a_log_of_which_only_a_part_is_known_proves_no_crash(
 
 
 def test_a_shutdown_outweighs_a_crash_in_the_log() -> None:
-    both = "Shutdown completed; log sequence\nStarting crash recovery"
-    assert told(both).standing is Standing.CONTRADICTED
+    assert told(SHUTDOWN + CRASH).standing is Standing.CONTRADICTED
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import pytest
 
 from dbcheck.core.startlog import (
     StartOutcome,
-    before_starts,
     complaints,
     crash_of,
     damage,
     damage_that_ended,
     decisive,
     starts_in,
+    stopped_before_start,
 )
 from tests.kit.server_logs import (
     MARIA,
@@ -169,6 +169,32 @@ MYSQL_KEYRING = (
     " number=0] of datafile './ibdata1' could not be found in the doublewrite buffer.\n"
     f"{MYSQL}[ERROR] [MY-010119] [Server] Aborting\n"
 )
+# Reported by users, and not seen here: each as its source writes it (bufmgr.c,
+# ReadBuffer_common; log0recv.cc; log0files_io.cc).
+PG_BEYOND = (
+    f"{PG_START}{PG}FATAL:  unexpected data beyond EOF in block 3 of relation"
+    f" base/5/16390\n{PG}HINT:  This has been seen to occur with buggy kernels;"
+    f" consider updating your system.\n{PG}CONTEXT:  WAL redo at 0/1 for Heap/INSERT\n"
+    f"{PG_ABORTS}"
+)
+MARIA_GENERIC = (
+    f"{MARIA}[ERROR] InnoDB: Plugin initialization aborted with error Generic error\n"
+    f"{MARIA_END}"
+)
+MARIA_MALFORMED = (
+    f"{MARIA_START}{MARIA}[ERROR] InnoDB: Malformed log record at LSN 44388; set"
+    f" innodb_force_recovery=1 to ignore.\n{MARIA_GENERIC}"
+)
+MARIA_SCAN = (
+    f"{MARIA_START}{MARIA}[Warning] InnoDB: Log scan aborted at LSN 44388\n"
+    f"{MARIA_GENERIC}"
+)
+MYSQL_SIZE = (
+    f"{MYSQL_START}{MYSQL}[ERROR] [MY-012962] [InnoDB] The redo log file"
+    " ./#innodb_redo/#ib_redo6 size 1000 is not a multiple of innodb_page_size\n"
+    f"{MYSQL}[ERROR] [MY-012930] [InnoDB] Plugin initialization aborted with error"
+    f" Generic error.\n{MYSQL}[ERROR] [MY-010119] [Server] Aborting\n"
+)
 NEVER, RUNNING, DESTROYED, FAILED = StartOutcome
 
 
@@ -190,7 +216,7 @@ def start(name: str, text: str, outcome: StartOutcome, first: str = "") -> objec
             "PostgreSQL, a crash in redo",
             PG_REDO_CRASH,
             DESTROYED,
-            f"{PG}LOG:  startup process (PID 14228) was terminated by signal 11:"
+            "LOG:  startup process (PID 14228) was terminated by signal 11:"
             " Segmentation fault",
         ),
         start("PostgreSQL, killed in recovery", PG_KILLED, FAILED),
@@ -243,6 +269,10 @@ def start(name: str, text: str, outcome: StartOutcome, first: str = "") -> objec
             " recover from a backup.",
         ),
         start("MySQL, a page, and it hangs", MYSQL_PAGE, DESTROYED),
+        start("PostgreSQL, data beyond EOF", PG_BEYOND, DESTROYED),
+        start("MariaDB, a malformed log record", MARIA_MALFORMED, DESTROYED),
+        start("MariaDB, a scan that is aborted", MARIA_SCAN, DESTROYED),
+        start("MySQL, a redo file of an odd size", MYSQL_SIZE, DESTROYED),
         start("MySQL, another page size", MYSQL_PAGE_SIZE, FAILED),
         start("MySQL, its port is taken", MYSQL_PORT, FAILED),
         start("MySQL, starting", MYSQL_START, RUNNING),
@@ -366,10 +396,13 @@ def test_a_crash_of_the_very_process_that_read(text: str, first: str) -> None:
     assert not first or first in lines[0]
 
 
-def test_what_came_before_the_first_start() -> None:
-    shut = f"{PG}LOG:  database system is shut down\n"
-    assert "is shut down" in before_starts(shut + PG_WAL)
-    assert "is shut down" not in before_starts(PG_WAL)
+def test_only_a_server_that_took_queries_was_shut_down_before_a_start() -> None:
+    """A start that fails ends with the same words."""
+    assert stopped_before_start(PG_SHUT + PG_WAL)
+    assert not stopped_before_start(PG_WAL)
+    assert not stopped_before_start(PG_SETTING + PG_SHUT.splitlines(True)[-1])
+    unknown = f"{PG}FATAL:  could not frobnicate\n"
+    assert not stopped_before_start(unknown + PG_SHUT.splitlines(True)[-1])
 
 
 @pytest.mark.parametrize(

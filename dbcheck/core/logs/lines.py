@@ -1,0 +1,326 @@
+"""How a line of a server's log is read, and what a table of such lines is.
+
+A line's form shows its product: MySQL's have a code (MY-010116) or are JSON objects
+with err_code (MySQL Reference Manual 9.7, 7.4.2 The Error Log), PostgreSQL's have a
+severity with a colon and two spaces, or are its csvlog or jsonlog (PostgreSQL 15
+documentation, 20.8), MariaDB's have a severity in brackets and no code.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+
+class Product(enum.Enum):
+    """Who writes a line of that form; MyRocks and Galera are MariaDB's."""
+
+    POSTGRESQL = "PostgreSQL"
+    MARIADB = "MariaDB"
+    MYSQL = "MySQL"
+
+
+class Shows(enum.Enum):
+    """What a line shows.
+
+    How a start went:
+    BEGINS:   a server begins to start; a line that STARTS it may follow.
+    STARTS:   the same, of a server that logs no line before.
+    RESTARTS: PostgreSQL starts over in the same process, after a backend crashed.
+    READY:    it takes queries.
+    FAILS:    this start is over, or the server is.
+
+    How the server ended before:
+    CUT:      it was not shut down.
+    SHUT:     a start finds that it was shut down.
+    ASKED:    somebody asks it to shut down.
+    STOPPED:  it has ended in an orderly way, or gave up a start.
+
+    Why a start failed:
+    DAMAGED:  what the server itself wrote and flushed is not as it wrote it.
+    HOPELESS: the same, and the server says that it cannot be repaired.
+    MISSING:  a file is not there that the server made; or a volume is not mounted.
+    CONTENT:  what was read is not what belongs there: a reason for a line of MISSING,
+              and alone as normal as the end of a log.
+    OUTSIDE:  a file outside of the data directory is not there.
+    INNOCENT: a port, memory, space, a permission, a setting, a key, a version.
+    CRASHED:  a fault of the program ended it or one of its processes.
+    ASIDE:    what follows from another line, or is about a client: no cause.
+    """
+
+    BEGINS = enum.auto()
+    STARTS = enum.auto()
+    RESTARTS = enum.auto()
+    READY = enum.auto()
+    FAILS = enum.auto()
+    CUT = enum.auto()
+    SHUT = enum.auto()
+    ASKED = enum.auto()
+    STOPPED = enum.auto()
+    DAMAGED = enum.auto()
+    HOPELESS = enum.auto()
+    MISSING = enum.auto()
+    CONTENT = enum.auto()
+    OUTSIDE = enum.auto()
+    INNOCENT = enum.auto()
+    CRASHED = enum.auto()
+    ASIDE = enum.auto()
+
+
+DAMAGE = frozenset({Shows.DAMAGED, Shows.HOPELESS, Shows.MISSING})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of a table.
+
+    begins: what the message begins with, a regular expression without groups; after a
+            line feed its DETAIL and HINT.
+    source: the file of the server's source that writes it.
+    code:   of MySQL's messages, as MY-010116; begins is then "" for any of that code.
+    early:  only a server that starts logs it, and before the line that STARTS it.
+    always: it counts whatever its severity, which may be that of a warning or a note.
+    """
+
+    begins: str
+    shows: Shows
+    source: str
+    code: str = ""
+    early: bool = False
+    always: bool = False
+
+
+def rows(
+    shows: Shows,
+    source: str,
+    *begins: str,
+    early: bool = False,
+    always: bool = False,
+) -> tuple[Entry, ...]:
+    """Return the rows of several messages of one source that show the same."""
+    return tuple(
+        Entry(each, shows, source, early=early, always=always) for each in begins
+    )
+
+
+class Table:
+    """The rows of a product, of which the first that fits a message counts."""
+
+    def __init__(self, *groups: Sequence[Entry]) -> None:
+        """groups: the rows, in the order in which they are tried."""
+        self.entries = tuple(entry for group in groups for entry in group)
+        by_code: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            by_code.setdefault(entry.code, []).append(entry)
+        self._finders = {code: _finder(found) for code, found in by_code.items()}
+
+    def find(self, message: str, code: str = "") -> Entry | None:
+        """Return the row of a message, None if the table has none."""
+        for each in (code, "") if code else ("",):
+            finder = self._finders.get(each)
+            if finder and (entry := finder(message)):
+                return entry
+        return None
+
+
+def _finder(entries: Sequence[Entry]) -> Callable[[str], Entry | None]:
+    begins = re.compile("|".join(f"({entry.begins})" for entry in entries), re.DOTALL)
+
+    def find(message: str) -> Entry | None:
+        found = begins.match(message)
+        return entries[found.lastindex - 1] if found and found.lastindex else None
+
+    return find
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A message of a log.
+
+    raw:      its lines as they stand.
+    severity: as the server writes it, in capitals.
+    code:     of MySQL's, as MY-010116; else "".
+    message:  with its DETAIL and HINT after line feeds, if PostgreSQL adds any.
+    entry:    the row of the product's table; None if it has none.
+    shown:    what a report quotes: from the severity on.
+    """
+
+    raw: str
+    product: Product
+    severity: str
+    code: str
+    message: str
+    shown: str
+    entry: Entry | None = None
+
+    @property
+    def shows(self) -> Shows | None:
+        """What it shows, None if that is not known."""
+        return self.entry.shows if self.entry else None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it may be why a start failed.
+
+        A statement of PostgreSQL's fails with ERROR; FATAL and PANIC end a process.
+        """
+        if self.entry is not None:
+            if self.shows in _NO_CAUSE:
+                return False
+            if self.shows is Shows.CRASHED or self.entry.early or self.entry.always:
+                return True
+        return self.is_severe
+
+    @property
+    def is_severe(self) -> bool:
+        """Whether the server calls it what may end a start."""
+        least = _ENDS if self.product is Product.POSTGRESQL else _ERRORS
+        return self.severity in least
+
+
+_NO_CAUSE = frozenset(
+    {
+        *(Shows.BEGINS, Shows.STARTS, Shows.RESTARTS, Shows.READY, Shows.FAILS),
+        *(Shows.CUT, Shows.SHUT, Shows.ASKED, Shows.STOPPED, Shows.ASIDE),
+    }
+)
+_ENDS = frozenset({"FATAL", "PANIC"})
+_ERRORS = _ENDS | {"ERROR"}
+_COMPLAINS = _ERRORS | {"WARNING"}
+
+
+def complains(line: Line) -> bool:
+    """Return whether the server itself calls *line* at least a warning."""
+    return line.severity in _COMPLAINS
+
+
+_MYSQL = re.compile(r"(?:\[(\w+)\] )?\[(MY-[0-9]{6})\] \[\w+\] ?(.*)")
+_MARIADB = re.compile(r"\[(ERROR|Warning|Note|FATAL)\] (?:\[FATAL\] )?(.*)")
+_POSTGRESQL = re.compile(
+    r"\b(PANIC|FATAL|ERROR|WARNING|NOTICE|INFO|LOG|DEBUG[1-5]?|DETAIL|HINT|CONTEXT|"
+    r"STATEMENT|QUERY|LOCATION|BACKTRACE):\s+(.*)"
+)
+_CSV = re.compile(
+    r",(PANIC|FATAL|ERROR|WARNING|LOG),[0-9A-Z]{5},"
+    r"\"((?:[^\"]|\"\"){0,4096})\"(?:,(?:\"((?:[^\"]|\"\"){0,4096})\")?)?"
+)
+# Written without a severity, by the thread that dies (MariaDB 10.11 ut0dbg.cc and
+# signal_handler.cc; MySQL 9.7 ut0dbg.cc and signal_handler.cc).
+_DYING = re.compile(
+    r"(?:InnoDB: )?Assertion failure\b.*|(?:mysqld|mariadbd) got (?:signal|exception).*"
+)
+# What PostgreSQL writes before it can log has its program's name and no severity
+# (postmaster.c, checkControlFile; guc.c, SelectConfigFiles).
+_UNLOGGED = re.compile(r"post(?:gres|master): (.*)")
+_LACKING = ("Expected to find it in the directory", "but could not open file")
+_NAMED = re.compile(r"(?:InnoDB: |(?:/\S{0,200}/)?(?:mysqld|mariadbd)(?:-\w+)?: )")
+_ADDED = frozenset({"DETAIL", "HINT"})
+_NO_MESSAGE = frozenset(
+    {"CONTEXT", "STATEMENT", "QUERY", "LOCATION", "BACKTRACE", *_ADDED}
+)
+
+
+def read(text: str) -> list[Line]:
+    """Return the messages of a log, without what the tables say of them.
+
+    A server that logs in several forms at once writes each in a file of its own, and
+    most lines twice: they are put in the order of their times, each once.
+    """
+    lines = list(_lines(text))
+    if len({_form(line) for line in lines}) < 2:
+        return lines
+    time, timed = "", []
+    for line in lines:
+        found = _TIME.search(line.raw)
+        time = found[0].replace("T", " ") if found else time
+        timed.append((time, line))
+    timed.sort(key=lambda each: each[0])
+    once = {(time, line.code, line.message): line for time, line in reversed(timed)}
+    return list(reversed(once.values()))
+
+
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T] ?[0-9]{1,2}:[0-9]{2}:[0-9.]{2,9}")
+
+
+def _form(line: Line) -> str:
+    if line.raw.startswith("{"):
+        return "json"
+    csv = line.product is Product.POSTGRESQL and _CSV.search(line.raw)
+    return "csv" if csv else "text"
+
+
+def _lines(text: str) -> Iterator[Line]:
+    last: Line | None = None
+    for raw in text.split("\n"):
+        line = _parse(raw)
+        added = line.severity in _ADDED if line else raw.startswith(_LACKING)
+        if added and last is not None:
+            more = line.message if line else raw
+            last = replace(
+                last, message=f"{last.message}\n{more}", raw=f"{last.raw}\n{raw}"
+            )
+            continue
+        if line is None or line.severity in _NO_MESSAGE:
+            continue
+        if last is not None:
+            yield last
+        last = line
+    if last is not None:
+        yield last
+
+
+def _parse(raw: str) -> Line | None:
+    if raw.startswith("{"):
+        return _of_json(raw)
+    if found := _DYING.search(raw):
+        of = Product.MYSQL if "[MY-" in raw else Product.MARIADB
+        message = _NAMED.sub("", found[0], count=1)
+        return Line(raw, of, "ERROR", "", message, _shown(raw, found[0]))
+    if found := _MYSQL.search(raw):
+        severity = (found[1] or "").upper()
+        return Line(raw, Product.MYSQL, severity, found[2], found[3], found[0].strip())
+    if found := _MARIADB.search(raw):
+        severity = "FATAL" if "[FATAL]" in found[0] else found[1].upper()
+        message = _NAMED.sub("", found[2], count=1)
+        return Line(raw, Product.MARIADB, severity, "", message, found[0].strip())
+    if found := _CSV.search(raw):
+        message = "\n".join(filter(None, (found[2], found[3]))).replace('""', '"')
+        shown = f"{found[1]}:  {message.split(chr(10))[0]}"
+        return Line(raw, Product.POSTGRESQL, found[1], "", message, shown)
+    if found := _UNLOGGED.match(raw):
+        return Line(raw, Product.POSTGRESQL, "FATAL", "", found[1], found[0])
+    if found := _POSTGRESQL.search(raw):
+        shown = found[0].strip()
+        return Line(raw, Product.POSTGRESQL, found[1], "", found[2].strip(), shown)
+    return None
+
+
+def _of_json(raw: str) -> Line | None:
+    """Return a line of MySQL's log_sink_json, or of PostgreSQL's jsonlog."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, Mapping):
+        return None
+    if "err_code" in found:
+        severity, message = str(found.get("label", "")), str(found.get("msg", ""))
+        code = f"MY-{found['err_code']:0>6}"
+        subsystem = found.get("subsystem", "Server")
+        shown = f"[{severity}] [{code}] [{subsystem}] {message}"
+        return Line(raw, Product.MYSQL, severity.upper(), code, message, shown)
+    if "error_severity" in found:
+        severity, message = str(found["error_severity"]), str(found.get("message", ""))
+        added = [str(found[each]) for each in ("detail", "hint") if each in found]
+        whole = "\n".join([message, *added])
+        shown = f"{severity}:  {message}"
+        return Line(raw, Product.POSTGRESQL, severity, "", whole, shown)
+    return None
+
+
+def _shown(raw: str, message: str) -> str:
+    found = _MYSQL.search(raw) or _MARIADB.search(raw)
+    return found[0].strip() if found else message
