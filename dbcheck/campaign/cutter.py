@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 
 from dbcheck.campaign import observable
+from dbcheck.campaign.following import Following
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
@@ -29,11 +30,17 @@ RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resum
 # Chores of any kind come several times a second; a cut does not wait for one for long.
 CHORE_WAIT_S, CHORE_POLL_S = 3.0, 0.0005
 NOTE_S = 0.05  # that the watch waits for the note each time
+# A load of which nothing was answered yet has nothing at risk: a slow client or server
+# gets longer before it is cut.
+ANSWERS_MIN, ANSWERS_WAIT_S = 4, 15.0
+SAMPLE_WAIT_S = 10.0  # for one more sample of who follows the writer
 
 
 class Cutter:
     """Has the power cut once its moment has come.
 
+    load, following: set by whoever begins them; None before that, and following of a
+            single server.
     asked:  the switch was asked to cut, whatever the result.
     before: the server's facts just before that, None if they could not be read.
     canary_held, switched_us: see core.records.LoadRecord.
@@ -56,6 +63,7 @@ class Cutter:
             if manifest.moment.chore is not None:
                 self._into_chore_s, self._into_s = self._into_s, 0.0
         self.load: Load | None = None
+        self.following: Following | None = None
         self.due_us: int | None = None
         self.no_checkpoint = ""
         if self._into_s and started.no_checkpoint:
@@ -65,6 +73,7 @@ class Cutter:
         self.cuts: Mapping[str, Cut] = {}
         self.switched_us: int | None = None
         self._noted: Future[None] | None = None
+        self._sample_us: int | None = None  # since when one more sample is waited for
         self.noted_us: dict[str, int] = {}
         self._begun = self._server_facts()
         self.before: ServerFacts | None = None
@@ -81,17 +90,16 @@ class Cutter:
     def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
         """Cut the power if the load has run for its time and it is not cut yet.
 
-        Not while the load waits for the witness, or before an ack shows that it no
-        longer does: nothing would be at risk.  ack_us: when the last one came.
+        Not before the first commits were answered, nor while the load waits for the
+        witness, or before an ack shows that it no longer does: nothing would be at
+        risk.  Of a cluster, not before one more sample.  ack_us: when the last ack
+        came.
         """
         if self.asked or load_s < self.after_s:
             return
         if self.due_us is None:
             self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
-        if behind_s >= BEHIND_S:
-            self._waited = True
-            return
-        if self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6):
+        if self._is_idle(self.due_us) or self._lags(behind_s, ack_us):
             return
         if self._into_s:
             self._begin_checkpoint()
@@ -106,6 +114,8 @@ class Cutter:
             self._noted.result(NOTE_S)
         except TimeoutError:
             return  # the witness lags: the watch is to see that
+        if self._lacks_sample():
+            return
         self._await_chore()
         self._rig.listener.phase(
             Phase.CUT, f"{self._rig.site.writer.power.kind.value}, {load_s:.1f} s"
@@ -122,6 +132,32 @@ class Cutter:
                     self.cuts = error.cuts
                 raise
             self.switched_us = now_us()
+
+    def _is_idle(self, due_us: int) -> bool:
+        """Return whether the load has to get going yet before it is cut."""
+        if self.load is None or now_us() - due_us > ANSWERS_WAIT_S * 1e6:
+            return False
+        return self.load.answered() < ANSWERS_MIN
+
+    def _lags(self, behind_s: float, ack_us: int | None) -> bool:
+        """Return whether the load waits for the witness, or has not resumed yet."""
+        if behind_s >= BEHIND_S:
+            self._waited = True
+            return True
+        return self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6)
+
+    def _lacks_sample(self) -> bool:
+        """Return whether it is still to be seen who follows the writer just now.
+
+        Asked once all else is done, so that no sample is older than the switch takes.
+        """
+        if self.following is None:
+            return False
+        if self._sample_us is None:
+            self._sample_us = now_us()
+        if self.following.await_sample(self._sample_us):
+            return False
+        return now_us() - self._sample_us < SAMPLE_WAIT_S * 1e6
 
     def _await_chore(self) -> None:
         """Wait for a chore of the kind that was drawn, and for the time into it."""

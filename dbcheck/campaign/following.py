@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_S = 0.04
 _END_S = 3.0
+_AGAIN_S = 0.5  # so long a wait for a sample that an interrupt is not missed
 
 
 class Following:
@@ -26,6 +27,8 @@ class Following:
         self._followers = followers
         self._tally, self._ended = ReplicationTally(), ""
         self._ending = threading.Event()
+        self._answered = threading.Condition()
+        self._asked_us = 0
         self._ask()
         self._thread = threading.Thread(target=self._run, name="following", daemon=True)
         self._thread.start()
@@ -33,6 +36,18 @@ class Following:
     def seen(self) -> ReplicationSeen | None:
         """Return what the writer showed, once it is asked no more."""
         return self._tally.seen(self._ended)
+
+    def await_sample(self, asked_us: int) -> bool:
+        """Wait a moment for the answer to a question of after *asked_us*.
+
+        Return False if none came, and one may come yet.
+        """
+
+        def is_there() -> bool:
+            return self._asked_us >= asked_us or not self._thread.is_alive()
+
+        with self._answered:
+            return self._answered.wait_for(is_there, _AGAIN_S)
 
     def end(self) -> None:
         """Ask no more; never raises.  Idempotent."""
@@ -48,6 +63,9 @@ class Following:
         asked_us = now_us()
         found = self._followers.read()
         self._tally.add(asked_us, found, now_us())
+        with self._answered:
+            self._asked_us = asked_us
+            self._answered.notify_all()
 
     def _run(self) -> None:
         try:

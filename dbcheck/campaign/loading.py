@@ -65,6 +65,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         beside.following = begin_following(rig, started.manifest.writer.facts)
         beside.hosts = watch_hosts(rig, started)
         beside.server = watch_server(rig, started)
+        cutter.following = beside.following
         beside.readers.begin()
         load.begin()
         _watch(rig, load, cutter, beside.drives.get(rig.site.writer_name))

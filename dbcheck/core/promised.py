@@ -171,6 +171,14 @@ def _semi_sync(
     return Kept(doubts=tuple(doubts))
 
 
+def patience_ms(writer: Mapping[str, str]) -> int:
+    """Return how long a source waits for a replica, in ms; 0 if that is not known."""
+    for source, _ in _WORDS:
+        if f"rpl_semi_sync_{source}_timeout" in writer:
+            return int(writer[f"rpl_semi_sync_{source}_timeout"])
+    return 0
+
+
 def _relay_log(standby: Mapping[str, str]) -> str:
     """Return why a replica that loses its power may lose what it has acknowledged.
 

@@ -34,11 +34,15 @@ class Follower:
     name:    by which the writer knows it.
     state:   of the connection, e.g. "streaming" or "catchup".
     sync:    how commits wait for it, e.g. "sync", "quorum", "potential", "async".
+    since:   what has another value at the next sample if the connection, or the wait
+             for it, was interrupted between the two; "" if the server shows no such
+             value.
     """
 
     name: str
     state: str
     sync: str
+    since: str = ""
 
     @property
     def is_awaited(self) -> bool:
@@ -72,6 +76,9 @@ class ReplicationSeen:
     changes:  which standbys were awaited, from the first sample on; the last ones, at
               most CHANGES_MAX.
     ended:    why it was asked no more, "" if the load ended first.
+    marked:   each sample showed Follower.since of each standby that was awaited.
+    broken_us: when the first sample was answered by which such a mark, or who was
+              awaited, was no longer what it was at the first; None: at none.
     """
 
     samples: int
@@ -80,6 +87,8 @@ class ReplicationSeen:
     gap_us: int
     changes: tuple[Change, ...]
     ended: str = ""
+    marked: bool = False
+    broken_us: int | None = None
 
     def awaited(self, before_us: int | None = None) -> tuple[str, ...]:
         """Return the standbys that commits waited for at the last sample.
@@ -93,6 +102,18 @@ class ReplicationSeen:
                 names = change.names
         return names
 
+    def is_unbroken(self, before_us: int | None = None) -> bool:
+        """Return whether the standbys were awaited from the first sample to the last.
+
+        Also between the samples, however far apart they are: the server's own marks
+        of an interruption stayed the same.  before_us: see awaited().
+        """
+        if not self.marked:
+            return False
+        if self.broken_us is None:
+            return True
+        return before_us is not None and self.broken_us >= before_us
+
 
 class ReplicationTally:
     """Adds samples up to a ReplicationSeen."""
@@ -100,6 +121,9 @@ class ReplicationTally:
     def __init__(self) -> None:
         self._samples = self._first_us = self._last_us = self._gap_us = 0
         self._changes: list[Change] = []
+        self._marks: tuple[str, ...] = ()  # of the first sample
+        self._marked = True
+        self._broken_us: int | None = None
 
     def add(
         self, clock_us: int, followers: Sequence[Follower], answered_us: int
@@ -111,10 +135,24 @@ class ReplicationTally:
             self._first_us = clock_us
         self._samples += 1
         self._last_us = clock_us
-        names = tuple(sorted(one.name for one in followers if one.is_awaited))
+        awaited = sorted((one.name, one.since) for one in followers if one.is_awaited)
+        names = tuple(name for name, _ in awaited)
+        self._compare_marks(names, tuple(since for _, since in awaited), answered_us)
         if not self._changes or self._changes[-1].names != names:
             change = Change(clock_us, names, answered_us)
             self._changes = [*self._changes, change][-CHANGES_MAX:]
+
+    def _compare_marks(
+        self, names: tuple[str, ...], marks: tuple[str, ...], answered_us: int
+    ) -> None:
+        """Compare those of a sample with those of the first one."""
+        if not self._changes:
+            self._marks = marks
+        elif self._broken_us is None and (
+            marks != self._marks or names != self._changes[0].names
+        ):
+            self._broken_us = answered_us
+        self._marked = self._marked and all(marks)
 
     def seen(self, ended: str = "") -> ReplicationSeen | None:
         """Return what was seen, None if there was no answer."""
@@ -127,6 +165,8 @@ class ReplicationTally:
             self._gap_us,
             tuple(self._changes),
             ended,
+            self._marked,
+            self._broken_us,
         )
 
 

@@ -20,8 +20,11 @@ def interruptible(
 
     A signal's handler runs in the main thread between two steps of Python, so not while
     libpq waits there for an answer.  So *call* runs in a thread of its own; once it is
-    severed, it is not waited for.
+    severed, it is not waited for.  No signal interrupts another thread, so there it is
+    called as it is unless it has a limit.
     """
+    if limit_s is None and threading.current_thread() is not threading.main_thread():
+        return call()
     outcome: Future[T] = Future()
     ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dbcheck.engines.link import Link
@@ -17,8 +18,13 @@ class Watch:
     def _rows(
         self, statement: str, parameters: Mapping[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:
-        try:
+        with self._abandoning():
             return self._link.rows(statement, parameters)
+
+    @contextlib.contextmanager
+    def _abandoning(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException as error:
             self._link.abandon(error)
             raise

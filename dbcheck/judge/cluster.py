@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbcheck.core.cut import PowerState
-from dbcheck.core.promised import kept_by
+from dbcheck.core.promised import kept_by, patience_ms
 from dbcheck.core.replication import (
     PromotedBy,
     Promotion,
@@ -26,8 +26,9 @@ from dbcheck.judge.server import restarted
 from dbcheck.judge.serverlog import server_log
 from dbcheck.judge.verdict import Survived
 
-SAMPLES_PER_S_MIN = 10.0
+SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing changed
 SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut
+LATE_SAMPLE_MAX_S = 2.0  # of one from which on only somebody's hand could change it
 # A standby may have the beginning of a record whose rest never came.  A record of rows
 # has the images of 33 pages at most (PostgreSQL, xlogrecord.h, XLR_MAX_BLOCK_ID).
 PARTIAL_RECORD_MAX = 2 << 20
@@ -400,22 +401,51 @@ def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
         return _CONTRADICTED, "several nodes go by one name"
     span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
     rate = (seen.samples - 1) / span_s
-    awaited = seen.awaited(_standby_gone_us(case))
+    gone_us = _standby_gone_us(case)
+    awaited, unbroken = seen.awaited(gone_us), seen.is_unbroken(gone_us)
     shown = ", ".join(awaited) or "no standby"
     reason = f"{seen.samples} samples, {rate:.0f} a second; commits waited for {shown}"
+    if unbroken:
+        reason += ", without a break by the server's own count"
     went_us = cut_us(case)
     if member not in awaited:
         return Standing.ABSENT, f"{reason}, and not for {name} ({member})"
-    if rate < SAMPLES_PER_S_MIN:
+    if rate < SAMPLES_PER_S_MIN and not unbroken:
         return _UNSEEN, f"{reason}: fewer than {SAMPLES_PER_S_MIN:g} show too little"
     if went_us is None:
         return _UNSEEN, f"{reason}; when the power went is not known"
     age_s = (went_us - seen.last_us) / 1e6
     reason += f"; the last {max(0.0, age_s):.3f} s before the cut, the longest pause"
     reason += f" {seen.gap_us / 1e6:.3f} s"
-    if age_s > SAMPLE_AGE_MAX_S:
-        return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
-    return _PRESENT, reason
+    if age_s <= SAMPLE_AGE_MAX_S:
+        return _PRESENT, reason
+    alone = awaited == (member,)
+    if unbroken and alone and age_s <= LATE_SAMPLE_MAX_S and _waits_for_good(case):
+        return Standing.ASSUMED, (
+            f"{reason}; that nobody changed in that time what commits wait for, and no"
+            " other standby came, is assumed"
+        )
+    return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
+
+
+def _waits_for_good(case: Case) -> bool:
+    """Return whether a writer goes on to wait for the one standby that it waits for.
+
+    Then a sample shows what held at a cut a little later as well, unless somebody set
+    the server otherwise or another standby came in between.  A commit of PostgreSQL
+    waits without a limit for the standbys that synchronous_standby_names demands
+    (PostgreSQL 17 manual, 26.2.8 Synchronous Replication).  A semi-synchronous source
+    gives up once a commit has waited for rpl_semi_sync_source_timeout (MySQL 9.7
+    manual, 19.4.10).  A replica that acknowledges a commit acknowledges all before it,
+    so none had waited since long when the last one was answered: a timeout many times
+    LATE_SAMPLE_MAX_S did not end in it.  A group goes on without a member that it
+    excludes.
+    """
+    site = case.manifest.site
+    if site is SiteKind.SEMI_SYNC:
+        patience = patience_ms(case.writer.facts.settings)
+        return patience >= 5_000 * LATE_SAMPLE_MAX_S
+    return site is SiteKind.STREAMING
 
 
 def _standby_gone_us(case: Case) -> int | None:

@@ -29,6 +29,7 @@ class Snapshot:
     latencies:      see Latencies.counts().
     failed:         the group has ended the load: see GroupResult.
     chore:          the number of the chore that is under way, 0 if none is.
+    warned:         commits that were answered with a warning: see GroupResult.
     """
 
     clock_us: int = 0
@@ -42,6 +43,7 @@ class Snapshot:
     latencies: tuple[int, ...] = ()
     failed: bool = False
     chore: int = 0
+    warned: int = 0
 
 
 class Break(NamedTuple):

@@ -173,6 +173,10 @@ class Load:
         """Return how many acks came, at least; from any thread."""
         return sum(snapshot.acked for snapshot in self._snapshots())
 
+    def answered(self) -> int:
+        """Return how many commits were answered, also with a warning."""
+        return sum(each.acked + each.warned for each in self._snapshots())
+
     def status(self) -> LoadStatus:
         """Describe the load as it is now."""
         snapshots = self._snapshots()

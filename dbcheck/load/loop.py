@@ -403,6 +403,7 @@ class Loop:
             latencies=self._latencies.counts(),
             failed=bool(self._result.failure or self._result.witness_error),
             chore=self.chore(),
+            warned=self._result.warned,
         )
 
     def _close(self) -> None:

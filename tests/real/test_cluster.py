@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.campaign import following
 from dbcheck.campaign.following import Following
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli.lab_cluster import await_standbys
@@ -64,6 +65,17 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
     # So is its bundle, which holds what was read there.
     bundle = bundle_of(outcome.run.path, tmp_path / "run.tar.gz")
     assert bundle.verdict is Verdict.PASS
+
+
+def test_a_client_that_gets_few_samples_gets_its_verdict_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is busy does: a slow machine needs longer, and nothing else."""
+    monkeypatch.setattr(following, "SAMPLE_S", 0.7)
+    with cluster_of(tmp_path) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert standing(outcome, ItemId.IN_SYNC) is Standing.PRESENT
 
 
 def test_an_asynchronous_standby_behind_a_link_that_is_down_loses(
@@ -267,18 +279,18 @@ while True:
 def test_the_writer_is_asked_no_more_once_it_is_gone(tmp_path: Path) -> None:
     with cluster_of(tmp_path) as (_, rig):
         engine: Any = rig.site.writer.engine
-        following = Following(engine.open_followers())
-        wait_until(lambda: _samples(following) > 5, "samples")
+        asking = Following(engine.open_followers())
+        wait_until(lambda: _samples(asking) > 5, "samples")
         rig.site.cut()
-        wait_until(lambda: not following._thread.is_alive(), "the end")
-        seen = following.seen()
+        wait_until(lambda: not asking._thread.is_alive(), "the end")
+        seen = asking.seen()
     assert seen is not None
     assert seen.ended
     assert seen.awaited() == ("node2",)
 
 
-def _samples(following: Following) -> int:
-    seen = following.seen()
+def _samples(asking: Following) -> int:
+    seen = asking.seen()
     return seen.samples if seen else 0
 
 

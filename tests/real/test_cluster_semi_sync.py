@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import members
+from dbcheck.campaign import following, members
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.promise import Promise
@@ -40,6 +40,18 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, engine: str) -> 
     items = (ItemId.IN_SYNC, ItemId.WRITER_OFF, ItemId.PROMOTED, ItemId.ALL_APPLIED)
     assert {standing(outcome, item) for item in items} == {Standing.PRESENT}
     assert outcome.case.left["node1"].behind == 0
+
+
+@pytest.mark.parametrize("engine", ["mariadb"])
+def test_a_client_that_gets_few_samples_gets_its_verdict_all_the_same(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is busy does: a slow machine needs longer, and nothing else."""
+    monkeypatch.setattr(following, "SAMPLE_S", 0.7)
+    with cluster_of(tmp_path, engine=engine) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+    assert standing(outcome, ItemId.IN_SYNC) is Standing.PRESENT
 
 
 @pytest.mark.wide

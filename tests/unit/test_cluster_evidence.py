@@ -203,6 +203,12 @@ def test_all_that_was_received_must_be_applied(
         (None, Standing.NOT_OBSERVABLE),
         (replace(SEEN, samples=15), Standing.NOT_OBSERVABLE),
         (replace(SEEN, last_us=9_400_000), Standing.NOT_OBSERVABLE),
+        # What the server's own marks show holds between any two samples, and nobody
+        # but an administrator ends it after the last one.
+        (replace(SEEN, samples=3, marked=True), Standing.PRESENT),
+        (replace(SEEN, samples=3, marked=True, broken_us=9), Standing.NOT_OBSERVABLE),
+        (replace(SEEN, last_us=9_400_000, marked=True), Standing.ASSUMED),
+        (replace(SEEN, last_us=7_900_000, marked=True), Standing.NOT_OBSERVABLE),
         (replace(SEEN, changes=(Change(1, ("c",)),)), Standing.ABSENT),
         (replace(SEEN, changes=(*SEEN.changes, Change(2, ()))), Standing.ABSENT),
         (replace(SEEN, changes=(Change(1, ("b", "x")),)), Standing.CONTRADICTED),
@@ -217,6 +223,27 @@ def test_commits_must_have_waited_for_it_until_the_cut(
     if standing is Standing.CONTRADICTED:  # what another standby has may look lost
         lost = replace(CLEAN, losses=Losses.of([LOST]))
         assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_late_sample_shows_little_where_the_wait_may_end_by_itself() -> None:
+    late = replace(SEEN, last_us=9_400_000, marked=True)
+    both = replace(late, changes=(Change(8_000_000, ("b", "c")),))
+    assert item(cluster.in_sync, case(seen=both)).standing is Standing.NOT_OBSERVABLE
+    for timeout, standing in (
+        ("10000", Standing.ASSUMED),
+        ("900", Standing.NOT_OBSERVABLE),
+        (None, Standing.NOT_OBSERVABLE),
+    ):
+        one = case(seen=late)
+        writer, name = one.manifest.writer, one.manifest.writer_name
+        settings = dict(writer.facts.settings)
+        if timeout is not None:
+            settings["rpl_semi_sync_source_timeout"] = timeout
+        facts = replace(writer.facts, settings=settings)
+        nodes = {**one.manifest.nodes, name: replace(writer, facts=facts)}
+        manifest = replace(one.manifest, nodes=nodes, site=SiteKind.SEMI_SYNC)
+        found = item(cluster.in_sync, replace(one, manifest=manifest))
+        assert found.standing is standing, timeout
 
 
 @pytest.mark.parametrize(
@@ -420,9 +447,43 @@ def test_samples_show_who_was_awaited_and_when_that_changed() -> None:
     tally.add(60, [catching_up], 61)
     seen = tally.seen("gone")
     assert seen == ReplicationSeen(
-        4, 10, 60, 30, (Change(10, ("b",), 11), Change(50, (), 51)), "gone"
+        *(4, 10, 60, 30, (Change(10, ("b",), 11), Change(50, (), 51)), "gone"),
+        marked=False,
+        broken_us=51,
     )
     assert seen.awaited() == ()
+
+
+@pytest.mark.parametrize(
+    ("marks", "unbroken"),
+    [
+        (("1", "1", "1"), True),
+        (("1", "1", "2"), False),
+        (("1", "2", "1"), False),
+        (("", "", ""), False),  # the server shows no mark
+        (("1", "", "1"), False),
+    ],
+)
+def test_equal_marks_show_that_the_wait_never_lapsed(
+    marks: tuple[str, ...], unbroken: bool
+) -> None:
+    tally = ReplicationTally()
+    for at, since in enumerate(marks):
+        tally.add(at * 10, [Follower("b", "streaming", "sync", since)], at * 10 + 1)
+    seen = tally.seen()
+    assert seen is not None
+    assert seen.is_unbroken() is unbroken
+
+
+def test_a_wait_that_ended_with_the_standby_was_unbroken_before() -> None:
+    tally, sync = ReplicationTally(), Follower("b", "streaming", "sync", "1")
+    for at, followers in ((10, [sync]), (20, [sync]), (30, [])):
+        tally.add(at, followers, at + 1)
+    seen = tally.seen()
+    assert seen is not None
+    assert seen.is_unbroken(before_us=31)
+    assert not seen.is_unbroken(before_us=32)
+    assert not seen.is_unbroken()
 
 
 def test_what_another_node_has_alone() -> None:

@@ -10,7 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.campaign.cutter import RESUMED_S, Cutter
+from dbcheck.campaign.cutter import (
+    ANSWERS_MIN,
+    ANSWERS_WAIT_S,
+    RESUMED_S,
+    Cutter,
+)
+from dbcheck.campaign.following import Following
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
@@ -186,8 +192,12 @@ class Failing(Quiet):
 class Held:
     """Stands for a load; its sessions are slow to go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, answered: int = 100) -> None:
         self.orders: list[bool] = []
+        self.commits = answered
+
+    def answered(self) -> int:
+        return self.commits
 
     def hold(self, *, held: bool) -> None:
         if not held:
@@ -209,3 +219,47 @@ def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
     with pytest.raises(PowerError, match="the outlet does not answer"):
         cutter.cut_if_due(DUE_S, 0.0, now_us())
     assert load.orders == [True, False]
+
+
+def test_it_waits_for_the_first_answers_however_slow_all_is(cutter: Cutter) -> None:
+    """A cut before the first commit shows nothing; after a while it comes all the same:
+    a load that never gets going is judged."""
+    load = Held(answered=0)
+    cutter.load = cast(Load, load)
+    cutter.cut_if_due(DUE_S + ANSWERS_WAIT_S / 2, 0.0, None)
+    assert not cutter.asked
+    load.commits = ANSWERS_MIN
+    cutter.cut_if_due(DUE_S + ANSWERS_WAIT_S / 2, 0.0, now_us())
+    assert cutter.asked
+
+
+def test_a_load_without_an_answer_is_cut_in_the_end(cutter: Cutter) -> None:
+    cutter.load = cast(Load, Held(answered=0))
+    cutter.cut_if_due(DUE_S + ANSWERS_WAIT_S + 1, 0.0, None)
+    assert cutter.asked
+
+
+class Asked:
+    """Stands for who follows the writer, asked by another thread."""
+
+    def __init__(self) -> None:
+        self.answers = False
+        self.since_us: set[int] = set()
+
+    def await_sample(self, asked_us: int) -> bool:
+        self.since_us.add(asked_us)
+        return self.answers
+
+
+def test_of_a_cluster_it_waits_for_one_more_sample(cutter: Cutter) -> None:
+    following = Asked()
+    cutter.following = cast(Following, following)
+    began_us = now_us()
+    for _ in range(3):
+        cutter.cut_if_due(DUE_S, 0.0, now_us())
+        assert not cutter.asked
+    following.answers = True
+    cutter.cut_if_due(DUE_S, 0.0, now_us())
+    assert cutter.asked
+    (since_us,) = following.since_us  # a question of after all else that is waited for
+    assert since_us >= began_us

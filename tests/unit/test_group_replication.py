@@ -42,6 +42,9 @@ class Answers:
             raise found
         return list(found)
 
+    def texts(self, *statements: str) -> list[list[Any]]:
+        return [self.rows(one) for one in statements]
+
     def row(self, statement: str, *_: Any) -> Any:
         return self.rows(statement)[0]
 
@@ -108,7 +111,8 @@ def test_a_member_is_known_by_its_uuid_and_its_group() -> None:
 def test_commits_wait_for_the_members_that_are_online(
     states: list[tuple[str, str]], awaited: list[str]
 ) -> None:
-    members = group_replication.followers(link(group_members=states))
+    found = [(name, state, "1") for name, state in states]
+    members = group_replication.followers(link(group_followers=found))
     assert [one.name for one in members.read() if one.is_awaited] == awaited
 
 

@@ -18,6 +18,7 @@ from dbcheck.engines.mysql.wire import (
     Template,
     answers,
     query,
+    texts,
 )
 
 ROW = Row(0, 2**62, 65535, 2**32 - 1, 0, b"\0'\xff", 2**32 - 1)
@@ -250,3 +251,52 @@ def test_only_what_is_ended_and_whole_is_committed(
     whole = [(0, True), (1, True), (1, True), (0, False)]
     expected = [(1, False)] if len(found) == 1 else whole
     assert _is_committed(found, expected) is is_committed
+
+
+def result(columns: int, *rows: tuple[bytes | None, ...]) -> bytes:
+    """Return the packets of a text resultset; all its numbers are below 251."""
+    eof = packet(b"\xfe\0\0\2\0")
+    described = b"".join(packet(b"\3def" + b"\0" * 20) for _ in range(columns))
+    lines = b"".join(
+        packet(
+            b"".join(
+                b"\xfb" if value is None else bytes((len(value),)) + value
+                for value in row
+            )
+        )
+        for row in rows
+    )
+    return packet(bytes((columns,))) + described + eof + lines + eof
+
+
+TWO = result(2, (b"a", None), (b"", b"b")) + result(1)
+
+
+def test_the_rows_of_several_queries_are_read() -> None:
+    assert texts(TWO, 2) == [[("a", None), ("", "b")], []]
+    assert texts(result(1, (b"x",)) + ERROR, 2) == Refusal(1213, "Deadlock")
+
+
+def test_rows_that_are_not_all_there_are_waited_for() -> None:
+    assert all(texts(TWO[:end], 2) is None for end in range(len(TWO)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(TWO + OK, id="more than the rows"),
+        pytest.param(TWO + b"\1", id="the beginning of more"),
+        pytest.param(result(2, (b"a",)) + result(1), id="a value is missing"),
+        pytest.param(result(1, (b"a", b"b")) + result(1), id="one value too many"),
+        pytest.param(packet(b"") + TWO, id="an empty packet"),
+    ],
+)
+def test_rows_that_no_server_sends_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolViolation, match="row|packet"):
+        texts(data, 2)
+
+
+@given(st.binary(max_size=60))
+def test_no_answer_to_queries_is_anything_but_refused(data: bytes) -> None:
+    with contextlib.suppress(ProtocolViolation):
+        assert not texts(data, 1) or isinstance(texts(data, 1), Refusal | list)

@@ -1,10 +1,12 @@
 """All that dbcheck uses of mysql-connector-python beyond its documented interface.
 
-Three things need it.  The driver can only block, so a session of the load sends and
+Four things need it.  The driver can only block, so a session of the load sends and
 reads packets over the driver's socket itself.  It makes Python objects of every row,
 which takes ten times as long as the server takes to send them, so rows are read from
-that socket as well.  And the driver gives the password to any server that asks for it,
-so its authentication is replaced.
+that socket as well.  It reads each packet by two calls of the system, each of which
+may wait for the interpreter, so what is asked often beside a load does without it.  And
+the driver gives the password to any server that asks for it, so its authentication is
+replaced.
 
 None of these names is promised to stay: setup.cfg excludes the next major version,
 require_supported() refuses it, and tests/unit/test_mysql_driver.py checks each name.

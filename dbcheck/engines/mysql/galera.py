@@ -17,8 +17,7 @@ from dbcheck.core.replication import (
     Membership,
     Received,
 )
-from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.watch import Watch
+from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
@@ -92,7 +91,7 @@ def view_of(
     )
 
 
-class Members(Watch):
+class Members(MysqlWatch):
     """A connection to a node that lists the others in its view; see ports.abilities.
 
     Every one of them has received what a client was answered.
@@ -104,8 +103,12 @@ class Members(Watch):
         self._own = _name(link)
 
     def read(self) -> Sequence[Follower]:
-        names = [name for (name,) in self._rows("galera_members")]
-        return [Follower(n, "streaming", "sync") for n in names if n != self._own]
+        (found,) = self._texts("galera_followers")
+        return [
+            Follower(str(name), "streaming", "sync", since or "")
+            for name, since in found
+            if name != self._own
+        ]
 
 
 def followers(link: MysqlLink) -> Members:

@@ -17,8 +17,7 @@ from dbcheck.core.replication import (
     Received,
 )
 from dbcheck.engines.mysql.gtids import counts
-from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.watch import Watch
+from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
@@ -61,7 +60,7 @@ class View:
         return tuple(sorted(self.states))
 
 
-class Members(Watch):
+class Members(MysqlWatch):
     """A connection to a member that lists the others; see ports.abilities."""
 
     def __init__(self, link: MysqlLink) -> None:
@@ -70,12 +69,18 @@ class Members(Watch):
         self._own, _ = link.row("executed_mysql")
 
     def read(self) -> Sequence[Follower]:
-        found = dict(self._rows("group_members"))
-        if not View(self._own, found).online:
+        (rows,) = self._texts("group_followers")
+        found = sorted(
+            (str(name), str(state), since or "") for name, state, since in rows
+        )
+        if not View(self._own, {name: state for name, state, _ in found}).online:
             return []
         return [
-            Follower(name, "streaming" if state == _ONLINE else state.lower(), "quorum")
-            for name, state in sorted(found.items())
+            Follower(
+                *(name, "streaming" if state == _ONLINE else state.lower()),
+                *("quorum", since),
+            )
+            for name, state, since in found
             if name != self._own
         ]
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import re
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -31,6 +32,7 @@ from dbcheck.engines.link import (
     require_inserted,
     require_within,
     set_otherwise,
+    unanswered,
 )
 from dbcheck.engines.mysql.answering import answering
 from dbcheck.engines.mysql.connection import (
@@ -48,8 +50,9 @@ from dbcheck.engines.mysql.settings import (
     set_statement,
 )
 from dbcheck.engines.mysql.storage import ENGINES, StorageEngine
-from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, answers, query
+from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, Texts, answers, query, texts
 from dbcheck.engines.rowsread import RowsRead
+from dbcheck.engines.watch import Watch
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
@@ -194,6 +197,34 @@ class MysqlLink(Link):
         cursor.execute(text, parameters or ())
         names = cursor.column_names
         return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
+
+    def texts(self, *statements: str) -> list[Texts]:
+        """Run several of sql/mysql at once; return the rows of each, as texts.
+
+        In one round trip, and past the driver, which reads each packet by two calls of
+        the system: in a process whose other threads work, each call may have to wait
+        for the interpreter.  Raise EngineError.
+        """
+        name = " and ".join(statements)
+        each = (sql(FAMILY, one).rstrip().removesuffix(";") for one in statements)
+        text = "\n;".join(each).encode()
+        data, found, ends_s = b"", None, time.monotonic() + ANSWER_S
+        with self._errors(name), readable():
+            wire = self.wire(ANSWER_S)
+            try:
+                wire.sendall(
+                    query(text, has_attributes=self.connection.has_query_attributes)
+                )
+                while found is None:
+                    data += _received(wire)
+                    if len(data) > ANSWER_BYTES or time.monotonic() > ends_s:
+                        raise unanswered(self._target, name, ANSWER_S)
+                    found = texts(data, len(statements))
+            except TimeoutError:
+                raise unanswered(self._target, name, ANSWER_S) from None
+            if isinstance(found, Refusal):
+                raise mysql.connector.Error(found.message, errno=found.number)
+        return found
 
     def create_database(self, name: str) -> None:
         """Create the database *name*; an identifier cannot be a parameter."""
@@ -391,14 +422,32 @@ def _blockers(connect: Callable[[], MysqlLink], database: str) -> str:
     return "; ".join(found)
 
 
+class MysqlWatch(Watch):
+    """A link that asks several small questions at once, again and again."""
+
+    def __init__(self, link: MysqlLink) -> None:
+        """Take over *link*."""
+        super().__init__(link)
+        self._mysql = link
+
+    def _texts(self, *statements: str) -> list[Texts]:
+        with self._abandoning():
+            return self._mysql.texts(*statements)
+
+
+def _received(wire: socket.socket) -> bytes:
+    """Return what comes next."""
+    read = wire.recv(_READ_BYTES)
+    if not read:
+        raise Ended("the server closed the connection")
+    return read
+
+
 def _answer(wire: socket.socket) -> Ok:
     """Return the answer to one statement; raise the driver's error for a refusal."""
     data, found = b"", None
     while found is None:
-        read = wire.recv(_READ_BYTES)
-        if not read:
-            raise Ended("the server closed the connection")
-        data += read
+        data += _received(wire)
         found = answers(data, 1)
     if isinstance(found, Refusal):
         raise mysql.connector.Error(found.message, errno=found.number)

@@ -8,18 +8,21 @@ from typing import Any
 from dbcheck.core.replication import Descent, Follower, Membership, Received
 from dbcheck.engines.mysql.check import product_of
 from dbcheck.engines.mysql.gtids import counts, newest
-from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.watch import Watch
+from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
 
 
-class Followers(Watch):
+class Followers(MysqlWatch):
     """A connection to the source that lists its replicas; see ports.abilities.
 
     A source does not show which of its replicas are semi-synchronous, only how many.
+    It counts how often it stopped waiting (no_times), and the commits that no replica
+    acknowledged (no_tx): where neither changed between two samples, it waited for each
+    commit between them (MySQL 9.7 manual, 7.1.10 Server Status Variables; MariaDB
+    documentation, Semisynchronous Replication Plugin Status Variables).
     """
 
     def __init__(self, link: MysqlLink) -> None:
@@ -28,14 +31,19 @@ class Followers(Watch):
         self._product = product_of(link).lower()
 
     def read(self) -> Sequence[Follower]:
-        found = self._rows(f"followers_{self._product}")
-        status = {name.lower(): value for name, value in self._rows("semi_sync")}
+        found, status_rows = self._texts(f"followers_{self._product}", "semi_sync")
+        status = {str(name).lower(): str(value) for name, value in status_rows}
         on = any(v == "ON" for name, v in status.items() if name.endswith("_status"))
         clients = sum(int(v) for n, v in status.items() if n.endswith("_clients"))
         sync = _SYNC if on and found and clients >= len(found) else _ASYNC
         # MySQL: Server_Id, Host, Port, Source_Id, Replica_UUID; MariaDB lacks the last.
         at = -1 if self._product == "mysql" else 0
-        return [Follower(str(row[at]), _STREAMING, sync) for row in found]
+        since = " ".join(
+            f"{name}={value}"
+            for name, value in sorted(status.items())
+            if name.endswith(("_no_times", "_no_tx"))
+        )
+        return [Follower(str(row[at]), _STREAMING, sync, since) for row in found]
 
 
 def followers(link: MysqlLink) -> Followers:

@@ -6,6 +6,8 @@ fails, so that the commit at the end is never reached.  Prepared statements that
 sent one behind the other all run, whatever becomes of the first; that could commit
 half a transaction.
 
+A few small queries can be sent in the same way: texts() reads their rows.
+
 The layout is that of "MySQL Source Code Documentation", Client/Server Protocol 4.1
 (COM_QUERY, COM_STMT_EXECUTE, OK_Packet, ERR_Packet), which MariaDB shares
 ("Client/Server Protocol" in its knowledge base).  Nothing here touches a socket.
@@ -35,7 +37,8 @@ _SHORT = b"\0\0"  # the rest of the length of a body below 256 bytes
 HEADER_BYTES = 4  # length of the body in three bytes, sequence number in one
 _BODY_BYTES_MAX = 1 << 16  # far above any answer to a change of one row
 _LENGTH_MAX = 0xFFFFFF  # of a packet; a longer body continues in the next one
-_OK, _ERR = 0x00, 0xFF
+_OK, _EOF, _ERR, _NULL = 0x00, 0xFE, 0xFF, 0xFB
+_EOF_BYTES = 5  # of the body of an EOF_Packet; a row that begins with 0xFE is longer
 _SIZES = {0xFC: 2, 0xFD: 3, 0xFE: 8}  # of a number behind this byte
 _IN_TRANSACTION = 0x0001  # SERVER_STATUS_IN_TRANS
 _MORE_RESULTS = 0x0008  # SERVER_MORE_RESULTS_EXISTS
@@ -193,6 +196,81 @@ def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
             "the server sent more replies than statements were sent"
         )
     return reply if isinstance(reply, Refusal) else found
+
+
+Texts = list[tuple[str | None, ...]]
+
+
+def texts(data: bytes, count: int) -> list[Texts] | Refusal | None:
+    """Return the rows of each of *count* queries, None if they are not all there yet.
+
+    Each value is the text that the server wrote, None for NULL ("Text Resultset").
+    Raise ProtocolViolation if *data* holds anything else, or anything after them.
+    """
+    bodies, whole = _bodies(data)
+    found: list[Texts] = []
+    place = 0
+    while len(found) < count:
+        ends = [n for n in range(place, len(bodies)) if _is_eof(bodies[n])][:2]
+        if place < len(bodies) and bodies[place][:1] == bytes((_ERR,)):
+            return _refusal_of(bodies[place])
+        if len(ends) < 2:  # of the columns, and of the rows
+            return None
+        first, last = ends
+        if first - place != bodies[place][0] + 1:
+            raise ProtocolViolation("unexpected reply to a query")
+        found.append(
+            [_values(body, bodies[place][0]) for body in bodies[first + 1 : last]]
+        )
+        place = last + 1
+    if place < len(bodies) or not whole:
+        raise ProtocolViolation("the server sent more than the rows of the queries")
+    return found
+
+
+def _refusal_of(body: bytes) -> Refusal:
+    try:
+        return _refusal(body[1:])
+    except struct.error:
+        raise ProtocolViolation("unexpected reply to a query") from None
+
+
+def _bodies(data: bytes) -> tuple[list[bytes], bool]:
+    """Return the bodies of the packets that are whole, and whether there is no rest."""
+    bodies, at = [], 0
+    while at + HEADER_BYTES <= len(data):
+        size = int.from_bytes(data[at : at + 3], "little")
+        if size > _BODY_BYTES_MAX or not size:
+            raise ProtocolViolation(f"the server announced a packet of {size} bytes")
+        if at + HEADER_BYTES + size > len(data):
+            break
+        bodies.append(data[at + HEADER_BYTES : at + HEADER_BYTES + size])
+        at += HEADER_BYTES + size
+    return bodies, at == len(data)
+
+
+def _is_eof(body: bytes) -> bool:
+    return body[0] == _EOF and len(body) == _EOF_BYTES
+
+
+def _values(body: bytes, count: int) -> tuple[str | None, ...]:
+    """Return the values of a row."""
+    values: list[str | None] = []
+    place = 0
+    try:
+        for _ in range(count):
+            if body[place] == _NULL:
+                values.append(None)
+                place += 1
+                continue
+            size, place = _number(body, place)
+            values.append(body[place : place + size].decode("utf-8", "replace"))
+            place += size
+    except IndexError:
+        place = -1
+    if place != len(body):
+        raise ProtocolViolation("a row of the server's answer has another length")
+    return tuple(values)
 
 
 def _answer(

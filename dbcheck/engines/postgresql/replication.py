@@ -33,7 +33,7 @@ class Followers(Watch):
 
     def read(self) -> Sequence[Follower]:
         found = self._rows("followers")
-        if any(state is None for _, state, _ in found):
+        if any(state is None for _, state, *_ in found):
             raise _unseen("the state of the standbys")
         return [Follower(*row) for row in found]
 
