@@ -27,6 +27,7 @@ from dbcheck.core.target import (
     VolumeCanaries,
 )
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.judge.host import same_storage, unsafe_shutdowns
 from dbcheck.judge.item import ItemId, Standing
@@ -254,6 +255,9 @@ def test_a_drive_whose_name_changed_is_known_by_its_serial() -> None:
     assert item.reason == "counted since: sd0 1, sd1 0, sdb 0"
 
 
+HOST_FULL = HostError("no room", id=ErrorId.HOST_DISK_FULL)
+
+
 class Writing:
     """Canaries in one folder."""
 
@@ -278,7 +282,9 @@ class Known:
 class TwoVolumes:
     """A host with two volumes; refuses canaries beside some paths, with an error."""
 
-    def __init__(self, refused: Sequence[str] = (), error: type = HostError) -> None:
+    def __init__(
+        self, refused: Sequence[str] = (), error: BaseException = HOST_FULL
+    ) -> None:
         self.asked: list[Place] = []
         self.running: list[Writing] = []
         self.removed: list[str] = []
@@ -303,7 +309,7 @@ class TwoVolumes:
 
     def start_canaries(self, data_directory: str) -> Writing:
         if data_directory in self._refused:
-            raise self._error("no room")
+            raise self._error
         self.running.append(Writing(f"{data_directory}/c"))
         return self.running[-1]
 
@@ -361,14 +367,14 @@ def test_a_volume_that_lets_nobody_write_is_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refused", "error"), [("/d", HostError), ("/wal", KeyboardInterrupt)]
+    ("refused", "error"), [("/d", HOST_FULL), ("/wal", KeyboardInterrupt("no room"))]
 )
 def test_no_canaries_are_left_if_the_host_cannot_be_described(
-    refused: str, error: type
+    refused: str, error: BaseException
 ) -> None:
     host = TwoVolumes(refused=[refused], error=error)
     node, listener = node_of(Known(), host), RecordingListener()
-    with pytest.raises(error, match="no room"):
+    with pytest.raises(type(error), match="no room"):
         inspect_host(node, listener, SERVER, ASKED)
     assert all(each.stopped for each in host.running)
     assert host.removed == [each.folder for each in host.running]

@@ -438,6 +438,7 @@ def test_a_campaign_names_the_setting_at_fault() -> None:
         "cut_classes": [],
         "cuts_still_needed": 0,
         "error": "",
+        "error_id": "",
         "folder": "/c",
         "cycles": [cycle, cycle],
     }
