@@ -5,13 +5,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from sqlalchemy.engine import make_url
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.promised import kept_by
 from dbcheck.core.records import NodeBefore
-from dbcheck.core.replication import name_in_log
+from dbcheck.core.replication import (
+    ADDRESS,
+    Follower,
+    Membership,
+    name_in_log,
+)
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import SiteKind
 from dbcheck.core.table import TableSpec
@@ -20,8 +27,11 @@ from dbcheck.errors import EngineError
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
+from dbcheck.remote.addresses import locate_target, resolve
 
 REPLICATED_S, POLL_S = 30.0, 0.05
+LISTED_S = 3.0
+PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +74,24 @@ _ADVICE = {
 }
 
 
-def member_of(
+def membership_of(
     site: Site, name: str, facts: ServerFacts, known: Mapping[str, NodeBefore]
-) -> str:
-    """Return the name by which the cluster lists the node *name*.
+) -> Membership | None:
+    """Return how the cluster lists the node *name*.
 
-    "" of a writer that others follow, and of a single server.
+    None of a writer that others follow, and of a single server.
     facts: of the node.  known: the nodes that were described before it, the writer
     first.  Raise EngineError unless a node that is to follow does, and is of the same
     cluster.
     """
     engine, writes = site.nodes[name].engine, name == site.writer_name
     if site.promise is None or not replicates(engine):
-        return ""
+        return None
     writer = facts.identity if writes else known[site.writer_name].facts.identity
     if writes:
         _require_kind(site, writer)
         if not site.kind.is_group:
-            return ""
+            return None
     membership, target = engine.membership(), site.nodes[name].engine.target
     if membership is None:
         why = "follows no other server"
@@ -102,7 +112,7 @@ def member_of(
             id=ErrorId.NODE_OF_OTHER_CLUSTER,
             hint="Name the nodes of the writer's cluster in the inventory's group.",
         )
-    return membership.name
+    return membership
 
 
 def _require_kind(site: Site, writer: Mapping[str, str]) -> None:
@@ -130,19 +140,27 @@ def _require_kind(site: Site, writer: Mapping[str, str]) -> None:
         )
 
 
-def require_members(rig: Rig, nodes: Mapping[str, NodeBefore]) -> None:
-    """Show which settings contradict the promise, before anything is cut.
+def with_connections(
+    rig: Rig, nodes: Mapping[str, NodeBefore], members: Mapping[str, Membership]
+) -> dict[str, NodeBefore]:
+    """Return the nodes with what the writer shows of its connection to each.
 
-    Raise EngineError unless commits wait for nodes of the cluster alone, which can be
-    distinguished by their names.
+    Show which settings contradict the promise, before anything is cut.  members: by
+    the node's name.  Raise EngineError unless commits wait for nodes of the cluster
+    alone, and the writer's list shows which of its connections is which node's.
     """
     site = rig.site
     if site.promise is None:
-        return
-    members = [node.member for node in nodes.values() if node.member]
+        return dict(nodes)
     advice = _advice(site.kind)
-    _require_apart(members, advice)
-    _require_known(site, members, advice)
+    _require_apart([one.name for one in members.values()], advice)
+    _require_known(site, [one.name for one in members.values()], advice)
+    _require_of_writer(site, members)
+    known = dict(nodes)
+    for name, (connection, doubt) in _recognised(site, members).items():
+        known[name] = replace(nodes[name], connection=connection, member_doubt=doubt)
+        if doubt:
+            rig.listener.phase(Phase.PREFLIGHT, f"assumed of node {name}: {doubt}")
     settings = nodes[site.writer_name].facts.settings
     shown = dict[str, None]()
     for name, node in nodes.items():
@@ -155,6 +173,149 @@ def require_members(rig: Rig, nodes: Mapping[str, NodeBefore]) -> None:
         shown |= {f"assumed for {of}: {doubt}": None for doubt in kept.doubts}
     for text in shown:
         rig.listener.phase(Phase.PREFLIGHT, text)
+    return known
+
+
+def _require_of_writer(site: Site, members: Mapping[str, Membership]) -> None:
+    """Raise EngineError if a node follows another node of the inventory.
+
+    Through a relay its own configuration does not show that; who serves it does.
+    """
+    if site.kind.is_group:
+        return
+    names = {one.name: name for name, one in members.items()}
+    for upstream in members:
+        for one in _followers(site.nodes[upstream]):
+            if name := names.get(one.name):
+                raise EngineError(
+                    f"node {name} follows {upstream}, and not the writer"
+                    f" {site.writer_name}: {upstream} serves a standby of its name"
+                    f" ({one.name})",
+                    id=ErrorId.NODE_FOLLOWS_OTHER_NODE,
+                    hint="Have it follow the writer itself, or remove it from the"
+                    " inventory's group.",
+                )
+
+
+def _recognised(
+    site: Site, members: Mapping[str, Membership]
+) -> dict[str, tuple[str, str]]:
+    """Return by the node's name what recognised() does.
+
+    Raise EngineError if the writer's list does not show them within LISTED_S: one that
+    connects anew may be missing, or be there twice, for a moment.
+    """
+    ends_s = time.monotonic() + LISTED_S
+    others = {name: one for name, one in members.items() if name != site.writer_name}
+    writer = address_of(site.writer.engine.target)
+    while True:
+        interrupt.require_none()
+        found = _followers(site.writer)
+        try:
+            return {
+                name: recognised(
+                    name,
+                    one,
+                    found,
+                    own=address_of(site.nodes[name].engine.target),
+                    writer=writer,
+                )
+                for name, one in others.items()
+            }
+        except EngineError:
+            if time.monotonic() >= ends_s:
+                raise
+        time.sleep(POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is reached: addresses of its host, and the port."""
+
+    hosts: frozenset[str]
+    port: int | None
+
+
+def address_of(target: str) -> Address:
+    """Return where *target*, a URL without a password, leads; looks its host up."""
+    url = make_url(target)
+    default = PORTS.get(url.get_backend_name())
+    return Address(locate_target(target).addresses, url.port or default)
+
+
+def recognised(
+    name: str,
+    member: Membership,
+    found: Sequence[Follower],
+    *,
+    own: Address,
+    writer: Address,
+) -> tuple[str, str]:
+    """Return what the writer shows of its connection to a node, and what is assumed.
+
+    The latter is "" if nothing is.  A name alone shows nothing: PostgreSQL takes
+    cluster_name as that of each standby that was given none, and Debian's packages
+    give all clusters of a version one name.  A slot serves one connection at a time
+    (PostgreSQL 17 manual, 26.2.6 Replication Slots), and so does a server_uuid or a
+    server_id with the host and port that the replica itself reports.  Without a slot
+    the address of the connection has to be the node's, and the one from which the node
+    receives the writer's; through NAT, or with a virtual address, they are not seen to
+    be, which is then assumed.
+    name: of the node.  found: all that follow the writer.  own, writer: where the node
+    and the writer are reached.  Raise EngineError if it is another's connection.
+    """
+    listed = [one for one in found if one.name == member.name]
+    if not listed:
+        raise EngineError(
+            f"the writer lists no standby {member.name}, which node {name} is",
+            id=ErrorId.NODE_NOT_LISTED,
+            hint="Check that it follows the writer itself, and that replication runs.",
+        )
+    if len(listed) > 1:
+        raise EngineError(
+            f"{len(listed)} connected standbys go by the name {member.name}: which of"
+            f" them node {name} is, and whether commits wait for it, cannot be seen",
+            id=ErrorId.NODES_SHARE_NAME,
+            hint=_FOLLOWERS.same,
+        )
+    (one,) = listed
+    if one.is_awaited and member.semi_sync is False:
+        raise _other_than(name, one, "the node acknowledges no commits")
+    if one.connection == member.connection:
+        if one.connection:
+            return one.connection, ""
+        return "", f"nothing but the name {one.name} shows which connection is its own"
+    if member.connection or not one.connection.startswith(ADDRESS):
+        why = f"it shows {one.connection or 'nothing'}"
+        raise _other_than(name, one, f"{why}, and not {member.connection or 'no slot'}")
+    return one.connection, _doubt(one, member, own, writer)
+
+
+def _other_than(name: str, one: Follower, why: str) -> EngineError:
+    return EngineError(
+        f"the writer's connection to {one.name} is not that of node {name}: {why}",
+        id=ErrorId.NODE_NOT_RECOGNISED,
+        hint="Another server bears its name, or the node follows another server: look"
+        " at what the writer lists (docs/clusters.md).",
+    )
+
+
+def _doubt(one: Follower, member: Membership, own: Address, writer: Address) -> str:
+    """Return what is assumed of a node that uses no slot, "" if nothing is."""
+    doubts = []
+    comes_from = one.connection.removeprefix(ADDRESS)
+    if comes_from not in own.hosts | {member.own_address}:
+        doubts.append(
+            f"{comes_from}, from where {one.name} is connected, is not known to be an"
+            " address of it"
+        )
+    host, port = member.sender or ("", None)
+    if port != writer.port or not resolve(host) & writer.hosts:
+        doubts.append(
+            f"{host or 'the server'}:{port}, from which it receives, is not known to be"
+            " the writer"
+        )
+    return "; ".join(doubts) + "; a replication slot would show it" if doubts else ""
 
 
 def require_replicated(site: Site, table: TableSpec, row_id: int) -> None:
@@ -191,10 +352,7 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
 
     What it alone has would look lost.
     """
-    engine = site.writer.engine
-    assert replicates(engine)
-    with contextlib.closing(engine.open_followers()) as followers:
-        found = followers.read()
+    found = _followers(site.writer)
     if not site.kind.is_group:  # one for which no commit waits may follow it
         found = [one for one in found if one.is_awaited]
     for one in found:
@@ -219,6 +377,13 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
             id=ErrorId.GROUP_NOT_COMPLETE,
             hint="Try again once all nodes have joined.",
         )
+
+
+def _followers(node: Node) -> Sequence[Follower]:
+    engine = node.engine
+    assert replicates(engine)
+    with contextlib.closing(engine.open_followers()) as followers:
+        return followers.read()
 
 
 def _require_apart(names: Sequence[str], advice: _Advice) -> None:

@@ -21,9 +21,9 @@ from dbcheck.campaign.independence import require_independent, require_other_hos
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.managed import require_failover
 from dbcheck.campaign.members import (
-    member_of,
-    require_members,
+    membership_of,
     require_replicated,
+    with_connections,
 )
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.room import with_room
@@ -41,6 +41,7 @@ from dbcheck.core.plans.kinds import PlanKind
 from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import Manifest, NodeBefore
+from dbcheck.core.replication import Membership
 from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import SIDES
@@ -240,10 +241,13 @@ def _nodes(
     canaries: filled with those that run, also where this raises in the middle.
     """
     nodes: dict[str, NodeBefore] = {}
+    members: dict[str, Membership] = {}
     for name, node in rig.site.nodes.items():
         facts = _server(node.engine, rig.listener)
         require_failover(node, facts)
         places = node.engine.places(tables_of(workload))
+        if member := membership_of(rig.site, name, facts, nodes):
+            members[name] = member
         writes = name == rig.site.writer_name
         host, running = inspect_host(
             node, rig.listener, facts, places, may_write=writes
@@ -263,10 +267,9 @@ def _nodes(
             restore_command=node.restore_command,
             audit=audit_before(node, facts, host, rig.listener, rig.audited),
             scope=_scope(node),
-            member=member_of(rig.site, name, facts, nodes),
+            member=member.name if member else "",
         )
-    require_members(rig, nodes)
-    return nodes
+    return with_connections(rig, nodes, members)
 
 
 def _server(engine: Engine, listener: Listener) -> ServerFacts:

@@ -60,6 +60,9 @@ class NodeBefore:
     audit:         what the audit found that is not safe; None if there was none.
     scope:         whether the switch cuts the host, or its drives alone.
     member:        by which name the writer of a cluster lists it, "" if it does not.
+    connection:    what the writer shows of the connection to it beside that name, see
+                   core.replication.Follower; None if that was not compared.
+    member_doubt:  what of that is assumed, "" if nothing is.
     """
 
     target: str
@@ -75,6 +78,8 @@ class NodeBefore:
     audit: tuple[Flag, ...] | None = None
     scope: PowerScope = PowerScope.HOST
     member: str = ""
+    connection: str | None = None
+    member_doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

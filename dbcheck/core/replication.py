@@ -8,12 +8,14 @@ transactions there are (MySQL, its groups), or the sequence number of the newest
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dbcheck.core.cut import PowerState
 
 CHANGES_MAX = 20
+SLOT, ADDRESS = "slot ", "address "  # how Follower.connection begins, of PostgreSQL
 
 
 class PromotedBy(enum.Enum):
@@ -37,12 +39,17 @@ class Follower:
     since:   what has another value at the next sample if the connection, or the wait
              for it, was interrupted between the two; "" if the server shows no such
              value.
+    connection: what the server shows of it beside the name, which others may bear, too:
+             "slot NAME", else "address ADDRESS" (PostgreSQL); the host and port that
+             a replica reports (MySQL, MariaDB); what a group calls the member; "" if
+             it shows nothing.
     """
 
     name: str
     state: str
     sync: str
     since: str = ""
+    connection: str = ""
 
     @property
     def is_awaited(self) -> bool:
@@ -57,11 +64,13 @@ class Change:
     clock_us: when the question was asked whose answer first showed that.
     names:    which.
     answered_us: when that answer came, None if that was not noted.
+    connections: Follower.connection of each; () if that was not noted.
     """
 
     clock_us: int
     names: tuple[str, ...]
     answered_us: int | None = None
+    connections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class ReplicationSeen:
     marked:   each sample showed Follower.since of each standby that was awaited.
     broken_us: when the first sample was answered by which such a mark, or who was
               awaited, was no longer what it was at the first; None: at none.
+    shared:   names that several connected standbys bore at one sample, in any state.
     """
 
     samples: int
@@ -89,18 +99,23 @@ class ReplicationSeen:
     ended: str = ""
     marked: bool = False
     broken_us: int | None = None
+    shared: tuple[str, ...] = ()
 
     def awaited(self, before_us: int | None = None) -> tuple[str, ...]:
-        """Return the standbys that commits waited for at the last sample.
+        """Return which standbys commits waited for at the last sample; see last()."""
+        return self.last(before_us).names
+
+    def last(self, before_us: int | None = None) -> Change:
+        """Return which standbys were awaited at the last sample.
 
         before_us: of those samples that were answered before that; None: of all.
         """
-        names: tuple[str, ...] = ()
+        found = Change(self.first_us, ())
         for change in self.changes:
             answered_us = change.answered_us or change.clock_us
             if before_us is None or answered_us < before_us:
-                names = change.names
-        return names
+                found = change
+        return found
 
     def is_unbroken(self, before_us: int | None = None) -> bool:
         """Return whether the standbys were awaited from the first sample to the last.
@@ -121,38 +136,37 @@ class ReplicationTally:
     def __init__(self) -> None:
         self._samples = self._first_us = self._last_us = self._gap_us = 0
         self._changes: list[Change] = []
-        self._marks: tuple[str, ...] = ()  # of the first sample
+        self._first: Sequence[Follower] = ()  # that were awaited at the first sample
         self._marked = True
         self._broken_us: int | None = None
+        self._shared: set[str] = set()
 
     def add(
         self, clock_us: int, followers: Sequence[Follower], answered_us: int
     ) -> None:
         """Count the answer to a question that was asked at *clock_us*."""
+        awaited = sorted(
+            (one for one in followers if one.is_awaited),
+            key=lambda one: (one.name, one.connection),
+        )
         if self._samples:
             self._gap_us = max(self._gap_us, clock_us - self._last_us)
         else:
-            self._first_us = clock_us
+            self._first_us, self._first = clock_us, awaited
+        if awaited != self._first and self._broken_us is None:
+            self._broken_us = answered_us
         self._samples += 1
         self._last_us = clock_us
-        awaited = sorted((one.name, one.since) for one in followers if one.is_awaited)
-        names = tuple(name for name, _ in awaited)
-        self._compare_marks(names, tuple(since for _, since in awaited), answered_us)
-        if not self._changes or self._changes[-1].names != names:
-            change = Change(clock_us, names, answered_us)
+        self._marked = self._marked and all(one.since for one in awaited)
+        self._shared |= shared([one.name for one in followers])
+        change = Change(
+            clock_us,
+            tuple(one.name for one in awaited),
+            answered_us,
+            tuple(one.connection for one in awaited),
+        )
+        if not self._changes or not _same(self._changes[-1], change):
             self._changes = [*self._changes, change][-CHANGES_MAX:]
-
-    def _compare_marks(
-        self, names: tuple[str, ...], marks: tuple[str, ...], answered_us: int
-    ) -> None:
-        """Compare those of a sample with those of the first one."""
-        if not self._changes:
-            self._marks = marks
-        elif self._broken_us is None and (
-            marks != self._marks or names != self._changes[0].names
-        ):
-            self._broken_us = answered_us
-        self._marked = self._marked and all(marks)
 
     def seen(self, ended: str = "") -> ReplicationSeen | None:
         """Return what was seen, None if there was no answer."""
@@ -167,7 +181,17 @@ class ReplicationTally:
             ended,
             self._marked,
             self._broken_us,
+            tuple(sorted(self._shared)),
         )
+
+
+def shared(names: Sequence[str]) -> frozenset[str]:
+    """Return the names that are there more than once."""
+    return frozenset(name for name, count in Counter(names).items() if count > 1)
+
+
+def _same(one: Change, other: Change) -> bool:
+    return (one.names, one.connections) == (other.names, other.connections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +201,20 @@ class Membership:
     name:   by which the writer lists it.
     source: the name in its log of the node that this one follows, or of its group (see
             Descent), "" if that is not shown.
+    connection: what the writer has to show of the connection to this node, see
+            Follower; "" if the node does not know that.
+    sender: host and port from which it receives, as they were configured; None if that
+            is not shown.
+    own_address: the address at which it was asked, "" if it does not know that.
+    semi_sync: whether it acknowledges commits, None where that is not shown.
     """
 
     name: str
     source: str = ""
+    connection: str = ""
+    sender: tuple[str, int] | None = None
+    own_address: str = ""
+    semi_sync: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

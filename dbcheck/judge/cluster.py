@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbcheck.core.cut import PowerState
-from dbcheck.core.promised import kept_by, patience_ms
+from dbcheck.core.promised import kept_by
 from dbcheck.core.replication import (
     PromotedBy,
     Promotion,
-    ReplicationSeen,
     WriterOff,
     name_in_log,
     written,
@@ -21,14 +20,12 @@ from dbcheck.core.site import SiteKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us
 from dbcheck.judge.ended import ended
+from dbcheck.judge.insync import in_sync
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server import restarted
 from dbcheck.judge.serverlog import server_log
 from dbcheck.judge.verdict import Survived
 
-SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing changed
-SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut
-LATE_SAMPLE_MAX_S = 2.0  # of one from which on only somebody's hand could change it
 # A standby may have the beginning of a record whose rest never came.  A record of rows
 # has the images of 33 pages at most (PostgreSQL, xlogrecord.h, XLR_MAX_BLOCK_ID).
 PARTIAL_RECORD_MAX = 2 << 20
@@ -373,95 +370,6 @@ def _whole(case: Case) -> tuple[Standing, str]:
             " were cut: it may have given them what they lost"
         )
     return _PRESENT, f"{name} is one of {len(seen)} members"
-
-
-def in_sync(case: Case) -> Item | None:
-    """Judge whether commits waited for the node that took over, at the cut.
-
-    Its counters end with the writer, so it was asked all along.
-    """
-    if not case.promoted:
-        return None
-    seen = case.load.replication if case.load else None
-    standing, reason = _UNSEEN, "the writer was not asked during the load"
-    if seen is not None:
-        standing, reason = _awaited(case, seen)
-    return Item(ItemId.IN_SYNC, standing, reason, required=True)
-
-
-def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
-    name, nodes = case.after.reader_name, case.manifest.nodes
-    member, members = nodes[name].member, [node.member for node in nodes.values()]
-    if strange := [n for each in seen.changes for n in each.names if n not in members]:
-        return _CONTRADICTED, (
-            f"commits waited for {strange[0]} as well, which is not one of the nodes:"
-            " it may have what the others lack"
-        )
-    if any(len(set(each.names)) < len(each.names) for each in seen.changes):
-        return _CONTRADICTED, "several nodes go by one name"
-    span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
-    rate = (seen.samples - 1) / span_s
-    gone_us = _standby_gone_us(case)
-    awaited, unbroken = seen.awaited(gone_us), seen.is_unbroken(gone_us)
-    shown = ", ".join(awaited) or "no standby"
-    reason = f"{seen.samples} samples, {rate:.0f} a second; commits waited for {shown}"
-    if unbroken:
-        reason += ", without a break by the server's own count"
-    went_us = cut_us(case)
-    if member not in awaited:
-        return Standing.ABSENT, f"{reason}, and not for {name} ({member})"
-    if rate < SAMPLES_PER_S_MIN and not unbroken:
-        return _UNSEEN, f"{reason}: fewer than {SAMPLES_PER_S_MIN:g} show too little"
-    if went_us is None:
-        return _UNSEEN, f"{reason}; when the power went is not known"
-    age_s = (went_us - seen.last_us) / 1e6
-    reason += f"; the last {max(0.0, age_s):.3f} s before the cut, the longest pause"
-    reason += f" {seen.gap_us / 1e6:.3f} s"
-    if age_s <= SAMPLE_AGE_MAX_S:
-        return _PRESENT, reason
-    alone = awaited == (member,)
-    if unbroken and alone and age_s <= LATE_SAMPLE_MAX_S and _waits_for_good(case):
-        return Standing.ASSUMED, (
-            f"{reason}; that nobody changed in that time what commits wait for, and no"
-            " other standby came, is assumed"
-        )
-    return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
-
-
-def _waits_for_good(case: Case) -> bool:
-    """Return whether a writer goes on to wait for the one standby that it waits for.
-
-    Then a sample shows what held at a cut a little later as well, unless somebody set
-    the server otherwise or another standby came in between.  A commit of PostgreSQL
-    waits without a limit for the standbys that synchronous_standby_names demands
-    (PostgreSQL 17 manual, 26.2.8 Synchronous Replication).  A semi-synchronous source
-    gives up once a commit has waited for rpl_semi_sync_source_timeout (MySQL 9.7
-    manual, 19.4.10).  A replica that acknowledges a commit acknowledges all before it,
-    so none had waited since long when the last one was answered: a timeout many times
-    LATE_SAMPLE_MAX_S did not end in it.  A group goes on without a member that it
-    excludes.
-    """
-    site = case.manifest.site
-    if site is SiteKind.SEMI_SYNC:
-        patience = patience_ms(case.writer.facts.settings)
-        return patience >= 5_000 * LATE_SAMPLE_MAX_S
-    return site is SiteKind.STREAMING
-
-
-def _standby_gone_us(case: Case) -> int | None:
-    """Return when the first of the other nodes was cut, None if that is not known.
-
-    Where all are cut at one moment the writer may live for some milliseconds longer,
-    and no longer list a standby that is gone by then.  Only a switch that knows the
-    moment shows that.
-    """
-    writer, load = case.manifest.writer_name, case.load
-    cuts = [
-        node.cut.asked_us
-        for name, node in (load.nodes if load else {}).items()
-        if name != writer and node.cut is not None and node.cut.exact_us is not None
-    ]
-    return min((at for at in cuts if at is not None), default=None)
 
 
 def nodes_agree(case: Case) -> Item | None:

@@ -13,6 +13,7 @@ from dbcheck.judge import (
     driveonly,
     ended,
     host,
+    insync,
     leftover,
     load,
     places,
@@ -30,7 +31,7 @@ from dbcheck.judge.item import Item, ItemId
 
 EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     load.load_at_the_cut,
-    cluster.in_sync,
+    insync.in_sync,
     cluster.nodes_cut,
     cluster.all_members,
     cluster.writer_off,

@@ -31,7 +31,7 @@ def locate_target(target: str) -> TargetLocation:
     hosts = _hosts(target)
     if not hosts:
         return TargetLocation(True, frozenset())
-    addresses = frozenset[str]().union(*map(_resolve, hosts))
+    addresses = frozenset[str]().union(*map(resolve, hosts))
     return TargetLocation(any(is_own(address) for address in addresses), addresses)
 
 
@@ -82,7 +82,8 @@ def boot_id() -> str:
         return ""
 
 
-def _resolve(host: str) -> frozenset[str]:
+def resolve(host: str) -> frozenset[str]:
+    """Return the addresses of a host by its name or address; empty if there is none."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

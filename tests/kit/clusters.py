@@ -129,6 +129,17 @@ def promoting(rig: Rig, promote: Promote) -> Rig:
     return replace(rig, site=changed)
 
 
+def without(rig: Rig, outsider: str) -> Rig:
+    """Return *rig* as of an inventory that does not name that node."""
+    site = rig.site
+    assert site.promise is not None
+    nodes = {name: node for name, node in site.nodes.items() if name != outsider}
+    changed = Cluster(
+        site.kind, nodes, site.writer_name, site.promise, brings_back=True
+    )
+    return replace(rig, site=changed)
+
+
 def cycle(rig: Rig, before: Callable[[], object] = lambda: None) -> Outcome:
     """Run a cycle; *before* its load something is done to the cluster."""
     started = preflight(rig, WORKLOAD, seed=1)

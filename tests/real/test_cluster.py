@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from dbcheck.campaign import following
 from dbcheck.campaign.following import Following
@@ -19,9 +22,12 @@ from dbcheck.cli.lab_cluster import await_standbys
 from dbcheck.core.depth import Depth
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab.cluster import ClusterLab
+from dbcheck.lab.lab import Lab
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.ports.site import Node
@@ -34,7 +40,9 @@ from tests.kit.clusters import (
     cycle,
     promoting,
     standing,
+    without,
 )
+from tests.kit.lab_access import execute_on
 from tests.kit.waiting import wait_until
 
 
@@ -216,6 +224,68 @@ def test_a_standby_of_another_cluster_is_refused(tmp_path: Path) -> None:
         site._nodes = alone
         with pytest.raises(EngineError, match="node2 .* follows no other server"):
             cycle(mixed)
+
+
+def test_a_name_that_an_outsider_bears_as_well_is_refused(tmp_path: Path) -> None:
+    """As all that were given none do: the name is then that of their cluster."""
+    with cluster_of(tmp_path, 3, synchronous_standby_names="*") as (cluster, rig):
+        receive(cluster.labs["node3"], application_name="node2")
+        wait_until(lambda: len(listed(cluster, "node2")) == 2, "both of one name")
+        with pytest.raises(EngineError, match="node2") as refused:
+            cycle(without(rig, "node3"))
+    assert refused.value.id is ErrorId.NODES_SHARE_NAME
+
+
+def test_an_outsider_that_takes_the_name_of_a_node_proves_nothing(
+    tmp_path: Path,
+) -> None:
+    """Commits wait for one of the two, and the list does not show for which."""
+    with cluster_of(tmp_path, 3, synchronous_standby_names="*") as (cluster, rig):
+
+        def take_name() -> None:
+            receive(cluster.labs["node3"], application_name="node2")
+            wait_until(lambda: len(listed(cluster, "node2")) == 2, "both of one name")
+
+        outcome = cycle(without(rig, "node3"), take_name)
+    assert outcome.after.reader_name == "node2"
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert standing(outcome, ItemId.IN_SYNC) is Standing.CONTRADICTED
+
+
+def test_a_standby_that_follows_another_node_is_refused(tmp_path: Path) -> None:
+    """No commit ever waited for it, whoever bears its name at the writer."""
+    with cluster_of(tmp_path, 3) as (cluster, rig):
+        other = make_url(cluster.labs["node2"].target_url).port
+        execute_on(cluster.labs["node3"], "alter system set primary_slot_name = ''")
+        receive(cluster.labs["node3"], port=other)
+        engine: Any = rig.site.nodes["node2"].engine
+        with contextlib.closing(engine.open_followers()) as followers:
+            wait_until(followers.read, "the cascade")
+        with pytest.raises(EngineError, match="node3") as refused:
+            cycle(rig)
+    assert refused.value.id is ErrorId.NODE_FOLLOWS_OTHER_NODE
+
+
+def receive(standby: Lab, **changed: object) -> None:
+    """Change how a standby connects to the server that it follows."""
+    ((conninfo,),) = execute_on(standby, "show primary_conninfo")
+    for name, value in changed.items():
+        conninfo = re.sub(rf"\b{name}='?[^ ']+'?", f"{name}={value}", conninfo)
+    text = conninfo.replace("'", "''")
+    execute_on(
+        standby,
+        f"alter system set primary_conninfo = '{text}'",
+        "select pg_reload_conf()",
+    )
+
+
+def listed(cluster: ClusterLab, name: str) -> list[Any]:
+    """Return those that the writer lists by that name."""
+    return execute_on(
+        cluster.labs["node1"],
+        f"select pid from pg_stat_replication where application_name = '{name}'"
+        " and state = 'streaming'",
+    )
 
 
 @pytest.mark.wide

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from dbcheck.campaign import following, members
 from dbcheck.campaign.cycle import finish_cycle
@@ -17,9 +18,17 @@ from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
-from tests.kit.clusters import WORKLOAD, cluster_of, cycle, promoting, standing
+from tests.kit.clusters import (
+    WORKLOAD,
+    cluster_of,
+    cycle,
+    promoting,
+    standing,
+    without,
+)
 from tests.kit.lab_access import execute_on
 from tests.kit.servers import skip_without_server
+from tests.kit.waiting import wait_until
 
 ENGINES = pytest.mark.parametrize("engine", ["mysql", "mariadb"])
 WORDS = {"mysql": "source", "mariadb": "master"}
@@ -190,3 +199,31 @@ def test_rows_that_clients_see_before_a_replica_has_them_may_be_gone(
     assert bool(seen.lost) == lost
     assert outcome.found is not None
     assert not outcome.found.counts
+
+
+@pytest.mark.parametrize("engine", ["mariadb"])
+def test_a_foreign_replica_of_a_nodes_name_is_not_the_node(
+    tmp_path: Path, engine: str
+) -> None:
+    """MariaDB's source names its replicas by their server_id alone."""
+    with cluster_of(tmp_path, 3, engine=engine) as (cluster, rig):
+        foreign = cluster.labs["node3"]
+        execute_on(foreign, "stop slave", "set global server_id = 2")
+        replicas = "show replica hosts"
+        writer = cluster.labs["node1"]
+        wait_until(lambda: len(execute_on(writer, replicas)) == 1, "one replica")
+
+        def replaced() -> None:
+            execute_on(cluster.labs["node2"], "stop slave io_thread")
+            execute_on(foreign, "start slave")
+            port = make_url(foreign.target_url).port
+            wait_until(
+                lambda: [row[2] for row in execute_on(writer, replicas)] == [port],
+                "the foreign replica",
+            )
+
+        outcome = cycle(without(rig, "node3"), replaced)
+    assert outcome.found is not None
+    assert outcome.found.counts  # the foreign one has them
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert standing(outcome, ItemId.IN_SYNC) is Standing.CONTRADICTED

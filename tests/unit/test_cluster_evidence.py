@@ -29,7 +29,7 @@ from dbcheck.core.replication import (
 )
 from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.verdict import Verdict
-from dbcheck.judge import cluster
+from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import ItemId, Standing
@@ -77,8 +77,8 @@ def case(
     """Return a cycle of a cluster in which "standby" took over from "writer"."""
     nodes = {
         "writer": WRITER,
-        "standby": replace(WRITER, member="b"),
-        "other": replace(WRITER, member="c"),
+        "standby": replace(WRITER, member="b", connection="slot b"),
+        "other": replace(WRITER, member="c", connection="address 10.0.0.3"),
     }
     manifest = replace(
         MANIFEST,
@@ -106,7 +106,7 @@ def test_a_sound_takeover_has_all_the_evidence() -> None:
         cluster.writer_off,
         cluster.promoted_node,
         cluster.all_applied,
-        cluster.in_sync,
+        insync.in_sync,
     ):
         assert item(each, one).standing is Standing.PRESENT, each
     assert not judge(one).other_data
@@ -219,16 +219,86 @@ def test_commits_must_have_waited_for_it_until_the_cut(
     seen: ReplicationSeen | None, standing: Standing
 ) -> None:
     one = case(seen=seen)
-    assert item(cluster.in_sync, one).standing is standing
+    assert item(insync.in_sync, one).standing is standing
     if standing is Standing.CONTRADICTED:  # what another standby has may look lost
         lost = replace(CLEAN, losses=Losses.of([LOST]))
         assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
 
 
+def waited(*connections: str, names: str = "b") -> Any:
+    """Return what was seen of a standby awaited over these connections in turn."""
+    changes = (
+        Change(8_000_000 + at, tuple(names), None, (found,) * len(names))
+        for at, found in enumerate(connections)
+    )
+    return replace(SEEN, changes=tuple(changes))
+
+
+@pytest.mark.parametrize(
+    ("seen", "standing"),
+    [
+        (waited("slot b"), Standing.PRESENT),
+        (waited("slot x"), Standing.CONTRADICTED),
+        (waited("slot x", "slot b"), Standing.CONTRADICTED),
+        # The standby is gone, and its slot with it; or another bears its name alone.
+        (waited("slot b", "address 10.0.0.9"), Standing.ABSENT),
+        (waited("address 10.0.0.9", "slot b"), Standing.PRESENT),
+        (waited("slot b", names="bb"), Standing.CONTRADICTED),
+        (replace(SEEN, shared=("b",)), Standing.CONTRADICTED),
+        (replace(SEEN, shared=("c",)), Standing.CONTRADICTED),
+        (replace(SEEN, shared=("pg_basebackup",)), Standing.PRESENT),
+    ],
+)
+def test_a_name_alone_shows_no_node(seen: ReplicationSeen, standing: Standing) -> None:
+    one = case(seen=seen)
+    assert item(insync.in_sync, one).standing is standing
+    if standing is Standing.CONTRADICTED:
+        lost = replace(CLEAN, losses=Losses.of([LOST]))
+        assert judge(replace(one, found=lost)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_another_address_is_another_server() -> None:
+    """The node "c" uses no slot."""
+    both = Change(8_000_000, ("b", "c"), None, ("slot b", "address 10.0.0.9"))
+    found = item(insync.in_sync, case(seen=replace(SEEN, changes=(both,))))
+    assert found.standing is Standing.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("connection", "doubt"), [(None, ""), ("address 10.0.0.2", "behind NAT")]
+)
+def test_a_connection_that_was_not_recognised_is_assumed(
+    connection: str | None, doubt: str
+) -> None:
+    one = case()
+    node = replace(
+        one.manifest.nodes["standby"], connection=connection, member_doubt=doubt
+    )
+    nodes = {**one.manifest.nodes, "standby": node}
+    found = item(
+        insync.in_sync, replace(one, manifest=replace(one.manifest, nodes=nodes))
+    )
+    assert found.standing is Standing.ASSUMED
+    assert doubt in found.reason
+
+
+def test_a_name_that_two_bear_at_a_sample_is_remembered() -> None:
+    tally = ReplicationTally()
+    one = Follower("15/main", "streaming", "sync", connection="slot b")
+    other = replace(one, sync="potential", connection="address 10.0.0.9")
+    for at, followers in ((10, [one, other]), (20, [one])):
+        tally.add(at, followers, at + 1)
+    seen = tally.seen()
+    assert seen is not None
+    assert seen.awaited() == ("15/main",)
+    assert seen.shared == ("15/main",)
+    assert not seen.is_unbroken()  # no marks
+
+
 def test_a_late_sample_shows_little_where_the_wait_may_end_by_itself() -> None:
     late = replace(SEEN, last_us=9_400_000, marked=True)
     both = replace(late, changes=(Change(8_000_000, ("b", "c")),))
-    assert item(cluster.in_sync, case(seen=both)).standing is Standing.NOT_OBSERVABLE
+    assert item(insync.in_sync, case(seen=both)).standing is Standing.NOT_OBSERVABLE
     for timeout, standing in (
         ("10000", Standing.ASSUMED),
         ("900", Standing.NOT_OBSERVABLE),
@@ -242,7 +312,7 @@ def test_a_late_sample_shows_little_where_the_wait_may_end_by_itself() -> None:
         facts = replace(writer.facts, settings=settings)
         nodes = {**one.manifest.nodes, name: replace(writer, facts=facts)}
         manifest = replace(one.manifest, nodes=nodes, site=SiteKind.SEMI_SYNC)
-        found = item(cluster.in_sync, replace(one, manifest=manifest))
+        found = item(insync.in_sync, replace(one, manifest=manifest))
         assert found.standing is standing, timeout
 
 
@@ -266,7 +336,7 @@ def test_a_writer_that_outlives_a_standby_waited_for_it_at_the_cut(
     nodes = {**one.load.nodes, "standby": cut, "other": cut}
     nodes["writer"] = NodeAtTheCut(Cut(8_990_000, 10_000_000), host_lived=False)
     one = replace(one, load=replace(one.load, nodes=nodes))
-    assert item(cluster.in_sync, one).standing is standing
+    assert item(insync.in_sync, one).standing is standing
 
 
 @pytest.mark.parametrize(
@@ -440,14 +510,16 @@ def test_the_writer_itself_must_be_the_same_server() -> None:
 def test_samples_show_who_was_awaited_and_when_that_changed() -> None:
     tally = ReplicationTally()
     assert tally.seen() is None
-    sync = Follower("b", "streaming", "quorum")
+    sync = Follower("b", "streaming", "quorum", connection="slot b")
     for at, followers in ((10, [sync]), (40, [sync]), (50, [])):
         tally.add(at, followers, at + 1)
     catching_up = replace(sync, state="catchup")
     tally.add(60, [catching_up], 61)
     seen = tally.seen("gone")
     assert seen == ReplicationSeen(
-        *(4, 10, 60, 30, (Change(10, ("b",), 11), Change(50, (), 51)), "gone"),
+        *(4, 10, 60, 30),
+        (Change(10, ("b",), 11, ("slot b",)), Change(50, (), 51)),
+        "gone",
         marked=False,
         broken_us=51,
     )

@@ -30,7 +30,7 @@ from dbcheck.core.replication import (
 from dbcheck.core.server import DATA_NAME
 from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.verdict import Verdict
-from dbcheck.judge import cluster
+from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
@@ -81,7 +81,10 @@ LOSS = replace(CLEAN, losses=Losses.of([LOST]), kept=CLEAN.kept - 1)
 
 def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
     """Return a cycle of the group of a, which took the load, b and c."""
-    nodes = {name: replace(NODE, member=f"n{n}") for n, name in enumerate("abc", 1)}
+    nodes = {
+        name: replace(NODE, member=f"n{n}", connection=f"uuid {n}")
+        for n, name in enumerate("abc", 1)
+    }
     manifest = replace(
         MANIFEST,
         family="mysql",
@@ -119,7 +122,7 @@ def test_a_majority_that_went_on_has_all_the_evidence() -> None:
         cluster.writer_off,
         cluster.promoted_node,
         cluster.all_applied,
-        cluster.in_sync,
+        insync.in_sync,
     ):
         assert item(each, one).standing is Standing.PRESENT, each
     assert cluster.nodes_cut(one) is None
@@ -154,7 +157,7 @@ def test_a_group_that_is_whole_again_has_all_the_evidence() -> None:
     assert found.standing is Standing.PRESENT
     assert "a, b, c were cut" in found.reason
     assert item(cluster.all_members, one).standing is Standing.PRESENT
-    for each in (cluster.writer_off, cluster.promoted_node, cluster.in_sync):
+    for each in (cluster.writer_off, cluster.promoted_node, insync.in_sync):
         assert each(one) is None
     assert judge(one).verdict is Verdict.PASS
     assert judge(replace(one, found=LOSS)).verdict is Verdict.FAIL

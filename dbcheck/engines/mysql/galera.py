@@ -100,14 +100,14 @@ class Members(MysqlWatch):
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*."""
         super().__init__(link)
-        self._own = _name(link)
+        self._own = _uuid(link)
 
     def read(self) -> Sequence[Follower]:
         (found,) = self._texts("galera_followers")
         return [
-            Follower(str(name), "streaming", "sync", since or "")
-            for name, since in found
-            if name != self._own
+            Follower(str(name), "streaming", "sync", since or "", str(uuid))
+            for name, uuid, since in found
+            if uuid != self._own
         ]
 
 
@@ -119,7 +119,9 @@ def followers(link: MysqlLink) -> Members:
 def membership(link: MysqlLink) -> Membership | None:
     """Return this node's name and what names the cluster's data."""
     view = _view(link)
-    return Membership(_name(link), view.cluster) if view.answers else None
+    if not view.answers:
+        return None
+    return Membership(_name(link), view.cluster, _uuid(link))
 
 
 def received(link: MysqlLink) -> Received:
@@ -168,3 +170,9 @@ def _view(link: MysqlLink) -> View:
 def _name(link: MysqlLink) -> str:
     """Return the node's name as the table of the members has it."""
     return str(dict(link.rows("cluster_node"))["wsrep_node_name"])[:_NAME_MAX]
+
+
+def _uuid(link: MysqlLink) -> str:
+    """Return what the table of the members calls the node, whatever its name."""
+    ((_, uuid),) = link.rows("galera_uuid")
+    return str(uuid)

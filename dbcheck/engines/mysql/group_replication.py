@@ -78,7 +78,7 @@ class Members(MysqlWatch):
         return [
             Follower(
                 *(name, "streaming" if state == _ONLINE else state.lower()),
-                *("quorum", since),
+                *("quorum", since, name),
             )
             for name, state, since in found
             if name != self._own
@@ -93,7 +93,9 @@ def followers(link: MysqlLink) -> Members:
 def membership(link: MysqlLink) -> Membership | None:
     """Return this member's server_uuid and the name of its group."""
     view = view_of(link)
-    return Membership(view.own, group_of(link)) if view.online else None
+    if not view.online:
+        return None
+    return Membership(view.own, group_of(link), view.own)
 
 
 def received(link: MysqlLink) -> Received:

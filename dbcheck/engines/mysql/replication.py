@@ -13,6 +13,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
+UNREGISTERED = "a replica that is not registered"
 
 
 class Followers(MysqlWatch):
@@ -36,14 +37,28 @@ class Followers(MysqlWatch):
         on = any(v == "ON" for name, v in status.items() if name.endswith("_status"))
         clients = sum(int(v) for n, v in status.items() if n.endswith("_clients"))
         sync = _SYNC if on and found and clients >= len(found) else _ASYNC
-        # MySQL: Server_Id, Host, Port, Source_Id, Replica_UUID; MariaDB lacks the last.
-        at = -1 if self._product == "mysql" else 0
         since = " ".join(
             f"{name}={value}"
             for name, value in sorted(status.items())
             if name.endswith(("_no_times", "_no_tx"))
         )
-        return [Follower(str(row[at]), _STREAMING, sync, since) for row in found]
+        listed = [self._listed(row, sync, since) for row in found]
+        if on and clients > len(found):  # any of these may have acknowledged
+            listed.append(Follower(UNREGISTERED, _STREAMING, _SYNC, since))
+        return listed
+
+    def _listed(self, row: Sequence[str | None], sync: str, since: str) -> Follower:
+        """Return the replica of a row: Server_Id, Host, ..., Port, Source_Id.
+
+        MySQL adds Replica_UUID.
+        """
+        texts = [value or "" for value in row]
+        if self._product == "mysql":
+            *most, port, _, name = texts
+        else:
+            *most, port, _ = texts
+            name = texts[0]
+        return Follower(name, _STREAMING, sync, since, f"{most[1]}:{port}")
 
 
 def followers(link: MysqlLink) -> Followers:
@@ -53,13 +68,18 @@ def followers(link: MysqlLink) -> Followers:
 
 def membership(link: MysqlLink) -> Membership | None:
     """Return by which name the source lists this server, and whom it follows."""
-    if product_of(link) == "MySQL":
-        own, _ = link.row("executed_mysql")
+    product = product_of(link)
+    own, _ = link.row(f"executed_{product.lower()}")
+    if product == "MySQL":
         found = link.rows("received_mysql")
-        return Membership(own, found[0][0]) if found and found[0][0] else None
-    own, _ = link.row("executed_mariadb")
-    status = _status(link)
-    return Membership(str(own), str(status["master_server_id"])) if status else None
+        source = found[0][0] if found else ""
+    else:
+        source = str(_status(link).get("master_server_id", ""))
+    if not source:
+        return None
+    host, port = link.row("reported")
+    states = [str(value).upper() for _, value in link.rows("semi_sync_replica")]
+    return Membership(str(own), source, f"{host}:{port}", semi_sync="ON" in states)
 
 
 def received(link: MysqlLink) -> Received:

@@ -43,7 +43,7 @@ def membership(link: PostgresqlLink) -> Membership | None:
     found = link.rows("member")
     if not found:
         return None
-    name, conninfo, targets = found[0]
+    name, conninfo, targets, connection, host, port, own = found[0]
     if conninfo is None:
         raise _unseen("how the standby is connected")
     if targets:
@@ -53,7 +53,7 @@ def membership(link: PostgresqlLink) -> Membership | None:
             hint="Remove that from its configuration and restart it: commits that it"
             " has received would look lost.",
         )
-    return Membership(name)
+    return Membership(name, "", connection, (host, port), own)
 
 
 def _unseen(what: str) -> EngineError:

@@ -122,7 +122,10 @@ class PostgresqlServer(DatabaseServer):
         )
 
     def follow(self, source: Source) -> None:
-        """Copy the data by pg_basebackup; see DatabaseServer."""
+        """Copy the data by pg_basebackup; see DatabaseServer.
+
+        Its slot shows whose connection is which, whatever address they come from.
+        """
         self._prepare(source.password)
         self._run(
             [
@@ -130,6 +133,8 @@ class PostgresqlServer(DatabaseServer):
                 f"--dbname={self._conninfo(source)}",
                 f"--pgdata={self.data}",
                 "--write-recovery-conf",
+                "--create-slot",
+                f"--slot={source.member}",
                 "--checkpoint=fast",
                 "--no-sync",
                 *([f"--waldir={self.log_data}"] if self.log_data else []),
@@ -147,6 +152,7 @@ class PostgresqlServer(DatabaseServer):
                 "--no-sync",
             ]
         )
+        self.settings["primary_slot_name"] = ""  # that of its own is on the old writer
 
     def _conninfo(self, source: Source) -> str:
         """Return how to reach *source*; the password is in a file that it names."""

@@ -1,0 +1,164 @@
+"""What shows that commits waited for the node that took over, up to the cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dbcheck.core.promised import patience_ms
+from dbcheck.core.records import NodeBefore
+from dbcheck.core.replication import ADDRESS, SLOT, ReplicationSeen, shared
+from dbcheck.core.site import SiteKind
+from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.item import Item, ItemId, Standing
+
+SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing changed
+SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut
+LATE_SAMPLE_MAX_S = 2.0  # of one from which on only somebody's hand could change it
+
+_PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
+_UNSEEN = Standing.NOT_OBSERVABLE
+
+
+def in_sync(case: Case) -> Item | None:
+    """Judge whether commits waited for the node that took over, at the cut.
+
+    Its counters end with the writer, so it was asked all along.
+    """
+    if not case.promoted:
+        return None
+    seen = case.load.replication if case.load else None
+    standing, reason = _UNSEEN, "the writer was not asked during the load"
+    if seen is not None:
+        standing, reason = _awaited(case, seen)
+    return Item(ItemId.IN_SYNC, standing, reason, required=True)
+
+
+def _awaited(case: Case, seen: ReplicationSeen) -> tuple[Standing, str]:
+    name, nodes = case.after.reader_name, case.manifest.nodes
+    member, members = nodes[name].member, [node.member for node in nodes.values()]
+    if strange := [n for each in seen.changes for n in each.names if n not in members]:
+        return _CONTRADICTED, (
+            f"commits waited for {strange[0]} as well, which is not one of the nodes:"
+            " it may have what the others lack"
+        )
+    if wrong := _mistaken(case, seen):
+        return _CONTRADICTED, wrong
+    span_s = max(1e-6, (seen.last_us - seen.first_us) / 1e6)
+    rate = (seen.samples - 1) / span_s
+    gone_us = _standby_gone_us(case)
+    awaited, unbroken = seen.awaited(gone_us), seen.is_unbroken(gone_us)
+    node, last = nodes[name], seen.last(gone_us)
+    shown = ", ".join(awaited) or "no standby"
+    reason = f"{seen.samples} samples, {rate:.0f} a second; commits waited for {shown}"
+    if unbroken:
+        reason += ", without a break by the server's own count"
+    if member not in awaited:
+        return Standing.ABSENT, f"{reason}, and not for {name} ({member})"
+    if not _is_of(node, last.connections[awaited.index(member) :][:1]):
+        return Standing.ABSENT, (
+            f"{reason}, over another connection than that of {name}: {node.connection}"
+        )
+    if rate < SAMPLES_PER_S_MIN and not unbroken:
+        return _UNSEEN, f"{reason}: fewer than {SAMPLES_PER_S_MIN:g} show too little"
+    lasts = unbroken and awaited == (member,) and _waits_for_good(case)
+    return _by_the_cut(case, seen, reason, lasts=lasts)
+
+
+def _by_the_cut(
+    case: Case, seen: ReplicationSeen, reason: str, *, lasts: bool
+) -> tuple[Standing, str]:
+    """Judge by how old the last sample was at the cut.
+
+    lasts: what it showed does not end by itself.
+    """
+    name, went_us = case.after.reader_name, cut_us(case)
+    if went_us is None:
+        return _UNSEEN, f"{reason}; when the power went is not known"
+    age_s = (went_us - seen.last_us) / 1e6
+    reason += f"; the last {max(0.0, age_s):.3f} s before the cut, the longest pause"
+    reason += f" {seen.gap_us / 1e6:.3f} s"
+    if doubt := _doubt(case.manifest.nodes[name]):
+        reason += f"; assumed of {name}: {doubt}"
+    if age_s <= SAMPLE_AGE_MAX_S:
+        return _PRESENT if not doubt else Standing.ASSUMED, reason
+    if lasts and age_s <= LATE_SAMPLE_MAX_S:
+        return Standing.ASSUMED, (
+            f"{reason}; that nobody changed in that time what commits wait for, and no"
+            " other standby came, is assumed"
+        )
+    return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
+
+
+def _mistaken(case: Case, seen: ReplicationSeen) -> str:
+    """Return why a name does not show which node it is, "" if nothing shows that.
+
+    A standby that is gone may be shown without its slot for a moment; one that uses
+    another slot, or comes from another address, is another.
+    """
+    nodes = {node.member: (name, node) for name, node in case.manifest.nodes.items()}
+    twice = [n for each in seen.changes for n in shared(each.names)]
+    for member in (*twice, *seen.shared):
+        if member in nodes:
+            return f"several connected standbys went by the name {member}"
+    for change in seen.changes:
+        for member, found in zip(change.names, change.connections, strict=False):
+            name, node = nodes[member]
+            gone = node.connection and node.connection.startswith(SLOT)
+            if not _is_of(node, (found,)) and not (gone and found.startswith(ADDRESS)):
+                return (
+                    f"another server bore the name {member}: the writer showed"
+                    f" {found or 'nothing'}, and {name} is {node.connection}"
+                )
+    return ""
+
+
+def _doubt(node: NodeBefore) -> str:
+    """Return what is assumed of which connection is the node's, "" if nothing is."""
+    if node.connection is None:
+        return "whose connection that is was not checked"
+    return node.member_doubt
+
+
+def _is_of(node: NodeBefore, found: Sequence[str]) -> bool:
+    """Return whether a connection may be the node's.
+
+    found: what was seen of it; () if nothing was noted.
+    """
+    return not node.connection or not found or found[0] == node.connection
+
+
+def _waits_for_good(case: Case) -> bool:
+    """Return whether a writer goes on to wait for the one standby that it waits for.
+
+    Then a sample shows what held at a cut a little later as well, unless somebody set
+    the server otherwise or another standby came in between.  A commit of PostgreSQL
+    waits without a limit for the standbys that synchronous_standby_names demands
+    (PostgreSQL 17 manual, 26.2.8 Synchronous Replication).  A semi-synchronous source
+    gives up once a commit has waited for rpl_semi_sync_source_timeout (MySQL 9.7
+    manual, 19.4.10).  A replica that acknowledges a commit acknowledges all before it,
+    so none had waited since long when the last one was answered: a timeout many times
+    LATE_SAMPLE_MAX_S did not end in it.  A group goes on without a member that it
+    excludes.
+    """
+    site = case.manifest.site
+    if site is SiteKind.SEMI_SYNC:
+        patience = patience_ms(case.writer.facts.settings)
+        return patience >= 5_000 * LATE_SAMPLE_MAX_S
+    return site is SiteKind.STREAMING
+
+
+def _standby_gone_us(case: Case) -> int | None:
+    """Return when the first of the other nodes was cut, None if that is not known.
+
+    Where all are cut at one moment the writer may live for some milliseconds longer,
+    and no longer list a standby that is gone by then.  Only a switch that knows the
+    moment shows that.
+    """
+    writer, load = case.manifest.writer_name, case.load
+    cuts = [
+        node.cut.asked_us
+        for name, node in (load.nodes if load else {}).items()
+        if name != writer and node.cut is not None and node.cut.exact_us is not None
+    ]
+    return min((at for at in cuts if at is not None), default=None)
