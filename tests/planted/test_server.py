@@ -58,6 +58,21 @@ def killed_for_a_cut(site: Site) -> Outcome:
     return site.cycle(exact=False, lab=False)
 
 
+def back_as_a_replica(site: Site) -> Outcome:
+    """What it has from then on may come from the server that it follows."""
+    follow = {
+        "mysql": "change replication source to source_host = '127.0.0.1'",
+        "mariadb": "change master to master_host = '127.0.0.1'",
+    }
+
+    def restore() -> None:
+        site.server.start()
+        site.execute(follow[site.server.name])
+        site.changed = True
+
+    return site.cycle(restore=restore)
+
+
 def shut_down(site: Site) -> Outcome:
     return site.cycle(site.server.stop, exact=False, lab=False)
 
@@ -380,6 +395,13 @@ SERVERS = (
         killed_for_a_cut,
         INCONCLUSIVE,
         says="closed",
+    ),
+    Fault(
+        "back as a replica",
+        back_as_a_replica,
+        INCONCLUSIVE,
+        says="it is a standby",
+        engines=("mariadb", "mysql"),
     ),
     Fault("shut down", shut_down, INCONCLUSIVE, says=SHUT_DOWN, engines=ENGINES),
     Fault(

@@ -16,6 +16,11 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "MySQL": ("server_uuid", *_BOTH),
     "MariaDB": ("server_id", *_BOTH),
 }
+_STATUS: Mapping[str, tuple[str, ...]] = {
+    "MySQL": ("replica_status", "replica_status_8_0_21"),
+    "MariaDB": ("replica_status_mariadb",),
+}
+_OF_A_GROUP = {"group_replication_applier", "group_replication_recovery"}
 
 
 def answering(link: Link, product: str) -> Answering:
@@ -29,4 +34,21 @@ def answering(link: Link, product: str) -> Answering:
         with contextlib.suppress(EngineError):
             for (name,) in link.rows("identity"):
                 identity[DATA_NAME] = name
-    return Answering(started_s * 1_000_000, identity=identity)
+    return Answering(
+        started_s * 1_000_000, standby=_is_replica(link, product), identity=identity
+    )
+
+
+def _is_replica(link: Link, product: str) -> bool:
+    """Return whether the server follows another; False if the account may not see it.
+
+    What it has may then come from there.  The channels by which the members of a group
+    give each other what they lack are none of another server (MySQL 9.7 manual,
+    19.2.2.4 Replication Channel Naming Conventions).
+    """
+    for statement in _STATUS[product]:
+        with contextlib.suppress(EngineError):  # unknown to an older server
+            return any(
+                not _OF_A_GROUP & set(map(str, row)) for row in link.rows(statement)
+            )
+    return False
