@@ -23,15 +23,25 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
 from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.control import ControlFacts, ControlOutcome
-from dbcheck.core.cut import PowerState
-from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum, moment
+from dbcheck.core.cut import PowerState, SwitchKind
+from dbcheck.core.moments import (
+    AT_ONCE,
+    WITHOUT_CHORES,
+    Moment,
+    Stratum,
+    lag_range,
+    moment,
+    with_hold,
+)
 from dbcheck.core.progress import Progress, Unit
 from dbcheck.core.statistics import Tally
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
+from dbcheck.judge.cutmoment import cut_us, lag_s
 from dbcheck.ports.abilities import makes_checkpoints
 from dbcheck.ports.listener import Phase
+from dbcheck.ports.site import Node
 from dbcheck.runs import RunFolder
 
 IDLE_MAX = 5  # cycles in a row that do not count
@@ -110,7 +120,7 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
 def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     """Run the next cycle and store its result."""
     cycles = folder.cycles()
-    drawn = _next_moment(rig, plan, last_number(cycles) + 1)
+    drawn = _next_moment(rig, plan, cycles)
     detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
     rig.listener.phase(Phase.CYCLE, detail)
     try:
@@ -137,12 +147,27 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
         add_outcome(folder, outcome)
 
 
-def _next_moment(rig: Rig, plan: Plan, number: int) -> Moment:
-    chores = plan.workload.housekeeping
+def _next_moment(rig: Rig, plan: Plan, cycles: Sequence[Cycle]) -> Moment:
+    writer, chores = rig.site.writer, plan.workload.housekeeping
     strata = list(Stratum if chores else WITHOUT_CHORES)
-    if not makes_checkpoints(rig.site.writer.engine):
+    if not makes_checkpoints(writer.engine):
         strata.remove(Stratum.CHECKPOINT)
-    return moment(plan.seed, number, plan.workload.cut_after_s, strata, chores)
+    if writer.host is None:  # a hold is for the canaries there
+        strata.remove(Stratum.HOLD)
+    number, window_s = last_number(cycles) + 1, plan.workload.cut_after_s
+    drawn = moment(plan.seed, number, window_s, strata, chores)
+    if drawn.stratum is not Stratum.HOLD:
+        return drawn
+    return with_hold(drawn, _lag_s(writer, cycles))
+
+
+def _lag_s(writer: Node, cycles: Sequence[Cycle]) -> tuple[float, float] | None:
+    """Return when the power goes once the switch is asked, None if not known."""
+    if writer.power.kind is SwitchKind.LAB:
+        return AT_ONCE
+    reached = writer.reached
+    tested = [reached.lag_s] if reached and reached.lag_s is not None else []
+    return lag_range(tested + [c.lag_s for c in cycles if c.lag_s is not None])
 
 
 def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
@@ -215,6 +240,9 @@ def add_outcome(
             at_fault=tuple(f.sentence for f in at_fault),
             cut_class=outcome.manifest.writer.cut_class.value,
             missed=missed,
+            drawn=drawn.drawn.value if drawn else "",
+            cut_s=_cut_s(outcome),
+            lag_s=lag_s(outcome.case),
             window=at_cut.value if at_cut else "",
             seen=seen.rows if seen else None,
             seen_lost=seen.lost if seen else None,
@@ -224,12 +252,21 @@ def add_outcome(
         outcome.run.drop_survivors()
 
 
+def _cut_s(outcome: Outcome) -> float | None:
+    """Return the second of the load at which the power went, None if not known."""
+    went_us, load = cut_us(outcome.case), outcome.load
+    if went_us is None or load is None:
+        return None
+    return round((went_us - load.began_us) / 1e6, 3)
+
+
 def _failed(run: str, drawn: Moment | None, reason: str, id: str = "") -> Cycle:
     """Return a cycle that came to no verdict."""
     return Cycle(
         number=drawn.number if drawn else 0,
         run=run,
         stratum=drawn.stratum.value if drawn else "",
+        drawn=drawn.drawn.value if drawn else "",
         after_s=drawn.after_s if drawn else 0.0,
         verdict=CycleVerdict.ERROR,
         reason=reason,

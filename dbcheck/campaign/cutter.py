@@ -6,11 +6,12 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.following import Following
+from dbcheck.campaign.hold import Holding
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
@@ -24,11 +25,11 @@ from dbcheck.load.load import Load
 from dbcheck.ports.listener import Phase
 
 CLOCK_EVENT = "clock"  # noted before a load on other machines
-CUT_EVENT = "cut asked"  # the switch is asked next
-HOLD_MORE_S = 0.3  # a switch of a lab, or a reset, acts within it
+CUT_EVENT = "cut asked"  # the switch is asked soon
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
 # Chores of any kind come several times a second; a cut does not wait for one for long.
 CHORE_WAIT_S, CHORE_POLL_S = 3.0, 0.0005
+PREPARE_S = 3.0  # before the cut is due, its facts are read and noted
 NOTE_S = 0.05  # that the watch waits for the note each time
 # A load of which nothing was answered yet has nothing at risk: a slow client or server
 # gets longer before it is cut.
@@ -55,15 +56,16 @@ class Cutter:
         manifest = started.manifest
         draw = random.Random(manifest.seed)
         self.after_s = draw.uniform(*manifest.workload.cut_after_s)
-        self._into_s, self._hold_s, self._into_chore_s = 0.0, 0.0, 0.0
+        self._into_s, self._into_chore_s = 0.0, 0.0
         if manifest.moment is not None:
             self.after_s, self._into_s = manifest.moment.after_s, manifest.moment.into_s
             if manifest.moment.stratum is Stratum.HOLD:
-                self._hold_s, self._into_s = self._into_s, 0.0
+                self._into_s = 0.0
             if manifest.moment.chore is not None:
                 self._into_chore_s, self._into_s = self._into_s, 0.0
         self.load: Load | None = None
         self.following: Following | None = None
+        self._holding: Holding | None = None
         self.due_us: int | None = None
         self.no_checkpoint = ""
         if self._into_s and started.no_checkpoint:
@@ -72,8 +74,8 @@ class Cutter:
         self._waited = False  # for the witness; the sessions may yet be waiting
         self.cuts: Mapping[str, Cut] = {}
         self.switched_us: int | None = None
-        self._noted: Future[None] | None = None
         self._sample_us: int | None = None  # since when one more sample is waited for
+        self._prepared: Future[None] | None = None
         self.noted_us: dict[str, int] = {}
         self._begun = self._server_facts()
         self.before: ServerFacts | None = None
@@ -95,43 +97,73 @@ class Cutter:
         risk.  Of a cluster, not before one more sample.  ack_us: when the last ack
         came.
         """
-        if self.asked or load_s < self.after_s:
+        if self.asked:
             return
+        if self._prepared is None and load_s >= self.after_s - PREPARE_S:
+            self._prepared = self._prepare()
+        if (
+            self._is_due(load_s, behind_s, ack_us)
+            and self._is_prepared()
+            and not self._lacks_sample()
+            and self._is_held()
+        ):
+            self._await_chore()
+            self._cut(load_s)
+
+    def _is_due(self, load_s: float, behind_s: float, ack_us: int | None) -> bool:
+        if load_s < self.after_s:
+            return False
         if self.due_us is None:
             self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
         if self._is_idle(self.due_us) or self._lags(behind_s, ack_us):
-            return
+            return False
         if self._into_s:
             self._begin_checkpoint()
             self.due_us = now_us() + int(self._into_s * 1e6)
             self.after_s, self._into_s = load_s + self._into_s, 0.0
-            return
-        if self._noted is None:
-            # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM RESET.
-            self.before = self._server_facts()
-            self._noted = self._note()
-        try:
-            self._noted.result(NOTE_S)
-        except TimeoutError:
-            return  # the witness lags: the watch is to see that
-        if self._lacks_sample():
-            return
-        self._await_chore()
+            return False
+        return True
+
+    def _cut(self, load_s: float) -> None:
         self._rig.listener.phase(
             Phase.CUT, f"{self._rig.site.writer.power.kind.value}, {load_s:.1f} s"
         )
-        with self._holding():
-            self.asked = True
-            held = self._started.held
-            self.canary_held = held is None or held.is_held()
-            try:
-                self.cuts = self._rig.site.cut()
-            except PowerError as error:
-                self.failed = str(error)
-                if isinstance(error, PartlyCut):
-                    self.cuts = error.cuts
-                raise
-            self.switched_us = now_us()
+        self.asked = True
+        held = self._started.held
+        self.canary_held = held is None or held.is_held()
+        if self._holding is not None:
+            self._holding.asked()
+        try:
+            self.cuts = self._rig.site.cut()
+        except PowerError as error:
+            self.failed = str(error)
+            if isinstance(error, PartlyCut):
+                self.cuts = error.cuts
+            raise
+        finally:
+            self.let_go()
+        self.switched_us = now_us()
+
+    def _is_held(self) -> bool:
+        """Return whether the switch is to be asked, as far as a hold decides that."""
+        moment = self._started.manifest.moment
+        if self.load is None or moment is None or moment.stratum is not Stratum.HOLD:
+            return True
+        if self._holding is None:
+            canaries = self._started.canaries.get(self._rig.site.writer_name)
+            reported_us = canaries.reported_us if canaries else lambda: None
+            self._holding = Holding(self.load, moment, reported_us)
+        return self._holding.may_ask()
+
+    def let_go(self) -> None:
+        """Let sessions go on that were held, before the load is ended.  Idempotent."""
+        if self._holding is not None:
+            self._holding.end()
+
+    @property
+    def quiet_us(self) -> tuple[tuple[int, int], ...]:
+        """See core.records.LoadRecord, once the sessions were let go."""
+        return self._holding.quiet_us if self._holding is not None else ()
 
     def _is_idle(self, due_us: int) -> bool:
         """Return whether the load has to get going yet before it is cut."""
@@ -184,46 +216,36 @@ class Cutter:
         if held is not None and self.cut is not None and self.cut.by_hand:
             self.canary_held = self.canary_held and held.is_held()
 
-    @contextlib.contextmanager
-    def _holding(self) -> Iterator[None]:
-        """Hold the sessions for the time drawn, and through a cut that comes at once.
+    def _prepare(self) -> Future[None]:
+        """Begin to ask for the facts, and to note on the witness that the cut comes.
 
-        A switch that takes longer finds them at work again: acks are to be young.
+        Both may take seconds on a busy host, by which the cut would miss its moment.
         """
-        if not self._hold_s or self.load is None:
-            yield
-            return
-        load, over = self.load, threading.Event()
+        prepared: Future[None] = Future()
 
-        def let_go() -> None:
-            over.wait(self._hold_s + HOLD_MORE_S)
-            load.hold(held=False)
-
-        load.hold(held=True)
-        waiter = threading.Thread(target=let_go, name="hold", daemon=True)
-        waiter.start()
-        try:
-            time.sleep(self._hold_s)
-            self.due_us = now_us()
-            yield
-        finally:
-            over.set()
-            waiter.join()  # before the load is ended
-
-    def _note(self) -> Future[None]:
-        """Begin to note on the witness that the cut comes; that may take long."""
-        noted: Future[None] = Future()
-
-        def note() -> None:
+        def prepare() -> None:
             try:
+                # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM
+                # RESET.
+                self.before = self._server_facts()
                 self._note_event(CUT_EVENT)
             except Exception as error:  # of whatever kind: the watch raises it
-                noted.set_exception(error)
+                prepared.set_exception(error)
             else:
-                noted.set_result(None)
+                prepared.set_result(None)
 
-        threading.Thread(target=note, name=CUT_EVENT, daemon=True).start()
-        return noted
+        threading.Thread(target=prepare, name=CUT_EVENT, daemon=True).start()
+        return prepared
+
+    def _is_prepared(self) -> bool:
+        """Return whether all is read and noted; raise what came of that."""
+        if self._prepared is None:
+            return False
+        try:
+            self._prepared.result(NOTE_S)
+        except TimeoutError:
+            return False  # the witness lags: the watch is to see that
+        return True
 
     def _note_event(self, name: str) -> None:
         self._started.log.note({"event": name, "clock_us": now_us()})

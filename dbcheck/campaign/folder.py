@@ -82,7 +82,11 @@ class Cycle:
     run:      run id, "" if the cycle ended before it had one.
     stratum:  what went on at the cut, see core.moments: "steady" where the one that was
               drawn was missed; missed: why that was, "" if it was met.
-    after_s:  see core.moments.
+    drawn:    the stratum that was drawn, "" if none was or it is not known.
+    after_s:  see core.moments: the moment that was drawn.
+    cut_s:    seconds of load when the power went, as well as it is known; None if it
+              is not.
+    lag_s:    how long after its switch was asked the power went, None if not seen.
     reason:   the first of the verdict, or the error.
     depth:    how deep the cut went, "" if it was not measured.
     confirmed, lost: rows; None if the table was not read.
@@ -123,6 +127,9 @@ class Cycle:
     seen: int | None = None
     seen_lost: int | None = None
     error_id: str = ""
+    drawn: str = ""
+    cut_s: float | None = None
+    lag_s: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a class and a depth that no cut has."""
@@ -236,7 +243,9 @@ def line_of(cycle: Cycle) -> str:
         "number",
         "run",
         "stratum",
+        "drawn",
         "after_s",
+        "cut_s",
         "verdict",
         "reason",
         "cut_class",

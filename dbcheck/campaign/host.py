@@ -52,6 +52,14 @@ class HostCanaries:
             for one in (self.data, *self.elsewhere)
         )
 
+    def reported_us(self) -> int | None:
+        """Return when the host sent the newest report, of each volume, or None.
+
+        On the client's clock.
+        """
+        sent = [one.reported_us() for one in (self.data, *filter(None, self.elsewhere))]
+        return min(filter(None, sent), default=None)
+
     def answered(self) -> bool:
         """Whether the host answered stop(), and so had its power until then."""
         return any(one.answered() for one in (self.data, *filter(None, self.elsewhere)))

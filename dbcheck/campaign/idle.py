@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from dbcheck import interrupt
 from dbcheck.campaign.host import ask, begin, end
+from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import RECENT_S
 from dbcheck.core.places import Place
@@ -17,13 +17,12 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.judge.volumes import VolumeDepth, volume_depths
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener
+from dbcheck.power.selftest import SelfTest
 
 # Only the writes of the last RECENT_S are checked, and what the canaries made durable
 # before them must be older than that.
 WRITE_S = RECENT_S + 0.5
 POLL_S = 0.05
-
-T = TypeVar("T")
 
 
 def measured(
@@ -32,9 +31,9 @@ def measured(
     server: ServerFacts,
     places: Sequence[Place],
     mark_data: Callable[[], str],
-    cut: Callable[[], T],
+    cut: Callable[[], SelfTest],
     cut_class: CutClass,
-) -> tuple[T, list[VolumeDepth], Reached | None]:
+) -> tuple[SelfTest, list[VolumeDepth], Reached | None]:
     """Start canaries, do *cut*, and read what is left; return what it gave and reached.
 
     mark_data: see ports.engine.Engine.
@@ -59,7 +58,16 @@ def measured(
         for each in depths
     )
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    return done, depths, Reached(at, before.facts.machine_id, volumes)
+    lag_s = _lag_s(done.cut, canaries.data.heard_us())
+    return done, depths, Reached(at, before.facts.machine_id, volumes, lag_s)
+
+
+def _lag_s(cut: Cut, heard_us: int | None) -> float | None:
+    """Return how long after its switch was asked the host was last heard."""
+    went_us = heard_us if cut.exact_us is None else cut.exact_us
+    if went_us is None or cut.asked_us is None:
+        return None
+    return max(0, went_us - cut.asked_us) / 1e6
 
 
 def _let_write() -> None:

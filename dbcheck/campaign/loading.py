@@ -205,6 +205,7 @@ def _end(
     try:
         if notice:
             rig.listener.phase(Phase.INTERRUPT, notice)
+        cutter.let_go()
         load.end()
         beside.end_counts()
         if why := beside.readers.end():
@@ -310,6 +311,7 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         canary_held=cutter.canary_held,
         switched_us=cutter.switched_us,
         due_us=cutter.due_us,
+        quiet_us=cutter.quiet_us,
         no_checkpoint=cutter.no_checkpoint,
         cut_failed=cutter.failed,
         lost_early=tuple(load.lost_early),

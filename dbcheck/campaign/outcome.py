@@ -18,14 +18,14 @@ from dbcheck.core.chores import Chores
 from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.core.loss import IdRange, LossKind
 from dbcheck.core.lossshape import NO_SHAPE
-from dbcheck.core.moments import missed
+from dbcheck.core.moments import AtTheCut, Stratum, missed
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.core.statistics import Statistics, Tally
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
 from dbcheck.judge.cluster import blamed
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import alive_us, cut_us
 from dbcheck.judge.diagnosis import Explanation, diagnosis
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import (
@@ -133,12 +133,13 @@ def missed_stratum(outcome: Outcome) -> str:
     if drawn is None:
         return ""
     if load is None:
-        return missed(drawn.stratum, None, None)
-    went_us, refused = cut_us(outcome.case), load.no_checkpoint
-    chores = outcome.result.housekeeping
+        return missed(drawn, AtTheCut())
+    refused, chores = load.no_checkpoint, outcome.result.housekeeping
     if drawn.chore is not None and (chores is None or chores.at_cut != drawn.chore):
         refused = refused or f"the cut came when no {drawn.chore.value} was under way"
-    return missed(drawn.stratum, load.due_us, went_us, refused, load.last_ack_us)
+    held = drawn.stratum is Stratum.HOLD
+    went_us = alive_us(outcome.case) if held else cut_us(outcome.case)
+    return missed(drawn, AtTheCut(load.due_us, went_us, refused, load.quiet_us))
 
 
 class _Fate(TypedDict):

@@ -123,6 +123,8 @@ def _cycle_result(cycle: Cycle) -> CycleResult:
         seen=cycle.seen,
         seen_lost=cycle.seen_lost,
         error_id=cycle.error_id,
+        drawn=cycle.drawn,
+        cut_s=cycle.cut_s,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbcheck.core.chores import ChoreKind
 
@@ -23,6 +23,15 @@ class Stratum(enum.Enum):
 
 
 LATE_MAX_S = 1.0  # a cut that comes later than that has missed its stratum
+# Of the last ack at the cut, which must be younger than a second; and from the last
+# flush until then, for the newest report of the canaries, which is up to 0.25 s old on
+# a busy host, to be of later writes.
+HELD_AGE_MAX_S, QUIET_MIN_S = 0.9, 0.3
+# The moments of a switch may be so far apart that both can still be met.
+SPREAD_MAX_S = HELD_AGE_MAX_S - QUIET_MIN_S
+LAG_ERROR_S = 0.1  # how much sooner or later the power may go than it did before
+LAGS_MAX = 8  # so many of the newest count
+AT_ONCE = (0.0, LAG_ERROR_S)  # of a switch that needs no time
 RAMP_UP_S = (0.2, 1.0)
 INTO_S = {
     Stratum.CHECKPOINT: (0.0, 0.2),
@@ -41,6 +50,9 @@ class Moment:
     into_s:  seconds from then, or from when a chore began, to the cut; 0 in the other
              strata.
     chore:   the kind of chore during which it is to come, None in the other strata.
+    lag_s:   of a hold: how many seconds after the switch is asked the power goes, at
+             the earliest and at the latest; None in the other strata.
+    no_hold: why this is a steady cut although a hold was drawn, "" if none was.
     """
 
     number: int
@@ -48,6 +60,13 @@ class Moment:
     after_s: float
     into_s: float
     chore: ChoreKind | None = None
+    lag_s: tuple[float, float] | None = None
+    no_hold: str = ""
+
+    @property
+    def drawn(self) -> Stratum:
+        """What was drawn, also where the switch forbids it."""
+        return Stratum.HOLD if self.no_hold else self.stratum
 
 
 WITHOUT_CHORES = tuple(one for one in Stratum if one is not Stratum.HOUSEKEEPING)
@@ -79,29 +98,80 @@ def moment(
     return Moment(number, stratum, after_s, into_s, chore)
 
 
-def missed(
-    stratum: Stratum,
-    due_us: int | None,
-    went_us: int | None,
-    refused: str = "",
-    last_ack_us: int | None = None,
-) -> str:
-    """Return why a cut did not come in *stratum*, "" if it did.
+def lag_range(lags_s: Sequence[float]) -> tuple[float, float] | None:
+    """Return the earliest and the latest moment at which the power may go.
 
-    due_us:  when it was to come, None if that is not known; went_us: when the power
-             went, as well as it is known; both on the client's clock.
-    refused: why there was no checkpoint, "" if there was one.
-    last_ack_us: when the last ack came, None if there was none.
+    In seconds from when the switch is asked; None if that is not known.
+    lags_s: of earlier cuts, from that until the host was last heard, the oldest first.
     """
-    if stratum is Stratum.STEADY:
-        return ""
-    if stratum is Stratum.CHECKPOINT and refused:
-        return f"no checkpoint was under way: {refused}"
-    if stratum is Stratum.HOUSEKEEPING and refused:
-        return refused
+    if not lags_s:
+        return None
+    newest = lags_s[-LAGS_MAX:]
+    return max(0.0, min(newest) - LAG_ERROR_S), max(newest) + LAG_ERROR_S
+
+
+def with_hold(drawn: Moment, lag_s: tuple[float, float] | None) -> Moment:
+    """Return *drawn*, a hold, with the lag; or a steady cut if that forbids a hold.
+
+    lag_s: see lag_range().
+    """
+    if lag_s is None:
+        why = (
+            "no hold: how long the switch takes is not known yet; dbcheck power test"
+            " measures it, and so does each cut"
+        )
+    elif lag_s[1] - lag_s[0] > SPREAD_MAX_S:
+        why = (
+            f"no hold: the power went {lag_s[0]:.1f} to {lag_s[1]:.1f} s after the"
+            f" switch was asked, and a hold needs that to within {SPREAD_MAX_S:g} s"
+        )
+    else:
+        return replace(drawn, lag_s=lag_s)
+    return replace(drawn, stratum=Stratum.STEADY, into_s=0.0, no_hold=why)
+
+
+@dataclass(frozen=True, slots=True)
+class AtTheCut:
+    """What is known of a moment that came; times on the client's clock.
+
+    due_us:  when the cut was to come, None if that is not known.
+    went_us: when the power went, as well as it is known.
+    refused: why there was no checkpoint, or no chore, "" if there was one.
+    quiet_us: from when until when nothing was in flight as the sessions were held, each
+             time; None if that is not known.
+    """
+
+    due_us: int | None = None
+    went_us: int | None = None
+    refused: str = ""
+    quiet_us: Sequence[tuple[int, int]] | None = None
+
+
+def missed(drawn: Moment, seen: AtTheCut) -> str:
+    """Return why a cut did not come in the stratum that was drawn, "" if it did."""
+    stratum, due_us, went_us = drawn.stratum, seen.due_us, seen.went_us
+    if drawn.no_hold or stratum is Stratum.STEADY:
+        return drawn.no_hold
+    if stratum in (Stratum.CHECKPOINT, Stratum.HOUSEKEEPING) and seen.refused:
+        no_checkpoint = stratum is Stratum.CHECKPOINT
+        what = "no checkpoint was under way: " if no_checkpoint else ""
+        return f"{what}{seen.refused}"
     if due_us is None or went_us is None:
         return "when the cut came is not known"
-    if stratum is Stratum.HOLD and last_ack_us is not None and last_ack_us > due_us:
-        return "the sessions resumed before the power went"
+    if stratum is Stratum.HOLD:
+        return _not_held(went_us, seen.quiet_us)
     late_s = (went_us - due_us) / 1e6
     return f"the cut came {late_s:.1f} s late" if late_s > LATE_MAX_S else ""
+
+
+def _not_held(went_us: int, quiet_us: Sequence[tuple[int, int]] | None) -> str:
+    """Return why the sessions were not held when the power went, "" if they were."""
+    if quiet_us is None:
+        return "whether the sessions were held at the cut is not known"
+    if any(begun_us <= went_us <= ended_us for begun_us, ended_us in quiet_us):
+        return ""
+    ended = [ended_us for _, ended_us in quiet_us if ended_us < went_us]
+    if not ended:
+        return "commits that were sent before the hold were in flight at the cut"
+    late_s = (went_us - max(ended)) / 1e6
+    return f"the sessions had resumed {late_s:.2f} s before the power went"

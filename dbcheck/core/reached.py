@@ -18,8 +18,11 @@ class Reached:
     """What dbcheck power test measured on an idle host.
 
     at: when, UTC, ISO 8601.  machine_id: of that host.
+    lag_s: how long after its switch was asked the host was last heard, None if that is
+           not known.
     """
 
     at: str
     machine_id: str
     volumes: tuple[ReachedVolume, ...]
+    lag_s: float | None = None

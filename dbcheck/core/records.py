@@ -233,6 +233,8 @@ class LoadRecord:
     nodes:       what was seen of each node, by its name.
     switched_us: when the switch reported that it had cut, None if it did not.
     due_us:      when the cut was to come; None if it never was.
+    quiet_us:    from when until when no session had an operation in flight as they were
+                 held before the cut and through it, each time; None if not known.
     no_checkpoint: why there was none although the cut was to come in its midst.
     cut_failed:  why the switch failed once it was asked to cut, "" if it did not: the
                  power may have gone all the same.
@@ -264,6 +266,7 @@ class LoadRecord:
     canary_held: bool = True
     switched_us: int | None = None
     due_us: int | None = None
+    quiet_us: tuple[tuple[int, int], ...] | None = None
     no_checkpoint: str = ""
     cut_failed: str = ""
     seen: int = 0

@@ -166,6 +166,11 @@ class Canaries:
         with self._noting:
             return self._reports[-1][0] if self._reports else None
 
+    def reported_us(self) -> int | None:
+        """Return when the host sent the last report, on the client's clock, or None."""
+        with self._noting:
+            return self._as_of_us(self._reports)
+
     def stop(self) -> None:
         """End them; never raises.  A host that is gone costs a few seconds."""
         try:

@@ -90,6 +90,34 @@ def wrote_us(case: Case) -> int | None:
     return wrote_until_us(canaries, after.remains)
 
 
+def alive_us(case: Case) -> int | None:
+    """Return when the host was known to have its power last, None if that is not known.
+
+    The moment of the cut, where a lab knows it, or where the host keeps running.
+    """
+    went_us, cut, heard_us = cut_us(case), case.cut, case.at_the_cut.heard_us
+    exact = cut is not None and cut.exact_us is not None
+    if went_us is None or exact or case.drive_only or heard_us is None:
+        return went_us
+    return max(went_us, heard_us)
+
+
+def lag_s(case: Case) -> float | None:
+    """Return how long after its switch was asked the power went, None if not known.
+
+    That is when the host was last heard, or when it saw its drives gone.
+    """
+    cut = case.cut
+    if cut is None or cut.asked_us is None or undated(case):
+        return None
+    went_us = cut.exact_us
+    if went_us is None and case.drive_only:
+        went_us = case.drive_cut.gone_us if case.drive_cut is not None else None
+    elif went_us is None and case.at_the_cut.heard_us is not None:
+        went_us = alive_us(case)
+    return None if went_us is None else max(0, went_us - cut.asked_us) / 1e6
+
+
 def latest_us(case: Case) -> int | None:
     """Return when a switch had surely cut; None if its cut is dated, or by hand."""
     load, cut, drives = case.load, case.cut, case.drive_cut

@@ -33,6 +33,8 @@ class CycleResult:
 
     stratum, cut_class, depth: "" if unknown.  missed: why the cut did not come in the
     stratum drawn for it, "" if it did.  settings_at_fault: sentences.
+    drawn: the stratum that was drawn, "" if unknown.  after_s: the moment that was
+    drawn, in seconds of load; cut_s: when the power went, null if that is not known.
     window: the chore that was under way at the cut, "" if none was.
     seen, seen_lost: rows that readers saw, and those of them that are missing and were
     never acknowledged; null without readers, or if no rows were compared.
@@ -59,6 +61,8 @@ class CycleResult:
     seen: int | None = None
     seen_lost: int | None = None
     error_id: str = ""
+    drawn: str = ""
+    cut_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,19 @@ class Load:
             or None
         )
 
+    def newest_sent_us(self) -> int:
+        """Return when the newest operation was sent whose reply has not come, or 0."""
+        return max(
+            (snapshot.newest_sent_us for snapshot in self._snapshots()), default=0
+        )
+
+    def idle_us(self) -> int | None:
+        """Return up to when nothing is known to be in flight, None if something is."""
+        snapshots = self._snapshots()
+        if any(snapshot.waiting for snapshot in snapshots):
+            return None
+        return min((snapshot.clock_us for snapshot in snapshots), default=None)
+
     def acked(self) -> int:
         """Return how many acks came, at least; from any thread."""
         return sum(snapshot.acked for snapshot in self._snapshots())

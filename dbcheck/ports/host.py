@@ -38,6 +38,9 @@ class Canaries(Protocol):
     def heard_us(self) -> int | None:
         """Return when their last report came, on the client's clock, or None."""
 
+    def reported_us(self) -> int | None:
+        """Return when the host sent it, on the client's clock, or None."""
+
     def answered(self) -> bool:
         """Whether the host answered stop(), and so had its power until then."""
 

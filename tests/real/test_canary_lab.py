@@ -10,7 +10,7 @@ import pytest
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
-from dbcheck.core.moments import Moment, Stratum
+from dbcheck.core.moments import AT_ONCE, Moment, Stratum
 from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost
@@ -176,7 +176,8 @@ def test_a_cut_below_a_filesystem_that_writes_at_once_is_a_cut(
 
 def held(here: Bench, number: int) -> Outcome:
     """Cut while the sessions are held, for the time that their number gives."""
-    moment = Moment(number, Stratum.HOLD, 0.6, 0.05 + 0.015 * number)
+    into_s = 0.05 + 0.015 * number
+    moment = Moment(number, Stratum.HOLD, 0.6, into_s, lag_s=AT_ONCE)
     outcome = run_cycle(here.rig, quick(sessions=8), SEED + number, moment=moment)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
     assert missed_stratum(outcome) == ""

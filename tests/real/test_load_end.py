@@ -166,6 +166,9 @@ class Stopped:
     def heard_us(self) -> int | None:
         return 7
 
+    def reported_us(self) -> int | None:
+        return 7
+
     def answered(self) -> bool:
         return self._answered
 

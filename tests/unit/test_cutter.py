@@ -21,7 +21,7 @@ from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, SwitchKind
-from dbcheck.core.moments import Moment, Stratum
+from dbcheck.core.moments import AT_ONCE, Moment, Stratum
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S
@@ -190,10 +190,11 @@ class Failing(Quiet):
 
 
 class Held:
-    """Stands for a load; its sessions are slow to go on."""
+    """Stands for a load whose sessions send nothing; they are slow to go on."""
 
     def __init__(self, answered: int = 100) -> None:
         self.orders: list[bool] = []
+        self.began_us = now_us()
         self.commits = answered
 
     def answered(self) -> int:
@@ -204,21 +205,36 @@ class Held:
             time.sleep(0.2)
         self.orders.append(held)
 
+    def status(self) -> Any:
+        return SimpleNamespace(recent_ms={"max": 1.0})
+
+    def idle_us(self) -> int:
+        return now_us()
+
+    def newest_sent_us(self) -> int:
+        return 0
+
+    def last_ack_us(self) -> int:
+        return self.began_us
+
 
 def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
     """What ends the load closes what the sessions are told to go on by."""
     parts: Any = Failing()
     rig = SimpleNamespace(site=site_of(parts, parts), listener=parts)
-    drawn = Moment(1, Stratum.HOLD, DUE_S, 0.05)
+    drawn = Moment(1, Stratum.HOLD, DUE_S, 0.05, lag_s=AT_ONCE)
     manifest = SimpleNamespace(
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
     )
-    started = SimpleNamespace(manifest=manifest, log=parts, no_checkpoint="", held=None)
+    started = SimpleNamespace(
+        manifest=manifest, log=parts, no_checkpoint="", held=None, canaries={}
+    )
     cutter, load = Cutter(cast(Rig, rig), cast(Started, started)), Held()
     cutter.load = cast(Load, load)
     with pytest.raises(PowerError, match="the outlet does not answer"):
-        cutter.cut_if_due(DUE_S, 0.0, now_us())
-    assert load.orders == [True, False]
+        wait_until(lambda: cut(cutter), "the cut comes")
+    assert load.orders[0] and not load.orders[-1]
+    assert cutter.quiet_us
 
 
 def test_it_waits_for_the_first_answers_however_slow_all_is(cutter: Cutter) -> None:
@@ -263,3 +279,28 @@ def test_of_a_cluster_it_waits_for_one_more_sample(cutter: Cutter) -> None:
     assert cutter.asked
     (since_us,) = following.since_us  # a question of after all else that is waited for
     assert since_us >= began_us
+
+
+class Unanswered(Quiet):
+    """A server that is so busy that its facts come late."""
+
+    def __init__(self) -> None:
+        self.asked, self.answers = 0, threading.Event()
+
+    def facts(self) -> None:
+        self.asked += 1
+        if self.asked > 1:  # not before the load
+            assert self.answers.wait(60)
+        raise EngineError("nobody is asked", id=ErrorId.STATEMENT_FAILED)
+
+
+def test_what_is_asked_before_the_cut_is_asked_before_it_is_due() -> None:
+    """On a busy host the answer takes seconds, by which the cut would be late."""
+    busy = Unanswered()
+    cutter = cutter_of(busy)
+    cutter.cut_if_due(DUE_S / 2, 0.0, now_us())
+    wait_until(lambda: busy.asked == 2, "it is asked")
+    busy.answers.set()
+    cutter.cut_if_due(DUE_S / 2, 0.0, now_us())
+    assert not cutter.asked
+    wait_until(lambda: cut(cutter), "the cut comes")

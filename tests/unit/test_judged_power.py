@@ -17,7 +17,7 @@ from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.gone import Gone
-from dbcheck.core.moments import Moment, Stratum
+from dbcheck.core.moments import Moment, Stratum, with_hold
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import Item, Standing
@@ -332,7 +332,27 @@ def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
     (cycle,) = folder.cycles()
     assert cycle.stratum == stratum
     assert bool(cycle.missed) is (stratum != "checkpoint")
-    assert result(folder).strata == {stratum: 1}
+    assert (cycle.drawn, cycle.after_s) == ("checkpoint", 1.0)
+    assert cycle.cut_s == round((LAST_US + 300 - LOAD.began_us) / 1e6, 3)
+    shown = result(folder)
+    assert shown.strata == {stratum: 1}
+    assert (shown.cycles[0].drawn, shown.cycles[0].cut_s) == ("checkpoint", cycle.cut_s)
+
+
+def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
+    tmp_path: Path,
+) -> None:
+    hold = Moment(1, Stratum.HOLD, 1.0, 0.1)
+    run = RunFolder.create(
+        tmp_path, replace(manifest(), moment=with_hold(hold, (0, 2)))
+    )
+    stored_run(run)
+    folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
+    campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
+    shown = result(folder)
+    assert shown.strata == {"steady": 1}
+    assert shown.cycles[0].drawn == "hold"
+    assert "2.0 s" in shown.cycles[0].missed
 
 
 def campaign_plan() -> Plan:

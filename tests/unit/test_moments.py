@@ -6,10 +6,15 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.moments import (
     INTO_S,
     RAMP_UP_S,
+    SPREAD_MAX_S,
     WITHOUT_CHORES,
+    AtTheCut,
+    Moment,
     Stratum,
+    lag_range,
     missed,
     moment,
+    with_hold,
 )
 
 STEADY_S = (3.0, 6.0)
@@ -78,7 +83,7 @@ def test_a_server_without_checkpoints_meets_the_others() -> None:
         (Stratum.HOUSEKEEPING, 0.1, "", ""),
         (Stratum.HOUSEKEEPING, 0.1, "no drop was under way", "no drop was under way"),
         (Stratum.HOLD, 0.01, "", ""),
-        (Stratum.HOLD, 2.0, "", "the cut came 2.0 s late"),
+        (Stratum.HOLD, 2.0, "", ""),  # the sessions were held all the time
     ],
 )
 def test_a_cut_that_missed_its_stratum_is_none_of_it(
@@ -86,13 +91,49 @@ def test_a_cut_that_missed_its_stratum_is_none_of_it(
 ) -> None:
     due_us = 5_000_000
     went_us = None if late_s is None else due_us + int(late_s * 1e6)
-    found = missed(stratum, due_us, went_us, refused)
+    seen = AtTheCut(due_us, went_us, refused, quiet_us=[(due_us, due_us + 3_000_000)])
+    found = missed(Moment(1, stratum, 5.0, 0.0), seen)
     assert said in found
     assert bool(found) is bool(said)
 
 
-def test_sessions_that_went_on_were_not_held() -> None:
-    """A switch that takes its time finds them at work again."""
-    found = missed(Stratum.HOLD, 5_000_000, 5_400_000, last_ack_us=5_390_000)
-    assert "resumed" in found
-    assert not missed(Stratum.HOLD, 5_000_000, 5_400_000, last_ack_us=4_900_000)
+HELD = Moment(1, Stratum.HOLD, 5.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("quiet_us", "met"),
+    [
+        pytest.param([(1_000_000, 2_000_000)], True, id="held"),
+        pytest.param([(1, 2), (1_400_000, 1_600_000)], True, id="held again"),
+        pytest.param([(1_000_000, 1_400_000)], False, id="resumed"),
+        pytest.param([], False, id="commits in flight"),
+        pytest.param([(1_600_000, 2_000_000)], False, id="they ended later"),
+        pytest.param(None, False, id="nothing on record"),
+    ],
+)
+def test_sessions_were_held_if_nothing_was_in_flight_at_the_cut(
+    quiet_us: list[tuple[int, int]] | None, met: bool
+) -> None:
+    found = missed(HELD, AtTheCut(900_000, 1_500_000, quiet_us=quiet_us))
+    assert (found == "") is met
+    # Without a moment at which they went on, none is claimed.
+    assert ("resumed" in found) is (quiet_us == [(1_000_000, 1_400_000)])
+
+
+def test_a_hold_knows_when_the_power_goes() -> None:
+    lag_s = lag_range([1.2, 1.4, 1.3])
+    assert lag_s is not None and 1 < lag_s[0] < 1.2 and 1.4 < lag_s[1] < 1.6
+    drawn = with_hold(HELD, lag_s)
+    assert (drawn.stratum, drawn.lag_s, drawn.no_hold) == (Stratum.HOLD, lag_s, "")
+
+
+@pytest.mark.parametrize("lags_s", [[], [0.2, 0.2 + SPREAD_MAX_S]])
+def test_a_switch_whose_moment_is_not_known_well_enough_draws_no_hold(
+    lags_s: list[float],
+) -> None:
+    drawn = with_hold(HELD, lag_range(lags_s))
+    assert drawn.stratum is Stratum.STEADY and drawn.lag_s is None
+    assert missed(drawn, AtTheCut(1, 2)) == drawn.no_hold != ""
+    # What the switch did long ago is no matter.
+    again = with_hold(HELD, lag_range([*lags_s, *[0.3] * 8]))
+    assert again.stratum is Stratum.HOLD
