@@ -35,7 +35,7 @@ from dbcheck.cli.say import say
 from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.core.verdict import worst
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.errors import LabError, UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
@@ -221,8 +221,16 @@ def up(
 
 @command.command()
 def inventory() -> None:
-    """Print the labs that are up as an inventory."""
-    hosts = {name: as_host(Lab.find(name)) for name in labs.persistent_labs()}
+    """Print the labs that are up as an inventory.
+
+    One that starts or ends just now, or does not answer, is left out.
+    """
+    hosts = {}
+    for name in labs.persistent_labs():
+        try:
+            hosts[name] = as_host(Lab.find(name))
+        except LabError as error:
+            say(f"lab {name} is left out: {error}", err=True)
     # JSON is YAML, too.
     say(*json.dumps({"all": {"hosts": hosts}}, indent=2).split("\n"))
 

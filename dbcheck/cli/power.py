@@ -26,6 +26,8 @@ from dbcheck.power import reached, selftest
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.progress import PlainProgress
 
+_NOT_BACK = "its server did not come back: {}"
+
 
 @click.group("power", cls=VerbGroup)
 def command() -> None:
@@ -40,14 +42,16 @@ def command() -> None:
 @grouped
 @options.as_json()
 def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
-    """Print what the switch reports: on, off or unknown."""
+    """Print what the switch reports: on, off or unknown.
+
+    A lab also reports why its server is not there though its power is on.
+    """
     _, switch = _switch(host, lookup)
-    found = switch.state().value
-    _show(
-        {"host": host, "switch": switch.kind.value, "state": found},
-        found,
-        as_json=as_json,
-    )
+    found, failure = switch.state().value, switch.failure()
+    result = {"host": host, "switch": switch.kind.value, "state": found}
+    if failure and not as_json:
+        say(f"{host}: {_NOT_BACK.format(failure)}", err=True)
+    _show(result | {"failure": failure}, found, as_json=as_json)
 
 
 @command.command()
@@ -71,9 +75,13 @@ def cut(
 @grouped
 @options.as_json()
 def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
-    """Apply the power after its time off; the host may still boot."""
+    """Apply the power after its time off; the host may still boot.
+
+    A lab's server that did not come back is an error.
+    """
     entry, switch = _switch(host, lookup, unattended=True)
     switch.restore()
+    _require_back(host, switch)
     done = "the power is restored"
     if entry.power.returns_by_itself:
         done = "nothing to do: its power comes back by itself"
@@ -108,6 +116,7 @@ def test(
     entry, switch = _switch(host, lookup, unattended=True)
     recognised = _guard(entry, consent)
     seen, depths = _tested(entry, switch, wait)
+    _require_back(host, switch)
     drives = _require_right_target(host, switch, seen)
     result = {
         "host": host,
@@ -125,6 +134,17 @@ def test(
     }
     _show(result, *_test_lines(result, switch.cut_class), as_json=as_json)
     agreed.remember(entry.wiring)
+
+
+def _require_back(host: str, switch: PowerSwitch) -> None:
+    """Raise PowerError if the power is on, and the target certainly not back."""
+    if failure := switch.failure():
+        raise PowerError(
+            f"the power of {host} is restored, but {_NOT_BACK.format(failure)}",
+            id=ErrorId.SERVER_NOT_BACK,
+            hint="That is what the cut left of it. Start a new lab; dbcheck run cuts "
+            "one under load and judges what was lost.",
+        )
 
 
 def _require_right_target(

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 from dbcheck.lab import programs, syscalls
 from dbcheck.lab.needs import CAP_SYS_ADMIN, has_capability
 
+BASE = Path("/run/dbcheck-lab")  # of all labs; each has a /run of its own
 _MS_BIND = 4096  # mount(2)
+_LOOP_MAJOR = "7:"  # Linux, Documentation/admin-guide/devices.txt
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+# Where servers and programs are, or what they need.
+_SYSTEM = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/nix", "/opt", "/proc"),
+    *("/run", "/sbin", "/snap", "/sys", "/usr", "/var"),
+)
 _MASKED = (Path("/dev/shm"), Path("/run"))
 
 
@@ -66,6 +75,29 @@ def mask(*visible: Path) -> None:
             folder.mkdir(parents=True)
             bind(Path(f"/proc/self/fd/{descriptor}"), folder)
         os.close(descriptor)
+
+
+def drop_loop_mounts(*needed: Path) -> None:
+    """Unmount, in this namespace alone, what others have mounted from loop devices.
+
+    Where / is not shared, their unmount does not come here, and would leave their
+    device busy until the lab ends.  What holds one of the paths *needed* stays, and all
+    in the folders of the system.
+    """
+    kept = [path.resolve() for path in (*needed, *map(Path, _SYSTEM))]
+    for point in _loop_mounts(Path("/proc/self/mountinfo").read_text()):
+        holds = any(path.is_relative_to(point) for path in kept)
+        system = any(point.is_relative_to(path) for path in map(Path, _SYSTEM))
+        if not holds and not system:
+            with contextlib.suppress(OSError):  # gone with the one that it was below
+                syscalls.umount(str(point), syscalls.MNT_DETACH)
+
+
+def _loop_mounts(table: str) -> list[Path]:
+    """Return where loop devices are mounted, by proc(5), /proc/PID/mountinfo."""
+    lines = map(str.split, table.splitlines())
+    found = [line[4] for line in lines if line[2].startswith(_LOOP_MAJOR)]
+    return [Path(_ESCAPED.sub(lambda m: chr(int(m[1], 8)), point)) for point in found]
 
 
 def bind(source: Path, target: Path) -> None:

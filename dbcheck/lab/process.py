@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -75,6 +76,40 @@ def kill_group(leader: int, timeout_s: float = 5) -> None:
             _await_end(pid, descriptor, timeout_s)
         finally:
             os.close(descriptor)
+
+
+class User(NamedTuple):
+    """A process that uses files; pid: as this process sees it."""
+
+    pid: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} ({self.name})"
+
+
+def users_of(folder: Path) -> list[User]:
+    """Return the processes with a file, root, program or cwd in *folder*.
+
+    Those of this namespace and of the namespaces within it, see pid_namespaces(7).
+    """
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it may end at any moment
+            links = [process / name for name in ("cwd", "root", "exe")]
+            for more in ("fd", "map_files"):
+                links += (process / more).iterdir()
+            if any(_leads_into(folder, link) for link in links):
+                name = (process / "comm").read_text().strip()
+                found.append(User(int(process.name), name))
+    return found
+
+
+def _leads_into(folder: Path, link: Path) -> bool:
+    try:
+        return Path(os.readlink(link)).is_relative_to(folder)
+    except OSError:
+        return False
 
 
 def _await_end(pid: int, descriptor: int, timeout_s: float) -> None:

@@ -11,8 +11,9 @@ from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, PowerError
-from dbcheck.lab import state
+from dbcheck.lab import namespace, state
 from dbcheck.lab.daemon import requests, rpc
+from dbcheck.lab.process import users_of
 
 T = TypeVar("T")
 
@@ -120,4 +121,21 @@ def _ask(name: str, request: requests.Request, kind: type[T], timeout_s: float) 
         socket = state.record_of(name).control
         return rpc.ask(socket, request, kind, timeout_s=timeout_s)
     except LabError as error:
-        raise PowerError(f"lab {name}: {error}", id=error.id, hint=error.hint) from None
+        hint = error.hint
+        if error.id is ErrorId.FILESYSTEM_IN_USE:
+            hint = _in_use_by(name) or hint
+        raise PowerError(f"lab {name}: {error}", id=error.id, hint=hint) from None
+
+
+def _in_use_by(name: str) -> str:
+    """Return what to do about processes that use the lab's storage, "" without any.
+
+    Those outside of the lab are not seen there, and those inside have other ids here.
+    """
+    users = users_of(namespace.BASE / name)
+    if not users:
+        return ""
+    return (
+        f"End {', '.join(map(str, users))}, which uses it; then restore the power, and "
+        "cut it again."
+    )

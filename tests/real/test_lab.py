@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import signal
@@ -15,12 +16,17 @@ import paramiko
 import pytest
 
 from dbcheck.core.cut import PowerState
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import lab as labs
 from dbcheck.lab import state
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.lab.namespace import BASE
+from dbcheck.lab.spec import DATA_DRIVE, DriveSpec, LabSpec
+from dbcheck.lab.storage.filesystem import mkfs, mount, umount
+from dbcheck.lab.storage.loop_device import attach
 from dbcheck.lab.switch import LabSwitch
+from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.lab_access import Inside, Table, connect, server_pid
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
@@ -188,6 +194,68 @@ def test_a_filesystem_that_cannot_be_mounted_is_a_result(
     switch.cut()
     switch.restore()
     assert switch.failure() is not None
+
+
+HOLDS = "cd {folder} && echo here && exec sleep 600"
+
+
+@contextlib.contextmanager
+def held(lab: Lab, *namespaces: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process in these namespaces of a lab, in its storage."""
+    shell = HOLDS.format(folder=BASE / lab.name / DATA_DRIVE)
+    words = ["nsenter", "-t", str(server_pid(lab)), *namespaces, "sh", "-c", shell]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"here\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.root
+def test_a_process_on_the_labs_host_ends_with_its_power(start: Start) -> None:
+    """A power cut asks nobody, and what works on that host ends with it."""
+    lab = start("mariadb")
+    table, switch = Table(lab), lab.switch()
+    with held(lab, "--mount", "--pid") as process:
+        assert not _cycle(lab, table)
+        assert process.wait(30)
+    assert switch.failure() is None
+
+
+@pytest.mark.root
+def test_a_process_outside_that_keeps_the_storage_is_named_as_it_is_known_there(
+    start: Start,
+) -> None:
+    lab = start("mariadb")
+    table, switch = Table(lab), lab.switch()
+    with held(lab, "--mount") as process:
+        with pytest.raises(PowerError, match="busy") as caught:
+            switch.cut()
+        assert caught.value.id is ErrorId.FILESYSTEM_IN_USE
+        assert f"{process.pid} (sleep)" in caught.value.hint
+        process.kill()
+    switch.restore()
+    assert not _cycle(lab, table)
+
+
+@pytest.mark.root
+def test_a_lab_keeps_no_device_of_others_busy(
+    start: Start, tmp_path: Path, own_mounts: None
+) -> None:
+    """Where / is not shared, an unmount outside does not come into the lab."""
+    folder, image = tmp_path / "others", tmp_path / "image"
+    folder.mkdir()
+    image.touch()
+    os.truncate(image, 8 << 20)
+    with image.open("r+b") as file, attach(file.fileno()) as device:
+        mkfs(device.path, "ext4")
+        mount(device.path, folder, "ext4")
+        lab = start("postgresql", rung="process")
+        umount(folder)
+        device.detach()
+        assert lab.switch().failure() is None
 
 
 @pytest.mark.wide_with("mysql")

@@ -47,6 +47,14 @@ def dbcheck(*words: str, code: int = 0) -> str:
     return done.stdout
 
 
+def said_on_stdout(*words: str) -> str:
+    """Run a command that succeeds; return what it printed as its result."""
+    command = [sys.executable, "-m", "dbcheck", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def up(engine: str, name: str, *words: str) -> str:
     """Bring a lab up; skip if there can be none."""
     skip_without_server(engine)
@@ -75,6 +83,15 @@ def test_what_up_prints_can_be_pasted(tmp_path: Path) -> None:
     assert done.stdout.endswith("lab pasted is down\n")
 
 
+def test_a_lab_that_starts_or_ends_is_left_out_of_the_inventory() -> None:
+    """Others of this account come and go at any moment."""
+    entry, lock = state.create("moving")  # as `lab up` begins one
+    entry.note(stays=True)
+    assert json.loads(said_on_stdout("lab", "inventory"))["all"]["hosts"] == {}
+    os.close(lock)  # as it ends
+    assert json.loads(said_on_stdout("lab", "inventory"))["all"]["hosts"] == {}
+
+
 @pytest.mark.wide
 def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
     for name in ("one", "two"):
@@ -98,6 +115,23 @@ def test_labs_that_are_up_are_an_inventory(tmp_path: Path) -> None:
     assert f"removed run {run}" in said
     assert dbcheck("witness", "show", *where) == ""
     assert dbcheck("witness", "show", "--name", "one", *where[2:])
+
+
+def test_a_server_that_does_not_come_back_is_named_by_the_command_that_restores(
+    tmp_path: Path,
+) -> None:
+    up("postgresql", "gone", "--rung", "process")
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(dbcheck("lab", "inventory"))
+    where = ("gone", "--inventory", str(inventory))
+    dbcheck("power", "cut", *where)
+    folder = state.find("gone").folder()
+    assert folder is not None
+    (folder / "files/data/global/pg_control").write_bytes(b"")
+    assert "pg_control" in dbcheck("power", "restore", *where, code=4)
+    seen = json.loads(dbcheck("power", "state", *where, "--json"))
+    assert seen["state"] == "on"
+    assert "pg_control" in seen["failure"]
 
 
 def test_a_lab_is_ended_by_its_name() -> None:

@@ -249,3 +249,4 @@ def test_a_run_by_name_is_a_run_by_flags(lab: Operator) -> None:
     assert "(loop" in depth
     (known,) = (lab.folder / "state" / "dbcheck" / "depth").iterdir()
     assert "volumes" in known.read_text()
+    assert json.loads(known.read_text())["reached"]["lag_s"] > 0

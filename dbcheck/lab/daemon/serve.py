@@ -15,6 +15,7 @@ import select
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +39,6 @@ from dbcheck.lab.state import LabRecord
 log = logging.getLogger(__name__)
 
 _ORDERLY_END_S = 10.0
-_BASE = Path("/run/dbcheck-lab")  # in the daemon's own /run
 
 
 class Daemon:
@@ -232,14 +232,24 @@ def _prepare_folder(
     if not isolated:
         return folder
     beside = [recordings.folder] if recordings else []
+    namespace.drop_loop_mounts(folder, entry.path, *beside, *_own_paths())
     namespace.mask(folder, entry.path, *beside)
-    base = _BASE / entry.name
+    base = namespace.BASE / entry.name
     if recordings and recordings.replayed:
         base = Path(RecordedLab.read(recordings.folder).base)
     (base / DATA_DRIVE).mkdir(parents=True)
     # The server's account could not get through the folders above the real one.
     namespace.bind(files, base / DATA_DRIVE)
     return base
+
+
+def _own_paths() -> Iterator[Path]:
+    """Yield where this program and those that it starts may lie."""
+    yield from map(
+        Path, (*sys.path, sys.prefix, sys.base_prefix, tempfile.gettempdir())
+    )
+    for value in os.environ.values():
+        yield from (Path(each) for each in value.split(":") if each.startswith("/"))
 
 
 @contextlib.contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,17 +19,21 @@ from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
+from dbcheck.lab.process import Process, users_of
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
 
+log = logging.getLogger(__name__)
+
 _CHANGEABLE = frozenset(
     {"flush_ms", "write_ms", "survivors", "seed", "forget_at_bytes", "forget_bytes"}
 )
 _IN_CACHE = frozenset({"cached_writes", "cached_bytes"})
 _SYNC_S = 60.0
+_RELEASED_S = 2.0  # until what was killed, or meets errors, uses the filesystem no more
 _TELLING = 16  # writes; a few may be the filesystem's own, of a server at rest
 _NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
 
@@ -270,11 +276,29 @@ class DriveStorage:
         block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
 
     def unmount(self) -> None:
-        """Unmount and detach, as far as there is something to."""
-        if self._loop is not None:
-            block_filesystem.umount(self.folder)
-            self._loop.detach()
-            self._loop = None
+        """Unmount and detach, as far as there is something to.
+
+        A process that uses the filesystem is ended: it runs on the host that lost its
+        power.  One outside of the lab is not seen.
+        """
+        if self._loop is None:
+            return
+        try:
+            block_filesystem.umount(self.folder, _RELEASED_S)
+        except LabError as error:
+            if error.id is not ErrorId.FILESYSTEM_IN_USE:
+                raise
+            self._end_users()
+            block_filesystem.umount(self.folder, _RELEASED_S)
+        self._loop.detach()
+        self._loop = None
+
+    def _end_users(self) -> None:
+        for user in users_of(self.folder):
+            process = Process.of(user.pid)
+            if process is not None and user.pid != os.getpid():
+                log.warning("the cut ended %s, which used %s", user, self.folder)
+                process.kill()
 
     def _count(self) -> dict[str, int]:
         counters = dataclasses.asdict(self._running().counters())

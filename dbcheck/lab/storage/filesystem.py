@@ -14,6 +14,7 @@ from pathlib import Path
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import programs, shortage, syscalls
+from dbcheck.lab.process import users_of
 
 # Neither discards nor leaves work for later: after mkfs the drive is quiet.
 # A mount after a cut reads the log of XFS in small pieces, six for each record.  In
@@ -78,14 +79,11 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
             if error.errno == errno.EINVAL:  # nothing is mounted there
                 return
             if error.errno != errno.EBUSY or time.monotonic() >= deadline:
-                users = (
-                    ", ".join(_users(mountpoint))
-                    or "processes that are not visible here"
-                )
+                users = ", ".join(map(str, users_of(mountpoint)))
                 raise LabError(
                     f"cannot unmount {mountpoint}: {error.strerror}",
                     id=ErrorId.FILESYSTEM_IN_USE,
-                    hint=f"It is in use by {users}.",
+                    hint=f"It is in use by {users or 'a process outside the lab'}.",
                 ) from error
             time.sleep(_POLL_S)
 
@@ -143,19 +141,3 @@ def _lines(descriptor: int) -> Iterator[str]:
                 continue
             return
         yield record.partition(";")[2].splitlines()[0]
-
-
-def _users(mountpoint: Path) -> Iterator[str]:
-    """Yield "pid (command)" of each process with a file, root or cwd down there."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it may end at any moment
-            links = [process / "cwd", process / "root", *(process / "fd").iterdir()]
-            if any(_leads_into(mountpoint, link) for link in links):
-                yield f"{process.name} ({(process / 'comm').read_text().strip()})"
-
-
-def _leads_into(folder: Path, link: Path) -> bool:
-    try:
-        return Path(os.readlink(link)).is_relative_to(folder)
-    except OSError:
-        return False
