@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dbcheck import interrupt, stored
@@ -22,11 +22,12 @@ from dbcheck.core.gone import Gone
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.records import LoadRecord, NodeAtTheCut
 from dbcheck.core.table import LEDGER
+from dbcheck.core.unobserved import Observed
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import WindowFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, WitnessError
-from dbcheck.load.group import SessionGroup
+from dbcheck.load.group import GroupResult, SessionGroup
 from dbcheck.load.job import Job
 from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop
@@ -240,8 +241,10 @@ def _store(
         failure = _close(started, record if load.is_whole else None)
     finally:
         watermark, window = started.log.watermark(), started.log.window()
+        own, *others = record.observed or ()
         record = replace(
             record,
+            observed=(own.with_gaps(started.log.new_gaps()), *others),
             watermarks=(watermark, *record.watermarks[1:]),
             windows=(window, *record.windows[1:]),
         )
@@ -321,7 +324,14 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         warnings=tuple(result.warnings),
         replication=beside.following.seen() if beside.following else None,
         watched=beside.server.seen() if beside.server else None,
+        observed=_observed(load, parts),
     )
+
+
+def _observed(load: Load, parts: Sequence[GroupResult]) -> tuple[Observed, ...]:
+    """Return what was observed of each log's acks; log 0 has none of several parts."""
+    own = load.results[0].observed if load.results and not parts else Observed()
+    return (own, *(part.observed for part in parts))
 
 
 def _at_the_cut(

@@ -34,6 +34,7 @@ from dbcheck.core.site import SiteKind, require_nodes
 from dbcheck.core.table import TableFacts
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.target import HostAfter, HostBefore
+from dbcheck.core.unobserved import Observed
 from dbcheck.core.watched import Watched
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.core.workload import Workload
@@ -243,6 +244,8 @@ class LoadRecord:
                  cut; None if either is not known.
     replication: what the writer of a cluster showed of its standbys, None if nothing.
     watched:     what the writer showed again and again; None if it was not looked at.
+    observed:    when nothing was observed, by the log's number; None if that is not
+                 known, as of runs that older versions stored.
     canary_held: the session that holds the crash canary, if it needs one, was open
                  just before the cut; before one by hand, as far as is known.
     """
@@ -278,6 +281,7 @@ class LoadRecord:
     warnings: tuple[str, ...] = ()
     replication: ReplicationSeen | None = None
     watched: Watched | None = None
+    observed: tuple[Observed, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

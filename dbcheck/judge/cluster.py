@@ -18,7 +18,11 @@ from dbcheck.core.replication import (
 )
 from dbcheck.core.site import SiteKind
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us
+from dbcheck.judge.cutmoment import (
+    LAST_ACK_AGE_MAX_S,
+    acked_us,
+    cut_us,
+)
 from dbcheck.judge.ended import ended
 from dbcheck.judge.insync import in_sync
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -306,7 +310,7 @@ def _lost_power(one: Case) -> tuple[Standing, str]:
 def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
     """Judge whether these nodes, whose cuts are on record, were cut with the writer."""
     load, cuts = case.load, ", ".join(case.manifest.nodes)
-    last_us = load.last_ack_us if load else None
+    last_us = acked_us(load) if load else None
     standing, latest, late_s = _PRESENT, names[0], 0.0
     for name in names:
         went_us, exact = _went_us(case, name)

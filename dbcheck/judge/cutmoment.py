@@ -17,8 +17,11 @@ Where drives alone lose their power the host answers on, and the server ends by 
 once it sees errors: the cut came between the request and the moment at which the host
 saw them gone, and is taken to be the last ack.
 
-The last two hold for a switch that acts late, too.  And where blocks of the canaries
-survived that were written after the last report, the host had its power until then.
+The last two hold for a switch that acts late, too.  And where the client stood still
+when the server went, nothing dates a cut whose moment no lab knows: what came meanwhile
+was read afterwards, and the silence may have begun at any time.  And where blocks of
+the canaries survived that were written after the last report, the host had its power
+until then.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from __future__ import annotations
 from dbcheck.core.depth import wrote_until_us
 from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
+from dbcheck.core.unobserved import Observed, newest
 from dbcheck.judge.case import Case
 
 LAST_ACK_AGE_MAX_S = 1.0
@@ -47,6 +51,31 @@ _NOT_CHECKED = (
     "it was not checked whether the host still answered when the load was over, so how"
     f" much later its power was cut is not known; {_AGAIN}"
 )
+
+
+_STOOD_STILL = (
+    "the client stood still for {:.1f} s, by the {} clock, when the server went: what"
+    f" it read afterwards has no known age; {_AGAIN}"
+)
+
+
+def observed(load: LoadRecord) -> Observed:
+    """Return what was observed of the newest ack, as far as that is on record."""
+    return newest(load.observed or ()) or Observed(load.last_ack_us)
+
+
+def acked_us(load: LoadRecord) -> int | None:
+    """Return the earliest moment at which the newest ack may have come, None if none.
+
+    It is the last one for an order of events: see LoadRecord.last_ack_us.
+    """
+    seen = observed(load)
+    return None if seen.last_ack_us is None else seen.came_us(seen.last_ack_us)
+
+
+def passed_s(seen: Observed, from_us: int, to_us: int) -> float:
+    """Return how long passed between two moments, by the clock that shows most."""
+    return (to_us - from_us + seen.hidden_us(from_us, to_us)) / 1e6
 
 
 def cut_us(case: Case) -> int | None:
@@ -137,6 +166,8 @@ def undated(case: Case) -> str:
         return f"the switch failed, so whether it cut is not known: {load.cut_failed}"
     if cut is None or cut.exact_us is not None:
         return ""
+    if why := _unobserved(load):
+        return why
     if cut.by_hand and load.gone is Gone.BROKEN:
         return _ENDED_FIRST
     if case.drive_only:  # its host runs on; the server ends when it sees errors
@@ -149,3 +180,16 @@ def undated(case: Case) -> str:
     if case.at_the_cut.host_lived is None:
         return _NOT_CHECKED
     return _CUT_LATER if case.at_the_cut.host_lived else ""
+
+
+def _unobserved(load: LoadRecord) -> str:
+    """Return why the end of the server was not observed, "" if it was."""
+    seen = observed(load)
+    if seen.last_ack_us is None:
+        return ""
+    unseen_s = seen.unseen_us(seen.last_ack_us) / 1e6
+    if unseen_s < LAST_ACK_AGE_MAX_S:
+        return ""
+    unanswered = [gap for gap in seen.gaps if gap.answered_us is None]
+    longest = max(unanswered, key=lambda gap: gap.lasted_us)
+    return _STOOD_STILL.format(unseen_s, longest.clock.value)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dbcheck.core.drivecut import CutDrive, DriveCut
 from dbcheck.core.target import HostBefore, TargetFacts
 from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import acked_us
 from dbcheck.judge.host import boots, counted_since
 from dbcheck.judge.item import Item, ItemId, Standing
 
@@ -52,7 +53,7 @@ def _acked_without(case: Case, seen: DriveCut) -> str:
     """Say that acks came once the drives were surely gone, "" if none is known to."""
     exact_us = case.cut.exact_us if case.cut else None
     gone_us = seen.gone_us if exact_us is None else exact_us
-    last_us = case.load.last_ack_us if case.load else None
+    last_us = acked_us(case.load) if case.load else None
     if gone_us is None or last_us is None or last_us <= gone_us:
         return ""
     late_s = (last_us - gone_us) / 1e6

@@ -8,6 +8,7 @@ from dbcheck.core.depth import Depth, DepthFinding, Remains
 from dbcheck.core.gone import Gone
 from dbcheck.core.target import Drive, HostAfter, HostBefore, TargetFacts
 from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import observed
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
 
@@ -254,7 +255,9 @@ def dark_s(case: Case) -> float | None:
     rebooted = boots(case.before, after) == "new"
     if not rebooted or uptime_s is None or not last_us:
         return None
-    heard_us = last_us + manifest.wall_us - manifest.clock_us
+    # A clock that stood still with the client's machine does not show that time.
+    hidden_us = observed(load).hidden_us(load.began_us, last_us)
+    heard_us = last_us + hidden_us + manifest.wall_us - manifest.clock_us
     return (after.wall_us - heard_us) / 1e6 - uptime_s
 
 

@@ -9,7 +9,7 @@ from dbcheck.core.records import NodeBefore
 from dbcheck.core.replication import ADDRESS, SLOT, ReplicationSeen, shared
 from dbcheck.core.site import SiteKind
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import cut_us, observed, passed_s
 from dbcheck.judge.item import Item, ItemId, Standing
 
 SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing changed
@@ -76,6 +76,8 @@ def _by_the_cut(
     if went_us is None:
         return _UNSEEN, f"{reason}; when the power went is not known"
     age_s = (went_us - seen.last_us) / 1e6
+    if case.load is not None:  # it may have stood still, by clocks that did not
+        age_s = passed_s(observed(case.load), seen.last_us, went_us)
     reason += f"; the last {max(0.0, age_s):.3f} s before the cut, the longest pause"
     reason += f" {seen.gap_us / 1e6:.3f} s"
     if doubt := _doubt(case.manifest.nodes[name]):

@@ -9,8 +9,11 @@ from dbcheck.core.records import LoadRecord
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import (
     LAST_ACK_AGE_MAX_S,
+    acked_us,
     cut_us,
     latest_us,
+    observed,
+    passed_s,
     undated,
     wrote_us,
 )
@@ -41,7 +44,7 @@ def _at_risk(case: Case) -> tuple[Standing, str]:
         return Standing.NOT_OBSERVABLE, (
             "the client was lost before the cut, so the load may have been over"
         )
-    if load.last_ack_us is None:
+    if (last_us := acked_us(load)) is None:
         return Standing.ABSENT, "no commit was acked"
     # A server that merely waits for a drive without power is killed before it returns.
     waits = case.drive_only and load.gone is Gone.STALLED
@@ -56,16 +59,25 @@ def _at_risk(case: Case) -> tuple[Standing, str]:
     if (went_us := cut_us(case)) is None:
         why = undated(case) or "the moment of the cut is not known"
         return Standing.NOT_OBSERVABLE, why
-    return _by_the_moment(case, load, load.last_ack_us, went_us)
+    return _by_the_moment(case, load, last_us, went_us)
 
 
 def _by_the_moment(
     case: Case, load: LoadRecord, last_ack_us: int, went_us: int
 ) -> tuple[Standing, str]:
-    """Judge by when the power went, and how well that is known."""
-    age_s = max(0, went_us - last_ack_us) / 1e6
+    """Judge by when the power went, and how well that is known.
+
+    last_ack_us: see acked_us(): no ack looks younger than it may be.
+    """
+    age_s = passed_s(observed(load), last_ack_us, went_us)
     at_work = f"{load.in_flight} sessions in flight"
-    reason = f"last ack {age_s:.3f} s before the cut, {at_work}"
+    if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
+        return Standing.CONTRADICTED, (
+            f"the last ack came {-age_s:.3f} s after the power is said to have gone"
+        )
+    # The client may read a reply that was on its way when the power went.
+    side = "before" if age_s >= 0 else "after"
+    reason = f"last ack {abs(age_s):.3f} s {side} the cut, {at_work}"
     if age_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ABSENT, f"{reason}: idle or stalled"
     outlived_s = ((wrote_us(case) or last_ack_us) - last_ack_us) / 1e6

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dbcheck.core.apart import Apart
+from dbcheck.core.unobserved import Observed, newest
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us
+from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us, passed_s
 from dbcheck.judge.item import Item, ItemId, Standing
 
 
@@ -37,21 +38,38 @@ def witness_at_the_cut(case: Case) -> Item | None:
     """
     if not case.logs:
         return None
-    newest = [one.newest_us for one in case.logs if one.newest_us is not None]
-    standing, reason = _newest(max(newest, default=None), cut_us(case))
-    if case.clock_set and newest:
+    young = newest(_observed(case))
+    standing, reason = _newest(case, young, cut_us(case))
+    if case.clock_set and young is not None:
         standing = Standing.NOT_OBSERVABLE
         reason = f"{case.clock_set}, by which the acks of several machines are dated"
     return Item(ItemId.WITNESS_AT_CUT, standing, reason, required=True)
 
 
-def _newest(newest_us: int | None, went_us: int | None) -> tuple[Standing, str]:
-    if newest_us is None:
+def _observed(case: Case) -> list[Observed]:
+    """Return of each log what was observed of the acks that the witness holds."""
+    seen = (case.load.observed if case.load else None) or ()
+    unknown = (Observed(),) * (len(case.logs) - len(seen))
+    return [
+        Observed(facts.newest_us, one.gaps)
+        for facts, one in zip(case.logs, (*seen, *unknown), strict=False)
+    ]
+
+
+def _newest(
+    case: Case, young: Observed | None, went_us: int | None
+) -> tuple[Standing, str]:
+    if young is None or young.last_ack_us is None:
         return Standing.ABSENT, "it holds no ack of the load"
     if went_us is None:
         return Standing.NOT_OBSERVABLE, "the moment of the cut is not known"
-    age_s = max(0, went_us - newest_us) / 1e6
-    reason = f"the newest ack that it holds came {age_s:.3f} s before the cut"
+    age_s = passed_s(young, young.came_us(young.last_ack_us), went_us)
+    if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
+        return Standing.CONTRADICTED, (
+            f"its newest ack came {-age_s:.3f} s after the power is said to have gone"
+        )
+    side = "before" if age_s >= 0 else "after"
+    reason = f"the newest ack that it holds came {abs(age_s):.3f} s {side} the cut"
     if age_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ABSENT, f"{reason}: it lagged"
     return Standing.PRESENT, reason

@@ -67,7 +67,8 @@ class Shift:
         breaks = [
             one._replace(clock_us=self._moved(one.clock_us)) for one in result.breaks
         ]
-        return replace(result, breaks=breaks)
+        observed = result.observed.moved(self.us)
+        return replace(result, breaks=breaks, observed=observed)
 
     def _moved(self, there_us: int) -> int:
         return there_us + self.us if there_us else 0

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from dbcheck.core.unobserved import Observed
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.errors import WitnessError
 
@@ -72,6 +73,7 @@ class GroupResult:
                  messages, each once.  They do not count as acks: see
                  errors.CommitWarned.
     witness_error: ended the load; failure: so did this, a defect or a lost process.
+    observed:    when the last ack was read, and when nothing was.
     watermark, window, close_error: of the log, if the group has one of its own.
     """
 
@@ -84,6 +86,7 @@ class GroupResult:
     warnings: list[str] = field(default_factory=list)
     witness_error: WitnessError | None = None
     failure: Exception | None = None
+    observed: Observed = Observed()
     watermark: Watermark | None = None
     window: WindowFacts | None = None
     close_error: WitnessError | None = None

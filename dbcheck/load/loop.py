@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from queue import SimpleQueue
 
-from dbcheck.clock import now_us
+from dbcheck.clock import clocks_us, now_us
 from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
+from dbcheck.core.unobserved import Gap, Observed, Rounds
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     CommitUnknown,
@@ -72,6 +73,7 @@ class Loop:
 
     In a round, the replies that have come are read; then the clock is: an ack never
     looks older than it is, by which no server is blamed for what it lost after the cut.
+    Where it was not read for long, that is noted: see core.unobserved.
     Then the acks go to the log, together, and the next operations to the server, as
     long as the lease lasts.
     """
@@ -92,6 +94,7 @@ class Loop:
         self._held = False
         self._acks = 0
         self._last_ack_us = 0
+        self._watch = Rounds(clocks_us())
         self._latencies = Latencies()
         self._durations_us: list[int] = []
         self._result = GroupResult()
@@ -179,6 +182,7 @@ class Loop:
     def _rounds(self) -> None:
         self._poller.register(self._alarm.fileno(), READ)
         self._poller.register(self._log.fileno(), READ)
+        self._watch = Rounds(clocks_us())
         try:
             while (self._slots or self._replacing) and not self._stopping:
                 self._round()
@@ -189,6 +193,9 @@ class Loop:
         for slot in list(self._slots.values()):
             self._drop(slot)
         self._publish(now_us())
+        self._result.observed = Observed(
+            self._last_ack_us or None, tuple(self._watch.gaps)
+        )
 
     def _round(self) -> None:
         """Take what has come, and send what may be sent."""
@@ -207,9 +214,12 @@ class Loop:
                 continue
             if row_id is not None:
                 done.append((slot, row_id))
-        moment_us = now_us()
+        clocks = clocks_us()
+        moment_us, gap = clocks[0], self._watch.passed(clocks)
         if done:
             self._take(done, moment_us)
+        if gap is not None:
+            self._note(gap)
         if moment_us > self._lease.until_us:
             raise LoadError(_UNLED, id=ErrorId.LOAD_PROCESS_LOST)
         self._begin_due(moment_us)
@@ -219,6 +229,8 @@ class Loop:
 
     def _take(self, done: list[tuple[_Slot, int]], acked_us: int) -> None:
         """Hand over the acks of one round."""
+        if self._watch.is_open:
+            self._watch.answered(max(slot.sent_us for slot, _ in done), acked_us)
         acks: list[AckValues] = []
         for slot, row_id in done:
             slot.acked = slot.seq
@@ -235,6 +247,15 @@ class Loop:
                 slot.position = position
             self._handed_over += len(acks)
         self._log.append_many(acks)
+
+    def _note(self, gap: Gap) -> None:
+        """Note a gap, once the replies that had come meanwhile are taken."""
+        waiting = sum(
+            slot.waiting and slot.sent_us < gap.from_us
+            for slot in self._slots.values()
+            if slot.number != HOUSEKEEPING_SESSION
+        )
+        self._watch.add(replace(gap, in_flight=waiting))
 
     def _send_ready(self, moment_us: int) -> None:
         """Send the next operations, as many as the log has room for their acks."""
@@ -387,6 +408,8 @@ class Loop:
 
     def _publish(self, moment_us: int) -> None:
         """Make a new snapshot for other threads."""
+        for gap in self._log.new_gaps():
+            self._note(gap)
         if self._durations_us:
             self._latencies.add(self._durations_us)
             self._durations_us = []

@@ -96,6 +96,7 @@ def _close(log: WitnessLog, result: GroupResult) -> None:
     except WitnessError as error:
         result.close_error = error
     result.watermark, result.window = log.watermark(), log.window()
+    result.observed = result.observed.with_gaps(log.new_gaps())
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dbcheck.core.history import Ack, AckValues
+from dbcheck.core.unobserved import Gap
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import LogFacts, Watermark, WindowFacts
 
@@ -70,6 +71,12 @@ class WitnessLog(Protocol):
 
     def window(self) -> WindowFacts:
         """Return the largest window seen so far."""
+
+    def new_gaps(self) -> Sequence[Gap]:
+        """Return the times that passed on the witness's clock and not on this one's.
+
+        Its confirmations show them.  Each is returned once, oldest first.
+        """
 
     def abandon(self) -> None:
         """Take no more and wait for no confirmation any more; never raises.

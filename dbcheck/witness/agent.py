@@ -76,7 +76,8 @@ WRITE_BYTES_MAX = 1 << 20  # a write holds at most one frame more than this
 # Verbs; a batch carries the token of its log.
 FACTS, PROBE, CREATE, JOIN, APPEND, NOTE, RUNS, MANIFEST, READ, REMOVE = range(1, 11)
 HOLD = 11
-MARKED = struct.Struct("<QQQ32s")  # frames, acks, events, digest
+# frames, acks, events, digest; the clock when it was sent, as in a frame
+MARKED = struct.Struct("<QQQ32sQ")
 
 LOG_NAMES = re.compile(r"acks(-[1-9][0-9]*)?\.log")
 MANIFEST_NAME = "manifest.json"
@@ -201,7 +202,7 @@ class Log:
         self._pending_bytes = 0
         self._size = 0
         self._added = [0, 0, 0]  # frames, acks, events
-        self._mark = MARKED.pack(0, 0, 0, self._sha.digest())
+        self._mark: tuple[int, int, int, bytes] = (0, 0, 0, self._sha.digest())
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             header = {"format": FORMAT, "run": run_id, "log": number}
@@ -236,9 +237,10 @@ class Log:
             self._size += self._pending_bytes
             self._pending.clear()
             self._pending_bytes = 0
-            self._mark = MARKED.pack(*self._added, self._sha.digest())
+            frames, acks, events = self._added
+            self._mark = (frames, acks, events, self._sha.digest())
             self.failed = None
-        return self._mark
+        return MARKED.pack(*self._mark, clock_us())
 
     def close(self) -> None:
         """Close the file, which releases its lock."""

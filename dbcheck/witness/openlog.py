@@ -7,10 +7,13 @@ import logging
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 
+from dbcheck.clock import now_us
 from dbcheck.core.acks import count, pack
 from dbcheck.core.history import Ack, AckValues
+from dbcheck.core.unobserved import GAPS_MAX, Gap, OtherClock
 from dbcheck.core.values import Json
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.error_ids import ErrorId
@@ -48,6 +51,7 @@ class OpenLog:
         self._rest_s = 0.0 if limits.lockstep else _REST_S
         self._end_s = _END_TIMEOUT_S  # for the agent, once all is confirmed
         self._mark = Watermark(0, 0, "")
+        self._clock, self._gaps = OtherClock(), deque[Gap](maxlen=GAPS_MAX)
         try:
             self._take_mark(channel.expect(wire.MARK))
         except BaseException:
@@ -105,6 +109,10 @@ class OpenLog:
 
     def window(self) -> WindowFacts:
         return self._window.facts()
+
+    def new_gaps(self) -> Sequence[Gap]:
+        """Return what passed there and not here; see ports.witness.WitnessLog."""
+        return [self._gaps.popleft() for _ in range(len(self._gaps))]
 
     def abandon(self) -> None:
         """Take no more and wait for no confirmation; see ports.witness.WitnessLog."""
@@ -168,8 +176,10 @@ class OpenLog:
     def _take_mark(self, payload: bytes) -> None:
         """Note a confirmation; raise WitnessError if it cannot be one."""
         try:
-            frames, acks, events, digest = agent.MARKED.unpack(payload)
+            frames, acks, events, digest, clock_us = agent.MARKED.unpack(payload)
         except struct.error:
             raise self._channel.invalid_reply() from None
+        if (gap := self._clock.heard(clock_us, now_us())) is not None:
+            self._gaps.append(gap)
         self._mark = Watermark(frames, acks, digest.hex())
         self._window.confirm(acks, events)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from dbcheck.core.acks import pack, unpack
 from dbcheck.core.history import Ack, AckValues
+from dbcheck.core.unobserved import Gap
 from dbcheck.core.witnessed import Watermark
 from dbcheck.errors import WitnessError
 from dbcheck.witness import agent
@@ -90,6 +91,7 @@ class FakeLog:
         self.limit, self.lockstep = room, lockstep
         self.acks: list[AckValues] = []
         self.asked = 0
+        self.gaps: list[Gap] = []
         self.error: WitnessError | None = None
         limits = WindowLimits(room, NEVER_S, NEVER_S, lockstep)
         self._window = Window(limits)
@@ -119,6 +121,10 @@ class FakeLog:
 
     def behind_s(self) -> float:
         return 0.0
+
+    def new_gaps(self) -> Sequence[Gap]:
+        found, self.gaps = self.gaps, []
+        return found
 
     def fileno(self) -> int:
         return self._window.ready.fileno()

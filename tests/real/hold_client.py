@@ -24,12 +24,17 @@ from tests.kit.rigs import Said
 
 
 def programs(
-    lab: str, off_s: float, folder: Path, declared: CutClass | None = None
+    lab: str,
+    off_s: float,
+    folder: Path,
+    declared: CutClass | None = None,
+    first: str = "",
 ) -> ExecSwitch:
     """Return a switch of the lab's power that is programs of a user's.
 
     They note in a file of *folder* what they did.  The state command only reads that
     file: a slow one would leave it uncertain when the power went.
+    first: what the cut does first, in Python.
     """
     noted = folder / "power"
     noted.write_text("off" if LabSwitch(lab).state() is PowerState.OFF else "on")
@@ -42,9 +47,10 @@ def programs(
             use + f"open({str(noted)!r}, 'w').write('{state}')",
         )
 
+    cut = python("cut", "off")
     return ExecSwitch(
         ExecPlan(
-            cut=python("cut", "off"),
+            cut=(*cut[:-1], first + cut[-1]),
             restore=python("restore", "on"),
             state=("cat", str(noted)),
             off_s=off_s,

@@ -24,7 +24,8 @@ _WRITES = "                self._send(MARK, self._log.commit())\n"
 _SYNCS = "            sync_data(self._fd)\n"
 _CONFIRMS_ALONE = """\
                 log = self._log
-                self._send(MARK, MARKED.pack(*log._added, log._sha.digest()))
+                digest = log._sha.digest()
+                self._send(MARK, MARKED.pack(*log._added, digest, clock_us()))
 """
 
 

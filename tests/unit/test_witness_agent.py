@@ -91,7 +91,7 @@ def test_batches_that_arrive_together_share_one_write_and_one_sync(
     got = replies.append(1, 2, 3)
     assert calls == ["write", "fdatasync", "confirm"]
     assert [kind for kind, _ in got] == [wire.MARK]
-    frames, acks, events, digest = agent.MARKED.unpack(got[0][1])
+    frames, acks, events, digest, _ = agent.MARKED.unpack(got[0][1])
     assert (frames, acks, events) == (4, 3, 0)
     scan = entries(Path(replies.folder, RUN, agent.log_name(0)).read_bytes())[1]
     assert scan.watermark.digest == digest.hex()

@@ -1,0 +1,94 @@
+"""A client that stands still while the power goes, and goes on afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.cut import PowerState
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.kit.labs import lab_of
+from tests.kit.proxy import PASS_ON, Proxy
+from tests.kit.waiting import wait_until
+from tests.real.stopped_client import ASKED, GO, RUNS
+
+DESTAGED_S = 1.0
+
+
+@contextlib.contextmanager
+def client_of(lab: Lab, folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a client of one cycle; give it once its switch was asked to cut."""
+    words = ("-m", "tests.real.stopped_client", lab.name, str(folder), str(port))
+    with subprocess.Popen((sys.executable, *words)) as client:
+        try:
+            wait_until(lambda: (folder / ASKED).exists(), "the switch was asked")
+            yield client
+        finally:
+            client.kill()
+
+
+def run_in(folder: Path) -> RunFolder:
+    (run,) = (folder / RUNS).iterdir()
+    return RunFolder.open(run)
+
+
+def stopped_at_the_cut(lab: Lab, folder: Path, still_s: float) -> Outcome:
+    """Judge the cycle of a client that stood still for so long, and during the cut."""
+    port = make_url(lab.target_url).port
+    assert port is not None
+    with (
+        Proxy(port, lambda _: PASS_ON) as proxy,
+        client_of(lab, folder, proxy.port) as client,
+    ):
+        client.send_signal(signal.SIGSTOP)
+        until_s = time.monotonic() + still_s
+        wait_until(lambda: time.monotonic() > until_s, "the drive has had its time")
+        proxy.go_dark()  # what loses its power does not end its connections
+        (folder / GO).touch()
+        wait_until(lambda: lab.switch().state() is PowerState.OFF, "the power is off")
+        client.send_signal(signal.SIGCONT)
+        loads = f"{RUNS}/*/load.json"
+        wait_until(lambda: any(folder.glob(loads)), "the load is over")
+        proxy.kill()
+        proxy.start()
+        assert client.wait() == 0
+    return judge_run(run_in(folder), FrameLogReader())
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("drive", "verdict"),
+    [
+        # It has written out by the time of the cut all that it had acknowledged.
+        (
+            DriveSpec(personality="lying", destage_age_s=DESTAGED_S),
+            Verdict.INCONCLUSIVE,
+        ),
+        (DriveSpec(personality="lying", destage_age_s=0), Verdict.FAIL),
+    ],
+    ids=["nothing lost", "lost"],
+)
+def test_no_ack_that_a_stopped_client_read_afterwards_is_young(
+    drive: DriveSpec, verdict: Verdict, tmp_path: Path
+) -> None:
+    with lab_of(LabSpec("postgresql", drive=drive), tmp_path) as lab:
+        outcome = stopped_at_the_cut(lab, tmp_path, 3 * DESTAGED_S)
+    assert outcome.verdict is verdict, outcome.judgement
+    standings = {item.id: item.standing for item in outcome.judgement.items}
+    assert standings[ItemId.LOAD] is Standing.NOT_OBSERVABLE, outcome.judgement
+    assert standings[ItemId.WITNESS_AT_CUT] is Standing.NOT_OBSERVABLE
