@@ -183,7 +183,7 @@ class OtherClock:
         self._sent_us = self._here_us = 0  # of the last message, on this clock
 
     def heard(self, there_us: int, here_us: int) -> Gap | None:
-        """Take a message sent at *there_us*, read at *here_us*; return a gap, if one."""
+        """Take a message of *there_us*, read at *here_us*; return a gap, if any."""
         ahead_us, most_us = there_us - here_us, self._ahead_us
         if most_us is None:
             self._ahead_us, self._sent_us, self._here_us = ahead_us, here_us, here_us
