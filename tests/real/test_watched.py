@@ -9,19 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.campaign.preflight import preflight
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.watched import FactKind, Looked, WatchTally
 from dbcheck.judge.diagnosis import Cause
+from dbcheck.judge.ended import ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.abilities import can_be_watched
 from tests.kit.lab_access import server_pid
 from tests.kit.labs import host_of, process_lab
 from tests.kit.nodes import with_node
-from tests.kit.rigs import ENGINES, Bench, bench, cut_beside, quick
+from tests.kit.rigs import ENGINES, SEED, Bench, bench, cut_beside, quick
 from tests.kit.waiting import wait_until
 
 FLUSH = "innodb_flush_log_at_trx_commit"
@@ -146,6 +149,22 @@ def test_a_mount_without_barriers_for_a_time_is_named(
     assert standing(outcome, ItemId.SETTINGS) is Standing.ABSENT
     assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
     assert any("barrier" in text for text in outcome.result.settings_at_fault)
+
+
+def test_a_canary_that_was_emptied_before_the_cut_shows_nothing(tmp_path: Path) -> None:
+    """A backend that crashes has the server recover by itself, in the same process."""
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        started = preflight(here.rig, quick(), SEED)
+        writer = here.rig.site.writer
+        with pytest.raises(psycopg2.OperationalError, match="closed the connection"):
+            here.execute("copy (select 1) to program 'kill -9 $PPID'")
+        wait_until(lambda: writer.engine.ready() is None, "server is back")
+        here.loading(started)
+        writer.power.restore()
+        wait_until(lambda: writer.engine.ready() is None, "server is back")
+        outcome = here.judge(started)
+    assert outcome.after.canary is False
+    assert ended(outcome.case).canary is None
 
 
 @pytest.mark.parametrize("engine", ENGINES)
