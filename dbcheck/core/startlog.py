@@ -24,7 +24,6 @@ TABLES = {
     Product.MARIADB: mariadb.TABLE,
     Product.MYSQL: mysql.TABLE,
 }
-_BEGINS = (Shows.BEGINS, Shows.STARTS)
 
 
 class StartOutcome(enum.Enum):
@@ -322,8 +321,14 @@ def _cause(lines: Sequence[Line], errors: Sequence[Line]) -> Starts:
 
 
 def _accuses(line: Line, *, outside: bool) -> bool:
+    """Return whether the data are to blame for a start whose first error is *line*.
+
+    Of PostgreSQL's processes only the one that recovers reads the data in a start.
+    """
     if line.shows is Shows.MISSING:
         return not outside
+    if line.shows is Shows.CRASHED and line.product is Product.POSTGRESQL:
+        return line.message.startswith("startup process ")
     return line.shows in DAMAGE or line.shows is Shows.CRASHED
 
 

@@ -110,6 +110,10 @@ PG_WORKER = (
     f"{PG}LOG:  terminating any other active server processes\n"
     f"{PG}LOG:  all server processes terminated; reinitializing\n{PG_SHUT}"
 )
+PG_WORKER_ENDS = PG_WORKER.replace(
+    "all server processes terminated; reinitializing",
+    "shutting down because restart_after_crash is off",
+)
 PG_INVALID_PAGES = (
     "PANIC:  WAL contains references to invalid pages\n"
     f"{PG}LOG:  startup process (PID 14228) was terminated by signal 6: Aborted\n"
@@ -285,6 +289,7 @@ def start(name: str, text: str, outcome: StartOutcome, first: str = "") -> objec
         start("PostgreSQL, too few origins", PG_ORIGINS, FAILED),
         start("PostgreSQL, a bare FATAL", PG_TIMELINE, FAILED),
         start("PostgreSQL, a worker crashes", PG_WORKER, FAILED),
+        start("PostgreSQL, a worker crashes it", PG_WORKER_ENDS, FAILED),
         start("PostgreSQL, no tablespace", PG_TABLESPACE, FAILED),
         start("PostgreSQL, no pages", PG_RELATION, DESTROYED),
         start(
