@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-# A busy machine is no defect: no example is held against a clock.  make fuzz draws many.
+# A busy machine is no defect: no example is held against a clock.  make fuzz draws
+# many more.
 hypothesis.settings.register_profile("dbcheck", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("fuzz", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("dbcheck")
