@@ -115,8 +115,7 @@ class Hold:
             moment_us - self._since_us > _RELEASE_S * 1e6
             or self._load.newest_sent_us() >= self._since_us
         ):
-            self._state = _State.DRAINING
-            self._load.hold(held=True)
+            self._hold(moment_us)
 
     def _hold(self, moment_us: int) -> None:
         self._state, self._since_us = _State.DRAINING, moment_us
