@@ -101,12 +101,13 @@ class Cutter:
             return
         if self._prepared is None and load_s >= self.after_s - PREPARE_S:
             self._prepared = self._prepare()
-        if (
+        may_cut = self._holding is not None or (
             self._is_due(load_s, behind_s, ack_us)
             and self._is_prepared()
             and not self._lacks_sample()
-            and self._is_held()
-        ):
+        )
+        # Once the sessions are held, no ack is young any more.
+        if may_cut and self._is_held():
             self._await_chore()
             self._cut(load_s)
 

@@ -218,9 +218,8 @@ class Held:
         return self.began_us
 
 
-def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
-    """What ends the load closes what the sessions are told to go on by."""
-    parts: Any = Failing()
+def in_hold(parts: Any) -> tuple[Cutter, Held]:
+    """A cut that is to come while the sessions are held, and its load."""
     rig = SimpleNamespace(site=site_of(parts, parts), listener=parts)
     drawn = Moment(1, Stratum.HOLD, DUE_S, 0.05, lag_s=AT_ONCE)
     manifest = SimpleNamespace(
@@ -231,10 +230,29 @@ def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
     )
     cutter, load = Cutter(cast(Rig, rig), cast(Started, started)), Held()
     cutter.load = cast(Load, load)
+    return cutter, load
+
+
+def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
+    """What ends the load closes what the sessions are told to go on by."""
+    cutter, load = in_hold(Failing())
     with pytest.raises(PowerError, match="the outlet does not answer"):
         wait_until(lambda: cut(cutter), "the cut comes")
     assert load.orders[0] and not load.orders[-1]
     assert cutter.quiet_us
+
+
+def test_a_load_that_had_to_wait_for_the_witness_is_cut_once_it_is_held() -> None:
+    """Sessions that are held give no young ack that shows that they resumed."""
+    cutter, load = in_hold(Quiet())
+    cutter.cut_if_due(DUE_S, BEHIND_S, now_us())
+
+    def begun() -> bool:
+        cutter.cut_if_due(DUE_S, 0.0, now_us())
+        return bool(load.orders) or cutter.asked
+
+    wait_until(begun, "the sessions are held")
+    wait_until(lambda: cut(cutter), "the cut comes")
 
 
 def test_it_waits_for_the_first_answers_however_slow_all_is(cutter: Cutter) -> None:
