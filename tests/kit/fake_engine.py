@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dbcheck.core.places import Place
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
@@ -45,6 +46,9 @@ class FakeEngine:
 
     def table_identity(self, table: TableSpec, **options: Any) -> str:
         return ""
+
+    def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
+        return ()
 
     def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
         return "`d`.`ledger`", "d/ledger"
