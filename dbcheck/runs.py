@@ -4,6 +4,7 @@
     client.key       recognises what this client left on the witness, see clientkey.py
     recalled.json    which of these files came back from a witness and nothing proves
     load.json        after the load: what the client sent and received, the cut
+    cut.json         just before the cut was asked for: that it was
     restore.json     after the restore: how long the power was off, null if unknown
     after.json       after recovery: the server's facts, the power switch's failure
     server.log       what the server logged since the preflight, if its log was read
@@ -41,6 +42,7 @@ from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.records import (
     AfterRecord,
+    CutAsked,
     LoadRecord,
     Manifest,
     RestoreRecord,
@@ -251,6 +253,17 @@ class RunFolder:
                 f"{where} is damaged: it lacks the node {lacking[0]!r}",
                 id=ErrorId.RECORD_DAMAGED,
             )
+
+    def write_cut_asked(self, asked: CutAsked) -> None:
+        """Store that the cut is asked for next; raise RunWriteError."""
+        self._write("cut.json", [stored.to_bytes(asked)])
+
+    def cut_asked(self) -> CutAsked | None:
+        """Read that the cut was asked for; None if that is not known."""
+        path = self.path / "cut.json"
+        if not path.is_file():
+            return None
+        return stored.from_bytes(path.read_bytes(), CutAsked, str(path))
 
     def write_restore(self, restore: RestoreRecord) -> None:
         """Store that the power was restored, unless that is stored.

@@ -18,6 +18,7 @@ from dbcheck.clock import now_us
 from dbcheck.core.chores import Chores
 from dbcheck.core.cut import Cut
 from dbcheck.core.moments import Stratum
+from dbcheck.core.records import CutAsked
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.errors import EngineError, PartlyCut, PowerError
 from dbcheck.limits import BEHIND_S
@@ -29,6 +30,7 @@ CUT_EVENT = "cut asked"  # the switch is asked soon
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
 # Chores of any kind come several times a second; a cut does not wait for one for long.
 CHORE_WAIT_S, CHORE_POLL_S = 3.0, 0.0005
+INTERRUPTED = "dbcheck was interrupted before the switch had reported its cut"
 PREPARE_S = 3.0  # before the cut is due, its facts are read and noted
 NOTE_S = 0.05  # that the watch waits for the note each time
 # A load of which nothing was answered yet has nothing at risk: a slow client or server
@@ -47,7 +49,7 @@ class Cutter:
     canary_held, switched_us: see core.records.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
-    failed: why the switch failed then, "" if it did not.
+    failed: why a switch that was asked did not report its cut, "" if it did.
     noted_us: see core.records.LoadRecord.
     """
 
@@ -71,6 +73,7 @@ class Cutter:
         if self._into_s and started.no_checkpoint:
             self.no_checkpoint, self._into_s = started.no_checkpoint, 0.0
         self.asked, self.failed = False, ""
+        self._stored = False  # that it is asked for next
         self._waited = False  # for the witness; the sessions may yet be waiting
         self.cuts: Mapping[str, Cut] = {}
         self.switched_us: int | None = None
@@ -104,6 +107,7 @@ class Cutter:
         may_cut = self._holding is not None or (
             self._is_due(load_s, behind_s, ack_us)
             and self._is_prepared()
+            and self._is_stored()
             and not self._lacks_sample()
         )
         # Once the sessions are held, no ack is young any more.
@@ -125,21 +129,34 @@ class Cutter:
             return False
         return True
 
+    def _is_stored(self) -> bool:
+        """Store, once, that the cut is asked for next; raise RunWriteError.
+
+        From then on the power may be cut, whatever becomes of this client.
+        """
+        if not self._stored:
+            self._started.run.write_cut_asked(CutAsked(now_us()))
+            self._stored = True
+        return True
+
     def _cut(self, load_s: float) -> None:
         self._rig.listener.phase(
             Phase.CUT, f"{self._rig.site.writer.power.kind.value}, {load_s:.1f} s"
         )
-        self.asked = True
         held = self._started.held
         self.canary_held = held is None or held.is_held()
         if self._holding is not None:
             self._holding.asked()
         try:
+            self.asked = True
             self.cuts = self._rig.site.cut()
         except PowerError as error:
             self.failed = str(error)
             if isinstance(error, PartlyCut):
                 self.cuts = error.cuts
+            raise
+        except KeyboardInterrupt:
+            self.failed = INTERRUPTED
             raise
         finally:
             self.let_go()

@@ -210,7 +210,9 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
         return ""
     load = run.load()
     cut = load is not None and any(seen.cut for seen in load.nodes.values())
-    if not cut and CUT_EVENT not in {e.get("event") for e in _events(rig, run)}:
+    asked = run.cut_asked() is not None
+    asked = asked or CUT_EVENT in {event.get("event") for event in _events(rig, run)}
+    if not cut and not asked:
         return ""
     if is_away:
         return stays_off([manifest.writer_name], manifest.site)

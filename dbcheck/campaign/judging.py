@@ -44,7 +44,13 @@ def judge_run(
     case = _reconciled(
         run,
         reader,
-        Case(run.manifest(), run.load(), run.restore(), run.after()),
+        Case(
+            run.manifest(),
+            run.load(),
+            run.restore(),
+            run.after(),
+            cut_asked=run.cut_asked(),
+        ),
         report,
     )
     outcome = Outcome(run, case, judge(case))

@@ -33,8 +33,9 @@ UNCUT = (
     "the server answers, and before anything else writes to it, run: {command}"
 )
 MAYBE_CUT = (
-    "the switch failed after it was asked to cut, but the power may have been cut. "
-    "Once the server answers, and before anything else writes to it, run: {command}"
+    "the cut had been asked for, and no switch reported that it was made, but the power"
+    " may have been cut. Once the server answers, and before anything else writes to"
+    " it, run: {command}"
 )
 
 

@@ -237,8 +237,9 @@ class LoadRecord:
     quiet_us:    from when until when no session had an operation in flight as they were
                  held before the cut and through it, each time; None if not known.
     no_checkpoint: why there was none although the cut was to come in its midst.
-    cut_failed:  why the switch failed once it was asked to cut, "" if it did not: the
-                 power may have gone all the same.
+    cut_failed:  why a switch that was asked to cut did not report that it had (it
+                 failed, or the client was interrupted), "" if it did: the power may
+                 have gone all the same.
     settings:    the writer's just before the cut, None if they were not read.
     log:         where the writer's log stood when the load began and just before the
                  cut; None if either is not known.
@@ -282,6 +283,17 @@ class LoadRecord:
     replication: ReplicationSeen | None = None
     watched: Watched | None = None
     observed: tuple[Observed, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutAsked:
+    """That the power was about to be cut; stored before whoever cuts is asked.
+
+    asked_us: on the client's monotonic clock, microseconds.
+    Whether the power went is known only from a LoadRecord; without one it may have.
+    """
+
+    asked_us: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dbcheck.runs import RunFolder
 RUNS = "runs"
 REPORT = "report.html"
 LOG, DRIVES = "server.log", "drives.csv"
-_RECORDS = ("manifest", "recalled", "load", "restore", "after", "verdict")
+_RECORDS = ("manifest", "recalled", "load", "cut", "restore", "after", "verdict")
 # Read as a whole, unlike rows and the logs of the witness.
 WHOLE_MAX = 1 << 25  # bytes
 _STREAMED = (".bin", ".jsonl")

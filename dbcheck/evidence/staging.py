@@ -35,6 +35,8 @@ def stage_run(
     copy = RunFolder.copied(parent, scrub.record(run.manifest()), run.recalled())
     if (load := run.load()) is not None:
         copy.write_load(scrub.record(load))
+    if (asked := run.cut_asked()) is not None:
+        copy.write_cut_asked(scrub.record(asked))
     if (restore := run.restore()) is not None:
         copy.write_restore(scrub.record(restore))
     copy.write_after(scrub.record(run.after()))

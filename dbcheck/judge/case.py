@@ -17,6 +17,7 @@ from dbcheck.core.places import moved
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import (
     AfterRecord,
+    CutAsked,
     LoadRecord,
     Manifest,
     NodeAtTheCut,
@@ -45,6 +46,7 @@ class Case:
     damage:  why the witness's log proves nothing, "" if it is whole.
     clock_set: why times across machines cannot be compared, "" if they can.
     found:   the fate of the acks and rows; None if no rows are compared.
+    cut_asked: what was stored just before the cut was asked for, None if nothing was.
     shape:   of what the run lost; None if it lost nothing, or no rows are compared.
     left:    by the name of each other node that was read, what is there; see Left.
     seen:    the fate of the rows that readers saw; None without readers, if no rows
@@ -62,11 +64,19 @@ class Case:
     shape: LossShape | None = None
     seen: SeenRows | None = None
     left: Mapping[str, Left] = field(default_factory=dict)
+    cut_asked: CutAsked | None = None
 
     @property
     def writer(self) -> NodeBefore:
         """The node that took the load."""
         return self.manifest.writer
+
+    @property
+    def lost(self) -> str:
+        """When the client was lost; of a case without its record of the load."""
+        if self.cut_asked is not None:
+            return "the client was lost once the cut had been asked for"
+        return "the client was lost before the cut"
 
     @property
     def promoted(self) -> bool:

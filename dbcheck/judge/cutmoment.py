@@ -163,7 +163,7 @@ def undated(case: Case) -> str:
     if load is None:
         return ""
     if load.cut_failed:
-        return f"the switch failed, so whether it cut is not known: {load.cut_failed}"
+        return f"whether the switch cut is not known: {load.cut_failed}"
     if cut is None or cut.exact_us is not None:
         return ""
     if why := _unobserved(load):

@@ -194,7 +194,7 @@ def _unknown(load: LoadRecord | None, ended: Ended) -> str:
     if ended.unheard:
         return f"no session is connected to a standby; {why}"
     if load is None:
-        return f"the client was lost before the cut; {why}"
+        return f"the client was lost, and with it how the load ended; {why}"
     if load.gone is Gone.SILENT:
         return (
             "it fell silent, as it also does if its network fails first and it then"

@@ -41,9 +41,8 @@ def load_at_the_cut(case: Case) -> Item:
 def _at_risk(case: Case) -> tuple[Standing, str]:
     load = case.load
     if load is None:
-        return Standing.NOT_OBSERVABLE, (
-            "the client was lost before the cut, so the load may have been over"
-        )
+        why = f"{case.lost}, so the load may have been over"
+        return Standing.NOT_OBSERVABLE, why
     if (last_us := acked_us(load)) is None:
         return Standing.ABSENT, "no commit was acked"
     # A server that merely waits for a drive without power is killed before it returns.

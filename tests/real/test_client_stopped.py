@@ -1,4 +1,4 @@
-"""A client that stands still while the power goes, and goes on afterwards."""
+"""A client that stands still, or ends, while its switch cuts the power."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.cut import PowerState
+from dbcheck.core.gone import Gone
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.labs import lab_of
+from tests.kit.labs import lab_of, process_lab
+from tests.kit.nodes import with_node
 from tests.kit.proxy import PASS_ON, Proxy
+from tests.kit.rigs import bench
 from tests.kit.waiting import wait_until
 from tests.real.stopped_client import ASKED, GO, RUNS
 
@@ -92,3 +96,34 @@ def test_no_ack_that_a_stopped_client_read_afterwards_is_young(
     standings = {item.id: item.standing for item in outcome.judgement.items}
     assert standings[ItemId.LOAD] is Standing.NOT_OBSERVABLE, outcome.judgement
     assert standings[ItemId.WITNESS_AT_CUT] is Standing.NOT_OBSERVABLE
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGKILL], ids=lambda n: n.name
+)
+def test_a_client_that_ends_while_its_switch_cuts_leaves_a_run_that_may_be_cut(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """Its switch cuts all the same, in a process of its own, or somebody does."""
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        port = make_url(here.lab.target_url).port
+        assert port is not None
+        with client_of(here.lab, tmp_path, port) as client:
+            client.send_signal(number)
+            client.wait()
+        run = run_in(tmp_path)
+        assert run.cut_asked() is not None
+        load = run.load()
+        if number is signal.SIGINT:
+            assert load is not None
+            assert load.cut_failed
+            assert load.gone is Gone.UNSEEN
+        else:
+            assert load is None
+        here.rig.site.writer.power.cut()
+        here.rig.site.writer.power.restore()
+        outcome = reconcile_run(with_node(here.rig, host=None), run, run.manifest())
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    (found,) = [item for item in outcome.judgement.items if item.id is ItemId.LOAD]
+    assert found.standing is Standing.NOT_OBSERVABLE
+    assert outcome.case.cut_asked == run.cut_asked()

@@ -22,6 +22,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import AT_ONCE, Moment, Stratum
+from dbcheck.core.records import CutAsked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S
@@ -34,7 +35,7 @@ DUE_S = 1.0
 
 
 class Quiet:
-    """Stands for the engine, the switch, the listener and the log."""
+    """Stands for the engine, the switch, the listener, the log and the run's folder."""
 
     kind = SwitchKind.EXEC
 
@@ -45,6 +46,9 @@ class Quiet:
         return Cut(None, None)
 
     def note(self, event: Mapping[str, object]) -> None:
+        pass
+
+    def write_cut_asked(self, asked: CutAsked) -> None:
         pass
 
     def phase(self, phase: Phase, detail: str) -> None:
@@ -60,7 +64,7 @@ def cutter_of(quiet: Any) -> Cutter:
     rig = SimpleNamespace(site=site_of(quiet, quiet), listener=quiet)
     workload = SimpleNamespace(cut_after_s=(DUE_S, DUE_S))
     manifest = SimpleNamespace(seed=1, workload=workload, moment=None)
-    started = SimpleNamespace(manifest=manifest, log=quiet, held=None)
+    started = SimpleNamespace(manifest=manifest, log=quiet, run=quiet, held=None)
     return Cutter(cast(Rig, rig), cast(Started, started))
 
 
@@ -146,7 +150,7 @@ def in_checkpoint(parts: Any, refused: str = "") -> Cutter:
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
     )
     started = SimpleNamespace(
-        manifest=manifest, log=parts, no_checkpoint=refused, held=None
+        manifest=manifest, log=parts, run=parts, no_checkpoint=refused, held=None
     )
     return Cutter(cast(Rig, rig), cast(Started, started))
 
@@ -226,7 +230,12 @@ def in_hold(parts: Any) -> tuple[Cutter, Held]:
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
     )
     started = SimpleNamespace(
-        manifest=manifest, log=parts, no_checkpoint="", held=None, canaries={}
+        manifest=manifest,
+        log=parts,
+        run=parts,
+        no_checkpoint="",
+        held=None,
+        canaries={},
     )
     cutter, load = Cutter(cast(Rig, rig), cast(Started, started)), Held()
     cutter.load = cast(Load, load)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dbcheck import stored
-from dbcheck.core.records import LOGS_MAX, RestoreRecord, StoredRows
+from dbcheck.core.records import LOGS_MAX, CutAsked, RestoreRecord, StoredRows
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
@@ -144,7 +144,8 @@ def _stored(tmp: Path) -> dict[str, Any]:
     run.write_load(LOAD)
     run.write_after(after_of(FACTS, survivors={TABLE: StoredRows(1, "")}))
     run.write_restore(RestoreRecord({ONLY_NODE: 15.25}))
-    names = ("manifest.json", "load.json", "restore.json", "after.json")
+    run.write_cut_asked(CutAsked(7))
+    names = ("manifest.json", "load.json", "cut.json", "restore.json", "after.json")
     return {name: json.loads((run.path / name).read_bytes()) for name in names}
 
 
@@ -171,6 +172,7 @@ def test_damage_is_told_or_harmless(
     read = {
         "manifest.json": run.manifest,
         "load.json": run.load,
+        "cut.json": run.cut_asked,
         "restore.json": run.restore,
         "after.json": run.after,
     }
@@ -240,6 +242,7 @@ def test_a_torn_file_is_told(tmp_path: Path, name: str) -> None:
     read = {
         "manifest.json": run.manifest,
         "load.json": run.load,
+        "cut.json": run.cut_asked,
         "restore.json": run.restore,
         "after.json": run.after,
     }
