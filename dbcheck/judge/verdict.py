@@ -91,6 +91,17 @@ def not_to_blame(items: Sequence[Item], lost: str) -> str:
     return ""
 
 
+def uncut(items: Sequence[Item]) -> str:
+    """Return what of the server itself shows that it was not cut, "" if nothing does.
+
+    A record that is absent contradicts no cut.
+    """
+    for item in items:
+        if item.id is ItemId.RESTARTED and item.standing is Standing.CONTRADICTED:
+            return item.reason
+    return ""
+
+
 def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
     """Return why missing rows prove nothing if the table was replaced, else "".
 
@@ -150,7 +161,8 @@ def judge_rows(
     explained: a setting was in force that can lose everything.
     alarms: what the audit before the cut found; a PASS names it.
     survived: what a cluster survived, None of a single server.
-    A loss is a FAIL, unless the table was replaced and no setting explains it.  Without
+    A loss is a FAIL, unless the table was replaced and no setting explains it, or the
+    server itself shows that it was not cut.  Without
     one, each required item must be present, and none contradicted, for a PASS.
     """
     if doubt := _other_data(found, items, explained):
@@ -158,6 +170,9 @@ def judge_rows(
     assert found is not None
     altered = altered_earlier(found)
     if found.counts and (doubt := not_to_blame(items, _lost(found))):
+        return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
+    if found.counts and (kept := uncut(items)):
+        doubt = f"{_lost(found)}; but no cut took them: {kept}"
         return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
     if found.counts:
         return Judgement(Verdict.FAIL, (_lost(found), *altered), tuple(items))
@@ -376,6 +391,9 @@ def _with_loss(
     unknown = unknown or (found is not None and bool(replaced(found, items)))
     if unknown and judgement.verdict is not Verdict.FAIL:
         return judgement
+    if uncut(items) and judgement.verdict is Verdict.INCONCLUSIVE:
+        reasons = (*judgement.reasons, f"{kind.value}: {reason}")
+        return replace(judgement, reasons=reasons)
     rest = judgement.reasons if judgement.verdict is Verdict.FAIL else ()
     reasons = (*rest, f"{kind.value}: {reason}")
     return replace(judgement, verdict=Verdict.FAIL, reasons=reasons)

@@ -118,6 +118,35 @@ def test_a_cut_that_did_not_cut_is_no_pass(here: Bench) -> None:
     assert "kept answering" in outcome.judgement.reasons[0]
 
 
+REMOVED = 5
+
+
+class RemovingSwitch(IdleSwitch):
+    """Cuts nothing; somebody deletes rows that were acked meanwhile."""
+
+    def __init__(self, here: Bench) -> None:
+        super().__init__(here)
+        self._here = here
+
+    def cut(self) -> Cut:
+        table = self._here.table
+        newest = f"select epoch from {table} order by id desc limit 1"
+        ((epoch,),) = self._here.execute(newest)
+        which = f"epoch = {epoch} and session = 1 and seq <= {REMOVED}"
+        self._here.execute(f"delete from {table} where {which}")
+        return super().cut()
+
+
+def test_rows_that_are_missing_without_a_cut_are_no_loss_in_a_cut(here: Bench) -> None:
+    rig = with_node(here.rig, power=RemovingSwitch(here))
+    outcome = run_cycle(rig, quick(), SEED)
+    assert outcome.found is not None
+    assert sum(outcome.found.counts.values()) == REMOVED
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.result.statistics is not None
+    assert outcome.result.statistics.cuts == 0
+
+
 def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:
     workload = replace(quick(), cut_after_s=(600, 600))
     started = preflight(here.rig, workload, SEED)

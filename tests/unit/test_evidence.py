@@ -576,3 +576,23 @@ def test_settings_that_could_not_be_read_again_are_not_the_same() -> None:
     item = settings(before, ("before the cut", {}), ("after", before))
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)
     assert item.reason == "they could not be read before the cut"
+
+
+@pytest.mark.parametrize(
+    ("standing", "verdict"),
+    [
+        (Standing.CONTRADICTED, Verdict.INCONCLUSIVE),
+        (Standing.PRESENT, Verdict.FAIL),
+        (Standing.NOT_OBSERVABLE, Verdict.FAIL),
+        (None, Verdict.FAIL),
+    ],
+)
+def test_only_the_server_itself_shows_that_no_cut_took_its_rows(
+    standing: Standing | None, verdict: Verdict
+) -> None:
+    """A record that is absent, as of a client that was lost, contradicts no cut."""
+    shown = [SAME, *items(Standing.NOT_OBSERVABLE)]
+    if standing is not None:
+        shown.append(Item(ItemId.RESTARTED, standing, "the start time", True))
+    found = judge_rows(LOST, shown)
+    assert found.verdict is verdict
