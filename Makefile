@@ -38,9 +38,8 @@ servers: setup
 	-$(BIN)/dbcheck lab fetch galera
 	-$(BIN)/dbcheck lab fetch patroni
 
-# TESTS: more for pytest, e.g. TESTS=tests/planted
 test: servers
-	$(PYTEST) $(PARALLEL) $(TESTS)
+	$(PYTEST) $(PARALLEL)
 
 # The same on more servers, filesystems and signals.
 wide: pages servers

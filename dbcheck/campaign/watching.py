@@ -85,7 +85,7 @@ class Watching:
                 self._failure = str(error)
             return
         if not self._ending.is_set():
-            self._tally.add(asked_us, found)
+            self._tally.add(asked_us, found, now_us())
             self._failure = ""
 
 

@@ -54,6 +54,7 @@ class Seen:
     looks: int
     first_us: int
     last_us: int
+    answered_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class WatchTally:
         self._looks = self._first_us = self._last_us = self._gap_us = 0
         self._seen: dict[tuple[Fact, str], Seen] = {}
 
-    def add(self, asked_us: int, found: Looked) -> None:
+    def add(self, asked_us: int, found: Looked, answered_us: int) -> None:
         """Count the answer to a question that was asked at *asked_us*."""
         if self._looks:
             self._gap_us = max(self._gap_us, asked_us - self._last_us)
@@ -104,15 +105,16 @@ class WatchTally:
         self._looks, self._last_us = self._looks + 1, asked_us
         for fact, before in self._before.items():
             if (value := found.get(fact, "")) != before:
-                self._note(fact, value, asked_us)
+                self._note(fact, value, asked_us, answered_us)
 
-    def _note(self, fact: Fact, value: str, asked_us: int) -> None:
+    def _note(self, fact: Fact, value: str, asked_us: int, answered_us: int) -> None:
         known = self._seen.get((fact, value))
         if known is not None:
             more = replace(known, looks=known.looks + 1, last_us=asked_us)
             self._seen[fact, value] = more
         elif len(self._seen) < SEEN_MAX:
-            self._seen[fact, value] = Seen(*fact, value, 1, asked_us, asked_us)
+            seen = Seen(*fact, value, 1, asked_us, asked_us, answered_us)
+            self._seen[fact, value] = seen
 
     def watched(self, ended: str = "") -> Watched:
         """Return what was seen."""

@@ -32,7 +32,10 @@ def through_the_load(case: Case) -> Item | None:
     looked = "; ".join(_looked(one, words, went_us) for one, words in found)
     if not case.manifest.control:  # which changes them itself
         changed = [
-            _changed(seen, went_us) for one, _ in found for seen in one.of(*_DURABLE)
+            _changed(seen, went_us)
+            for one, _ in found
+            for seen in one.of(*_DURABLE)
+            if not _is_of_the_cut(case, seen)
         ]
         if changed:
             reason = f"{'; '.join(changed)}. Looked at: {looked}"
@@ -43,6 +46,22 @@ def through_the_load(case: Case) -> Item | None:
     if not all(one.looks for one, _ in found):
         return Item(name, Standing.NOT_OBSERVABLE, looked, required=False)
     return Item(name, Standing.PRESENT, f"unchanged: {looked}", required=False)
+
+
+def _is_of_the_cut(case: Case, seen: Seen) -> bool:
+    """Return whether the cut itself may be why a mount or a device changed.
+
+    A host that keeps running, of a lab or where drives alone are cut, loses them.
+    After the last ack nothing of them matters to a commit.
+    """
+    load, cut = case.load, case.cut
+    if seen.kind is FactKind.SETTING or load is None or load.last_ack_us is None:
+        return False
+    begins_us = load.last_ack_us
+    host_runs_on = bool(case.manifest.lab) or case.drive_only
+    if host_runs_on and cut is not None and cut.asked_us is not None:
+        begins_us = min(begins_us, cut.asked_us)
+    return seen.answered_us >= begins_us
 
 
 def canary_gone(case: Case) -> str:

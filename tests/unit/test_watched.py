@@ -51,7 +51,8 @@ def watched(*looks: Looked, until_us: int = CUT_US - 100_000) -> Watched:
     """Return looks half a second apart, the last of them at *until_us*."""
     tally = WatchTally({FSYNC: "on"})
     for number, look in enumerate(looks, 1 - len(looks)):
-        tally.add(until_us + number * 500_000, look)
+        asked_us = until_us + number * 500_000
+        tally.add(asked_us, look, asked_us + 1)
     return tally.watched()
 
 
@@ -127,11 +128,38 @@ def test_what_was_never_looked_at_is_not_observable() -> None:
 def test_a_mount_without_barriers_of_a_moment_is_at_fault() -> None:
     barriers = Fact(FactKind.MOUNT, "/")
     tally = WatchTally({barriers: "rw,relatime"})
-    tally.add(1, {barriers: "rw,relatime,barrier=0"})
+    tally.add(1, {barriers: "rw,relatime,barrier=0"}, 1)
     one = of_host(BEFORE, tally.watched())
     found = settings_at(one.manifest, one.load, [Depth.DRIVE]).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ["fs-barrier"]
     assert item(through_the_load, one).standing is Standing.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("answered_us", "standing"),
+    [(9_499_999, Standing.CONTRADICTED), (9_500_000, Standing.PRESENT)],
+    ids=["before the last ack", "after it"],
+)
+def test_what_the_cut_takes_off_a_host_that_runs_on_contradicts_nothing(
+    answered_us: int, standing: Standing
+) -> None:
+    """A look that is asked for before the cut may be answered after it."""
+    mount = Fact(FactKind.MOUNT, "/")
+    tally = WatchTally({mount: "rw,relatime"})
+    tally.add(8_000_000, {mount: "rw,relatime"}, 8_000_001)
+    tally.add(9_400_000, {mount: ""}, answered_us)
+    found = item(through_the_load, of_host(BEFORE, tally.watched()))
+    assert found.standing is standing
+
+
+def test_the_drive_of_a_lab_is_gone_from_when_its_cut_is_asked_for() -> None:
+    mount = Fact(FactKind.MOUNT, "/")
+    tally = WatchTally({mount: "rw,relatime"})
+    tally.add(8_900_000, {mount: ""}, 9_000_000)
+    one = of_host(BEFORE, tally.watched())
+    in_lab = replace(one, manifest=replace(one.manifest, lab={"rung": "drive"}))
+    assert item(through_the_load, one).standing is Standing.CONTRADICTED
+    assert item(through_the_load, in_lab).standing is Standing.PRESENT
 
 
 def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
@@ -139,10 +167,10 @@ def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
     volume = replace(VOLUME, layers=(drive,))
     host = replace(BEFORE, facts=replace(BEFORE.facts, volumes=(volume,)))
     tally, cache = WatchTally({}), Fact(FactKind.WRITE_CACHE, "sda")
-    tally.add(1, {cache: WRITE_BACK})
+    tally.add(1, {cache: WRITE_BACK}, 1)
     assert item(write_cache, of_host(host, tally.watched())).standing is _PRESENT
-    tally.add(2, {cache: WRITE_THROUGH})
-    tally.add(3, {cache: WRITE_BACK})
+    tally.add(2, {cache: WRITE_THROUGH}, 2)
+    tally.add(3, {cache: WRITE_BACK}, 3)
     assert item(write_cache, of_host(host, tally.watched())).standing is _ABSENT
 
 
