@@ -71,6 +71,7 @@ class ErrorId(StrEnum):
     NOT_A_CAMPAIGN_FOLDER = "not-a-campaign-folder"
     NO_CYCLE_COUNTS = "no-cycle-counts"
     NO_FINAL_VERDICT = "no-final-verdict"
+    RUN_NOT_JUDGED = "run-not-judged"
     TARGETS_NOT_FIT = "targets-not-fit"
     TARGET_CHANGED = "target-changed"
     UNATTENDED_SWITCH_NEEDED = "unattended-switch-needed"

@@ -12,6 +12,7 @@ from typing import Any
 from dbcheck.core.table import TABLES
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.owners import expanded
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _FOLDERS = {"workload": "workloads", "matrix": "matrices"}
@@ -54,14 +55,15 @@ def described(kind: str, name: str) -> tuple[str, str]:
     It is the file *name*, or the one of that name that comes with dbcheck.  kind:
     "workload" or "matrix".  Raise UsageError if it cannot be read.
     """
-    path, own = Path(name), f"{name}.toml"
+    own = f"{name}.toml"
     try:
-        if path.suffix == ".toml":
+        if name.endswith(".toml"):
+            path = Path(expanded(name))
             return str(path), path.read_text("utf-8")
         where = f"{_FOLDERS[kind]}/{own}"
         return where, folder(_FOLDERS[kind]).joinpath(own).read_text("utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+    except (OSError, ValueError, LookupError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error.args[0]
         known = _names(folder(_FOLDERS[kind]), ".toml")
         raise UsageError(
             f"{kind} {name} cannot be read: {reason}",

@@ -40,6 +40,7 @@ import numpy as np
 from dbcheck import clientkey, stored
 from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
+from dbcheck.core.gone import Gone
 from dbcheck.core.records import (
     AfterRecord,
     CutAsked,
@@ -296,6 +297,16 @@ class RunFolder:
     def was_read(self) -> bool:
         """Say whether the survivors, or why there are none, were stored for good."""
         return (self.path / "after.json").is_file() and not self.after().unanswered
+
+    def awaits_judgement(self) -> bool:
+        """Say whether a cut was made, or asked for, whose survivors were not read."""
+        if self.was_read():
+            return False
+        load = self.load()
+        if load is None:  # of a client that was lost
+            return self.cut_asked() is not None
+        was_cut = any(seen.cut for seen in load.nodes.values()) or load.cut_failed
+        return bool(was_cut) or load.gone is not Gone.NEVER
 
     def unread_failure(self) -> AfterRecord | None:
         """Return the record of a server that certainly did not come back, unread.

@@ -13,7 +13,7 @@ from typing import Literal
 from dbcheck import children
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.owners import is_ours
+from dbcheck.owners import expanded, is_ours
 
 Kind = Literal["env", "file", "command"]
 _NAMES = {"env": "variable", "file": "file", "command": "command"}
@@ -66,7 +66,13 @@ class Secret:
         return found
 
     def _file(self) -> str:
-        path = Path(self._shown).expanduser()
+        try:
+            path = Path(expanded(self._shown))
+        except LookupError as error:
+            raise UsageError(
+                f"cannot read the {self.what} from {self._shown}: {error.args[0]}",
+                id=ErrorId.SECRET_FILE_UNREADABLE,
+            ) from None
         try:
             # Without O_NONBLOCK, opening a FIFO without a writer would block.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

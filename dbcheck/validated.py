@@ -19,6 +19,7 @@ from msgspec import inspect
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.owners import expanded
 
 T = TypeVar("T")
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -77,6 +78,10 @@ def convert(value: object, hint: Any, where: str, key: str, *, strict: bool) -> 
             id=ErrorId.VALUE_INVALID,
             hint=_advice(value, hint),
         ) from None
+    except LookupError as error:  # of _path()
+        raise UsageError(
+            f"{where}: {key} is {error.args[0]}", id=ErrorId.VALUE_INVALID
+        ) from None
 
 
 def require(value: object, where: str) -> None:
@@ -118,7 +123,7 @@ def _types(kind: type[Any]) -> Mapping[str, Any]:
 
 def _path(kind: type, value: object) -> Path:
     if kind is Path and isinstance(value, str) and value:
-        return Path(value).expanduser()
+        return Path(expanded(value))
     raise TypeError(f"{value!r} is not a path")
 
 

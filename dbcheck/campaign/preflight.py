@@ -47,7 +47,14 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import SIDES
 from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, NoCanary, RunWriteError, WitnessError
+from dbcheck.errors import (
+    EngineError,
+    NoCanary,
+    RunFormatError,
+    RunWriteError,
+    UsageError,
+    WitnessError,
+)
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener, Phase
@@ -145,6 +152,28 @@ def preflight(
         end_canaries(rig.site, canaries, remove=True)
         raise
     return replace(started, no_checkpoint=skipped)
+
+
+def require_none_pending(rig: Rig) -> None:
+    """Raise UsageError if a run in rig.runs was cut on this server and is not judged.
+
+    Rows of another run in its tables would leave it without a verdict.
+    """
+    engine = rig.site.writer.engine
+    for path in sorted(rig.runs.glob("*/manifest.json")):
+        run = RunFolder.open(path.parent)
+        with contextlib.suppress(RunFormatError):  # it can have no verdict
+            if not run.awaits_judgement():
+                continue
+            nodes = run.manifest().nodes.values()
+            if engine.target in {node.target for node in nodes}:
+                raise UsageError(
+                    f"run {path.parent.name} was cut on {engine.target} and is not"
+                    " judged yet; another run would write to its tables",
+                    id=ErrorId.RUN_NOT_JUDGED,
+                    hint=f"Judge it first: dbcheck reconcile {run.path}. To give it up,"
+                    " move its folder elsewhere.",
+                )
 
 
 def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]:

@@ -30,6 +30,7 @@ MEANS_ALSO = {
         "probe flushes": "what the drives did is not known",
     },
     FAILED: {
+        "audit": "a server, or a host that is named, could not be read",
         "demo": "a line came out otherwise than expected",
         "matrix": "a row is not complete, or has another verdict than its file expects",
     },

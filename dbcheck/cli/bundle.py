@@ -8,7 +8,7 @@ import click
 
 from dbcheck import children
 from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.options import FILE, require_file, written_to
+from dbcheck.cli.options import ANY_PATH, FILE, require_file, written_to
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
 from dbcheck.error_ids import ErrorId
@@ -23,7 +23,7 @@ _SUFFIX = ".dbcheck.tar"
 
 
 @click.command("bundle", cls=Verb)
-@click.argument("path", metavar="RUN|CAMPAIGN", type=click.Path(path_type=Path))
+@click.argument("path", metavar="RUN|CAMPAIGN", type=ANY_PATH)
 @written_to(f"The bundle. Default: NAME{_SUFFIX} in the working directory.")
 @option(
     "--redact",

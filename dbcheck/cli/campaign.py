@@ -55,12 +55,12 @@ WORKLOAD = "mixed"  # unless the inventory names another
 )
 @option(
     "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     help="Folder of the new campaign. Default: one under campaigns/.",
 )
 @option(
     "--resume",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     metavar="FOLDER",
     help="Continue a campaign whose client ended, at whatever point.",
 )
@@ -145,12 +145,13 @@ def command(
     else:
         shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
     result = CampaignsResult(str(root), tuple(shown), groups(shown))
-    with output.printing():
+    code = campaign_run.exit_code(shown)
+    with output.printing(code):
         if as_json:
             output.print_json(to_values(result))
         else:
             output.console().print(campaigns_report(result))
-    sys.exit(campaign_run.exit_code(shown))
+    sys.exit(code)
 
 
 def _place(address: str | None, entries: Sequence[Entry]) -> str:

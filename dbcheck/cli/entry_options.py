@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import click
-
 from dbcheck import limits
 from dbcheck.cli.groups import Argument, Flag, Group
-from dbcheck.cli.options import FILE, SECONDS
+from dbcheck.cli.options import ANY_PATH, FILE, SECONDS
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
@@ -36,7 +34,7 @@ class InventoryOptions(Group):
         Path,
         Flag(
             "--inventory",
-            type=click.Path(path_type=Path),
+            type=ANY_PATH,
             show_default=True,
             envvar="DBCHECK_INVENTORY",
             show_envvar=True,

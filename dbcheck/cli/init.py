@@ -9,6 +9,7 @@ import click
 from dbcheck import files
 from dbcheck.cli.entry_options import INVENTORY
 from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.options import ANY_PATH
 from dbcheck.cli.say import say
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
@@ -16,7 +17,7 @@ from dbcheck.stored import private
 
 
 @click.command("init", cls=Verb)
-@click.argument("file", type=click.Path(path_type=Path), default=Path(INVENTORY))
+@click.argument("file", type=ANY_PATH, default=Path(INVENTORY))
 @option(
     "--switch",
     type=click.Choice(files.switch_names()),

@@ -165,7 +165,8 @@ def run(
     real = [outcome for outcome in outcomes if not outcome.manifest.control]
     results = [outcome.result for outcome in real]
     verdict = worst(outcome.verdict for outcome in real or outcomes[-1:])
-    with output.printing():
+    code = output.EXIT_CODES[verdict]
+    with output.printing(code):
         if as_json:
             proven = tally(*results).statistics
             spec = lab.to_values()
@@ -178,7 +179,7 @@ def run(
             output.console().print(cycles_report(results, controls))
         else:
             output.console().print(verdict_report((results or controls)[-1]))
-    sys.exit(output.EXIT_CODES[verdict])
+    sys.exit(code)
 
 
 @command.command()

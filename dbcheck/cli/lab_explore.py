@@ -211,14 +211,15 @@ def _explore(
         per_s=new / took if new else None,
     )
     folder.write_result(to_values(result))
-    with output.printing():
+    code = output.EXIT_CODES[result.verdict]
+    with output.printing(code):
         if as_json:
             output.print_json(to_values(result))
         else:
             output.console().print(explore_report(result))
     if ended is not None:
         raise ended
-    sys.exit(output.EXIT_CODES[result.verdict])
+    sys.exit(code)
 
 
 def _judge_one(
@@ -233,12 +234,13 @@ def _judge_one(
 
     with Labs(found.oracle, 1) as labs:
         (result,) = labs.results([judged])
-    with output.printing():
+    code = output.EXIT_CODES[result.judgement.verdict]
+    with output.printing(code):
         if as_json:
             output.print_json(to_values(result))
         else:
             output.console().print(state_report(result))
-    sys.exit(output.EXIT_CODES[result.judgement.verdict])
+    sys.exit(code)
 
 
 def _state_of(found: Opened, name: str) -> CrashState:

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.text import Span, Text
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.cli import FAIL, INCONCLUSIVE, PASS
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.cli.say import say
 from dbcheck.core.verdict import Verdict
@@ -91,22 +91,28 @@ def print_text(text: str) -> None:
 
 
 @contextlib.contextmanager
-def printing() -> Iterator[None]:
-    """Print a result; the exit code, which is known, holds also if printing fails."""
+def printing(code: int) -> Iterator[None]:
+    """Print a result, after which the command exits with *code*.
+
+    If it cannot be printed, exit here: a success that nobody can read is none, and any
+    other code holds.  A reader who has seen enough, as of `| head`, changes nothing.
+    """
     try:
         yield
     except BrokenPipeError:
         mute(sys.stdout)
     except OSError as error:
         give_up_printing(error)
+        sys.exit(code or FAILED)
 
 
 def end_with(outcome: Outcome, *, as_json: bool) -> NoReturn:
     """Show a judged run and exit with its verdict's code."""
     result = outcome.result
-    with printing():
+    code = EXIT_CODES[outcome.verdict]
+    with printing(code):
         if as_json:
             print_json(to_values(result))
         else:
             console().print(verdict_report(result))
-    sys.exit(EXIT_CODES[outcome.verdict])
+    sys.exit(code)

@@ -99,13 +99,14 @@ def flushes(
         )
     results = at_once(partial(_probed, commits=commits, seed=seed), entries)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    with output.printing():
+    code = _exit_code(results)
+    with output.printing(code):
         if as_json:
             found = FlushesResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
         else:
             output.console().print(flushes_reports(results))
-    sys.exit(_exit_code(results))
+    sys.exit(code)
 
 
 def _probed(entry: Entry, commits: int, seed: int) -> FlushesResult:

@@ -106,13 +106,14 @@ def latency(
         )
     timed = partial(_timed, effort=effort, folder=folder, everywhere=every_filesystem)
     results = at_once(timed, entries)
-    with output.printing():
+    code = FAILED if any(result.error for result in results) else PASS
+    with output.printing(code):
         if as_json:
             found = LatencyResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
         else:
             output.console().print(latency_reports(results))
-    sys.exit(FAILED if any(result.error for result in results) else PASS)
+    sys.exit(code)
 
 
 def _host_alone(host: ProbedHost) -> Entry:

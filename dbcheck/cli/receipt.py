@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dbcheck.audit.rule import Rule
 from dbcheck.audit.rules import by_id
-from dbcheck.cli import output
+from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.matrix_rows import Matrix, Row, read_matrix
 from dbcheck.core.audited import RuleStanding
@@ -68,12 +68,13 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
     with progress(console, live=not as_json, only=only) as view:
         in_labs(measured, seed, view, runs)
     results = [result_of(found.rule, one) for one in measured]
-    with output.printing():
+    shown = all(result.shown for result in results)
+    with output.printing(PASS if shown else FAIL):
         if as_json:
             output.print_json(to_values(ReceiptsResult(tuple(results))))
         else:
             output.console().print(receipt_report(found.rule, results))
-    return all(result.shown for result in results)
+    return shown
 
 
 def result_of(rule: Rule, one: Measured) -> ReceiptResult:

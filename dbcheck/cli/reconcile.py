@@ -27,7 +27,7 @@ from dbcheck.witness.log import FrameLogReader
 
 @click.command("reconcile", cls=Verb)
 @grouped
-@click.argument("run", required=False, type=click.Path(path_type=Path))
+@click.argument("run", required=False, type=options.ANY_PATH)
 @option(
     "--run", "run_id", metavar="ID", help="Run id on the witness, without a RUN folder."
 )

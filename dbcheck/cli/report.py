@@ -17,9 +17,9 @@ from dbcheck.campaign.groups import groups
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.matrixfile import read_matrix
 from dbcheck.campaign.totals import result as campaign_result
-from dbcheck.cli import output
+from dbcheck.cli import PASS, output
 from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.options import written_to
+from dbcheck.cli.options import ANY_PATH, written_to
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
@@ -58,13 +58,13 @@ _SUFFIXES = {
     "path",
     metavar="[RUN|CAMPAIGN|MATRIX]",
     required=False,
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
 )
 @option(
     "--compare",
     nargs=2,
     metavar="A B",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     help="Compare two runs or campaigns: configuration, rates, latency and losses.",
 )
 @option(
@@ -126,7 +126,7 @@ def _put(subject: Subject, kind: str, file: Path | None) -> None:
         write_file(file, [text.encode()])
         say(f"{file}: {len(text.encode()):,} bytes of {kind}", err=True)
         return
-    with output.printing():
+    with output.printing(PASS):
         if kind == "text":
             output.console().print(_renderable(subject))
         else:

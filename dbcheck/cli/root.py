@@ -19,6 +19,7 @@ import dbcheck
 from dbcheck import interrupt
 from dbcheck.cli import FAILED, MEANS, PASS, USAGE
 from dbcheck.cli.say import say, say_error, say_misuse
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ VERBS = {
 
 
 PROGRAM = "dbcheck"
+# Why stdout takes no more: a full disk, a quota, a limit of size, a fault.
+_UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 COMPLETE = "_DBCHECK_COMPLETE"  # set by a shell that wants to know how a word goes on
 
 
@@ -169,11 +172,24 @@ def _report_interrupt(at: str) -> None:
 def _report_unexpected(error: BaseException) -> None:
     if interrupt.led_to(error) or interrupt.so_far():
         _report_interrupt(f" ({error!r})")
-    elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
+    elif isinstance(error, OSError) and error.filename is not None:
+        with _on_stderr():
+            say_error(_not_accessible(error))
+    elif isinstance(error, OSError) and error.errno in _UNPRINTED:
         give_up_printing(error)  # a run folder's would be a DbcheckError
     else:  # a defect of ours; Python's own exit code for it means FAIL
         with _on_stderr():
             say(*traceback.format_exc().rstrip().split("\n"), err=True)
+
+
+def _not_accessible(error: OSError) -> DbcheckError:
+    """Return what to say of a file or folder that is not as dbcheck needs it."""
+    return DbcheckError(
+        f"{os.fsdecode(error.filename)}: {error.strerror}",
+        id=ErrorId.FILE_NOT_READABLE,
+        hint="Look at who may read it and enter the folders above it (ls -ld), and at "
+        "what it is.",
+    )
 
 
 def give_up_printing(error: OSError) -> None:

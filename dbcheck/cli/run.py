@@ -13,6 +13,7 @@ from dbcheck import workload as workloads
 from dbcheck.campaign.control import facts_of, run_controls
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.outcome import Outcome
+from dbcheck.campaign.preflight import require_none_pending
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entries import chosen
@@ -107,6 +108,7 @@ def command(
         assemble.far_workers(entry, scheduler, workload.sessions) as far,
     ):
         rig = assemble.entry_rig(entry, log, view, runs, load.limits)
+        require_none_pending(rig)
         if far is not None:
             rig, workload = replace(rig, far=far), far.shared(workload)
         for one, node in assemble.cut_nodes(entry, rig.site):
@@ -122,9 +124,10 @@ def command(
             outcome = resumable_cycle(rig, workload, seed, facts, known, view, again)
     if as_json and control:
         result = replace(outcome.result, controls=tuple(one.result for one in controls))
-        with output.printing():
+        code = output.EXIT_CODES[outcome.verdict]
+        with output.printing(code):
             output.print_json(to_values(result))
-        sys.exit(output.EXIT_CODES[outcome.verdict])
+        sys.exit(code)
     output.end_with(outcome, as_json=as_json)
 
 

@@ -61,12 +61,13 @@ def command(bundle: Path, allowed: Path | None, signer: str, as_json: bool) -> N
     except BundleRefused as error:
         say_error(error)
         sys.exit(FAIL)
-    with output.printing():
+    code = PASS if result.same else FAIL
+    with output.printing(code):
         if as_json:
             output.print_json(to_values(result))
         else:
             _show(result)
-    sys.exit(PASS if result.same else FAIL)
+    sys.exit(code)
 
 
 def _show(result: VerifyResult) -> None:

@@ -91,9 +91,9 @@ def check(
 
 
 @command.command()
-@click.argument("run", required=False)
+@click.argument("run", required=False, type=options.ANY_PATH)
 @grouped
-def show(run: str | None, named: NamedByFlag, witness: WitnessOptions) -> None:
+def show(run: Path | None, named: NamedByFlag, witness: WitnessOptions) -> None:
     """Print the logs of a run, or list the runs.
 
     RUN is a run id on the witness, or a run folder; each log is printed as JSON lines.
@@ -138,10 +138,10 @@ class _Log:
 
 
 @contextlib.contextmanager
-def _logs(run: str, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
+def _logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
     """Give the logs of a run folder, or temporary copies of those on the witness."""
     if not entry.witness:
-        folder = RunFolder.open(Path(run))
+        folder = RunFolder.open(run)
         manifest = folder.manifest()
         logs = [
             _Log.of(manifest, number, folder.acks_path(number))
@@ -155,7 +155,7 @@ def _logs(run: str, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
             )
         yield logs
         return
-    run_id = require_run_id(run)
+    run_id = require_run_id(str(run))
     with (
         assemble.opened_witness(entry, WindowLimits(), new_key) as opened,
         tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch,
@@ -188,11 +188,11 @@ def _json_lines(log: _Log) -> Iterator[str]:
 
 
 @command.command()
-@click.argument("run")
+@click.argument("run", type=options.ANY_PATH)
 @grouped
 @options.as_json()
 def verify(
-    run: str, named: NamedByFlag, witness: WitnessOptions, as_json: bool
+    run: Path, named: NamedByFlag, witness: WitnessOptions, as_json: bool
 ) -> None:
     """Check that all logs of a run are intact; exit with 1 if not.
 

@@ -138,6 +138,12 @@ def load(path: Path) -> Inventory:
             id=ErrorId.INVENTORY_MISSING,
             hint="Run dbcheck init to write one, or name it with --inventory.",
         )
+    if not path.is_file() and not path.is_dir():
+        raise UsageError(
+            f"the inventory {path} is not a file or a folder",
+            id=ErrorId.FILE_NOT_READABLE,
+            hint="Write what a pipe would give into a file, and name that.",
+        )
     found = listed.listing(path)
     return inventory(path, found.hosts, found.groups)
 

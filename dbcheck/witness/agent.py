@@ -39,7 +39,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dbcheck.durable import sync_data
-from dbcheck.owners import own_users
+from dbcheck.owners import expanded, own_users
 from dbcheck.remote.wire import (
     CHUNK_BYTES,
     DATA,
@@ -118,13 +118,16 @@ def log_name(number: int) -> str:
 def folder_of(ask: Any) -> str:
     """Return the folder that a request names, with the user's own link followed.
 
-    /~/NAME is NAME in the user's home.
+    /~/NAME is NAME in the user's home, and /~USER/NAME in that of another.
     """
     folder = ask["folder"]
     if not isinstance(folder, str):
         raise TypeError("the name of a folder is not valid text")
-    if folder == "/~" or folder.startswith("/~/"):
-        folder = os.path.expanduser("~") + folder[2:]
+    if folder.startswith("/~"):
+        try:
+            folder = expanded(folder[1:])
+        except LookupError as error:
+            raise Refusal("no-user", str(error.args[0])) from None
     if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
         folder = os.path.realpath(folder)
     return folder

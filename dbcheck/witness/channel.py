@@ -51,6 +51,10 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
         "Name a folder in the home of the user who logs in there, e.g. "
         "ssh://me@witness/~/dbcheck, or fix this one (chown, chmod go-w).",
     ),
+    "no-user": (
+        ErrorId.WITNESS_URL_INVALID,
+        "Name a folder in the home of a user of the witness, as /~/folder.",
+    ),
     "exists": (
         ErrorId.WITNESS_LOG_EXISTS,
         "Each run needs a new id, and each process of a load a new log.",

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.owners import expanded
 from dbcheck.remote import address
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.witness.base import AgentWitness
@@ -15,7 +16,7 @@ from dbcheck.witness.window import WindowLimits
 
 _HINT = (
     "A witness is ssh://[user@]host[:port]/folder, where /~/ is the user's home, or "
-    "file:FOLDER."
+    "file:FOLDER, where ~/ is yours."
 )
 
 
@@ -64,7 +65,15 @@ def _local(url: str) -> Path:
             id=ErrorId.WITNESS_URL_INVALID,
             hint=_HINT,
         )
-    return Path(os.path.abspath(_folder(url, unquote(parts.path))))
+    try:
+        folder = expanded(_folder(url, unquote(parts.path)))
+    except LookupError as error:
+        raise UsageError(
+            f"no folder in {url!r}: {error.args[0]}",
+            id=ErrorId.WITNESS_URL_INVALID,
+            hint=_HINT,
+        ) from None
+    return Path(os.path.abspath(folder))
 
 
 def _remote(url: str, path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -71,7 +72,7 @@ def test_a_run_from_start_to_verdict_and_what_can_be_asked_of_it(user: User) -> 
     with Path("/dev/full").open("wb") as full:
         client = user.start("reconcile", folder, "--offline", stdout=full)
         _, said = client.communicate(timeout=60)
-    assert client.returncode == 0
+    assert client.returncode == 4
     assert said == "dbcheck: the result cannot be printed: No space left on device\n"
 
     log = user.folder / folder / "acks.log"
@@ -138,6 +139,27 @@ def test_the_client_killed_after_the_cut_is_judged_from_the_witness_alone(
     if not lies:
         assert len(again["reasons"]) == 1
         assert "host asked again not observable" in again["reasons"][0]
+
+
+@user_of("postgresql")
+def test_a_run_that_is_not_judged_is_not_spoilt_by_another(user: User) -> None:
+    """Its client is lost behind the cut; the next run names it, and touches nothing."""
+    with user.start("run", *user.rig) as client:
+        said_until(client, "restore")
+        client.kill()
+        client.communicate()
+    (left,) = (user.folder / "runs").iterdir()
+    user.lab.switch().restore()
+    with user.start("run", *user.rig) as refused:
+        _, said = refused.communicate(timeout=60)
+    assert refused.returncode == 2, said
+    (command,) = re.findall(r"dbcheck reconcile \S*\w", said)
+    assert list((user.folder / "runs").iterdir()) == [left]
+    judged = (*shlex.split(command)[1:], *user.witness[2:])
+    with user.start(*judged) as again:
+        again.communicate(timeout=60)
+    assert again.returncode in (0, 3)  # what the lost client saw of the end may lack
+    user.run("run", *user.rig, code=0)
 
 
 @user_of("postgresql")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -14,7 +15,7 @@ from junitparser import JUnitXml
 
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.matrixfile import write_matrix
-from dbcheck.cli import FAILED, PASS, USAGE
+from dbcheck.cli import FAIL, FAILED, PASS, USAGE
 from dbcheck.core.verdict import Verdict
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.stored import private
@@ -123,7 +124,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert done.returncode == PASS
+    assert done.returncode == FAILED
     said = "dbcheck: the result cannot be printed: No space left on device\n"
     assert done.stderr == said
 
@@ -215,3 +216,48 @@ def test_a_run_of_another_user_is_shown_and_not_written_to(folder: Path) -> None
     before = sorted(path.name for path in (folder / "run").iterdir())
     assert report(folder, "run")[0].splitlines()[2].startswith("\u2502  FAIL ")
     assert sorted(path.name for path in (folder / "run").iterdir()) == before
+
+
+def test_a_result_that_a_full_disk_does_not_take_is_no_success(folder: Path) -> None:
+    """On stdout, by each verb that shows what is stored; a loss stays a loss."""
+    shutil.copytree(STORED / "postgresql-pass", folder / "sound")
+    subprocess.run((*DBCHECK, "bundle", "sound", "-o", "b.tar"), cwd=folder, check=True)
+    cases = {
+        "report run": FAILED,
+        "report sound --format md": FAILED,
+        "report sound --format json": FAILED,
+        "report --compare run sound": FAILED,
+        "verify b.tar": FAILED,
+        "verify b.tar --json": FAILED,
+        "reconcile sound --offline": FAILED,
+        "reconcile sound --offline --json": FAILED,
+        "reconcile run --offline": FAIL,
+        "witness verify sound": FAILED,
+        "workloads": FAILED,
+    }
+    for words, code in cases.items():
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                (*DBCHECK, *words.split()),
+                cwd=folder,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        assert done.returncode == code, (words, done.stderr)
+        assert done.stderr.count("\n") == 1, (words, done.stderr)
+
+
+@pytest.mark.parametrize("words", ["report run -o new.html", "bundle run -o new.html"])
+def test_a_file_that_a_disk_does_not_take_is_not_made(folder: Path, words: str) -> None:
+    """A limit of the size of files ends a write as a full disk does."""
+    command = shlex.join((*DBCHECK, *words.split()))
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -f 1; exec {command}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == FAILED, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(folder.glob("*new*"))

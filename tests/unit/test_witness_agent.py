@@ -4,6 +4,7 @@ import base64
 import errno
 import json
 import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -471,6 +472,14 @@ def test_a_tilde_is_the_home_of_the_user(
     ((_, facts),) = replies.ask(agent.FACTS)
     assert json.loads(facts)["folder"] == str(tmp_path / "acks")
     assert replies.ask(agent.RUNS) == [(wire.RESULT, json.dumps([RUN]).encode())]
+
+
+def test_a_tilde_and_a_name_is_the_home_of_that_user(replies: Replies) -> None:
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    home = os.path.expanduser(f"~{name}")
+    assert agent.folder_of({"folder": f"/~{name}/acks"}) == f"{home}/acks"
+    replies.folder = "/~no-such-user/acks"
+    assert code_of(replies.create()) == "no-user"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ def test_an_ssh_url_names_user_host_port_and_folder(
         ("file:/a/b", "/a/b"),
         ("file:///a/b", "/a/b"),
         ("file:logs", os.path.abspath("logs")),
+        ("file:~/logs", os.path.expanduser("~/logs")),
+        ("file:./~/logs", os.path.abspath("~/logs")),
     ],
 )
 def test_a_file_url_names_a_folder(url: str, folder: str) -> None:
@@ -62,6 +64,7 @@ def test_a_file_url_names_a_folder(url: str, folder: str) -> None:
         "file:",
         "file://host/folder",
         "file:a#b",
+        "file:~no-such-user/folder",
     ],
 )
 def test_nonsense_is_refused_with_a_hint(url: str) -> None:

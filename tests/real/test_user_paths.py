@@ -1,0 +1,59 @@
+"""No path that a user gives ends in a traceback, and ~ is a home wherever it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from dbcheck.cli import MEANS, USAGE
+from tests.kit.every_path import UNUSABLE
+
+# Permissions count for a root that may not override them, as they do for others.
+AS_OTHERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+
+
+def test_no_path_of_a_user_gives_a_traceback(tmp_path: Path) -> None:
+    """Each path of each command, as one that is closed, missing or of another kind."""
+    before = AS_OTHERS if os.geteuid() == 0 else ()
+    done = subprocess.run(
+        [*before, sys.executable, "-m", "tests.kit.every_path", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(calls) > 300
+    for call in calls:
+        assert call["code"] in MEANS, call
+        assert "Traceback" not in call["output"], call
+        if call["kind"] in UNUSABLE:
+            assert call["code"] == USAGE, call
+
+
+def test_a_home_is_a_home_where_no_shell_expands_it(tmp_path: Path) -> None:
+    """As in --runs=~/x and file:~/x; nothing called ~ is made."""
+    here, home = tmp_path / "here", tmp_path / "home"
+    here.mkdir()
+    home.mkdir()
+
+    def dbcheck(*words: str) -> int:
+        return subprocess.run(
+            [sys.executable, "-m", "dbcheck", *words],
+            cwd=here,
+            env=os.environ | {"HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            check=False,
+        ).returncode
+
+    assert dbcheck("init", "~/hosts.yml") == 0
+    assert (home / "hosts.yml").is_file()
+    # On a disk it is used, and in memory it is refused once it is made.
+    dbcheck("witness", "check", "--witness", "file:~/acks")
+    assert (home / "acks").is_dir()
+    for unknown in ("file:~no-such-user/acks", "file:~no-such-user"):
+        assert dbcheck("witness", "check", "--witness", unknown) == USAGE
+    assert not list(here.iterdir())
