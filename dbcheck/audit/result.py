@@ -99,7 +99,8 @@ class AuditResult:
     """The audit of one server.
 
     name:     of the host in the inventory, "" if flags described it.
-    host:     the URL of its host, "" if it was not asked.
+    host:     the name of its host, "" if that was not read.
+    host_error: why its host could not be read, "" if it was, or was not to be.
     findings: what is not safe, the worst first, what is not known last.
     safe:     how many facts are safe.
     error:    why it could not be audited, "" if it could.  error_id: of that.
@@ -114,6 +115,7 @@ class AuditResult:
     subjects: tuple[SubjectResult, ...]
     error: str = ""
     error_id: str = ""
+    host_error: str = ""
 
     @classmethod
     def failed(cls, name: str, target: str, error: DbcheckError) -> AuditResult:

@@ -70,6 +70,7 @@ def audit(
         findings=tuple(map(FindingResult.of, audited.found)),
         safe=count_safe(engine.family, audited.subjects),
         subjects=tuple(map(SubjectResult.of, audited.subjects)),
+        host_error=unasked,
     )
 
 

@@ -26,6 +26,7 @@ from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState, SwitchKind
 from dbcheck.core.moments import (
     AT_ONCE,
+    NOT_KNOWN,
     WITHOUT_CHORES,
     Moment,
     Stratum,
@@ -56,7 +57,8 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
     says otherwise, and at once if the server did not come back.  Raise TargetChanged if
     it is another one, or lost rows between two cycles, and DbcheckError if
     IDLE_MAX cycles in a row proved nothing; those of earlier clients do not count, as
-    what was wrong may have been fixed.
+    what was wrong may have been fixed.  What fails before the first load ends it as it
+    ends a run; once a cycle was made, such a failure may pass, as of a network.
     """
     plan = folder.plan()
     rig = replace(rig, runs=folder.runs)
@@ -75,7 +77,7 @@ def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:
         _require_progress([cycle for cycle in cycles if cycle.number > earlier])
         counted = tally(cycles).cuts
         rig.listener.progress(Progress("campaign", counted, plan.cuts, Unit.CUTS))
-        _cycle(rig, folder, plan)
+        _cycle(rig, folder, plan, is_first=last_number(cycles) == earlier)
         rig.listener.phase(Phase.CAMPAIGN, tally(folder.cycles()).sentence)
     return tally(folder.cycles())
 
@@ -117,8 +119,8 @@ def _require_progress(cycles: Sequence[Cycle]) -> None:
         )
 
 
-def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
-    """Run the next cycle and store its result."""
+def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan, *, is_first: bool) -> None:
+    """Run the next cycle and store its result; is_first: of this client's."""
     cycles = folder.cycles()
     drawn = _next_moment(rig, plan, cycles)
     detail = f"{drawn.number}: {drawn.stratum.value}, {drawn.after_s:.1f} s"
@@ -139,9 +141,11 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan) -> None:
     except (UsageError, TargetChanged):
         raise
     except DbcheckError as error:
+        if is_first and not any(run.load() for run in folder.unsettled()):
+            raise  # nothing was cut
         rig.listener.phase(Phase.CYCLE, f"{drawn.number}: {error}")
         if not _settle_all(rig, folder):
-            folder.add(_failed("", drawn, str(error), error.id))
+            folder.add(_failed("", drawn, error.with_hint, error.id))
             wait_for_server(rig)
     else:
         add_outcome(folder, outcome)
@@ -219,7 +223,9 @@ def add_outcome(
     chores, seen = outcome.result.housekeeping, outcome.result.seen
     at_cut = chores.at_cut if chores else None
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
-    stratum = (Stratum.STEADY if missed else drawn.stratum) if drawn else None
+    stratum = drawn.stratum if drawn else None
+    if drawn and missed and missed != NOT_KNOWN:
+        stratum = Stratum.STEADY
     folder.add(
         Cycle(
             number=drawn.number if drawn else 0,

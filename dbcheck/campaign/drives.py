@@ -32,7 +32,8 @@ _END_S = 3.0
 class DriveCounts:
     """What the drives of one host do, sampled by a thread of its own.
 
-    whole: what they did until the last sample that saw new acks, None without one.
+    whole: what they did until the last sample that saw new acks, and every drive;
+           None without one.
     """
 
     def __init__(self, counters: Counting, acked: Callable[[], int]) -> None:
@@ -88,7 +89,9 @@ class DriveCounts:
     def _take(self, sample: Sample, acked: int) -> None:
         done = _between(self._last, sample, acked - self._last_acked)
         self._series.append((now_us(), done))
-        if acked > self._last_acked:
+        # Drives that are cut alone are gone from the samples that come after.
+        is_complete = self._first.devices.keys() <= sample.devices.keys()
+        if acked > self._last_acked and is_complete:
             self.whole = _between(self._first, sample, acked)
         self._last, self._last_acked = sample, acked
 

@@ -112,7 +112,8 @@ def command(
     Reads the server's settings as its sessions have them, those of each role and
     database, every directory that a commit depends on, its filesystem and the block
     devices and drives below it. Nothing is changed. What cannot be read is shown as
-    not known, with what would make it readable. docs/rules.md has the rules.
+    not known, with what would make it readable. Exits with 4 if a server, or a host
+    that is named, could not be read. docs/rules.md has the rules.
     """
     if receipt is not None:
         if names or everything or target.target:
@@ -132,14 +133,15 @@ def command(
     created = datetime.now(UTC).isoformat(timespec="seconds")
     result = AuditsResult(dbcheck.__version__, created, results)
     file = str(lookup.inventory) if entries[0].name else NOWHERE
-    with output.printing():
+    code = _exit_code(results, Severity(fail_on) if fail_on else None)
+    with output.printing(code):
         if as_json:
             output.print_json(to_values(result))
         elif shape == SARIF:
             output.print_json(sarif(result, Path(file).as_posix()))
         else:
             output.console().print(audits_report(result.targets))
-    sys.exit(_exit_code(results, Severity(fail_on) if fail_on else None))
+    sys.exit(code)
 
 
 def _audited(entry: Entry) -> AuditResult:
@@ -160,7 +162,7 @@ def _audited(entry: Entry) -> AuditResult:
 
 
 def _exit_code(results: Sequence[AuditResult], level: Severity | None) -> int:
-    if any(result.error for result in results):
+    if any(result.error or result.host_error for result in results):
         return FAILED
     if level is None:
         return PASS

@@ -15,6 +15,7 @@ from dbcheck.cli.guard import guard
 from dbcheck.cli.options import ConsentOptions
 from dbcheck.cli.say import say
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
 from dbcheck.core.table import LEDGER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
@@ -115,7 +116,7 @@ def test(
     """
     entry, switch = _switch(host, lookup, unattended=True)
     recognised = _guard(entry, consent)
-    seen, depths = _tested(entry, switch, wait)
+    seen, depths, depth = _tested(entry, switch, wait)
     _require_back(host, switch)
     drives = _require_right_target(host, switch, seen)
     result = {
@@ -132,7 +133,7 @@ def test(
         "depths": depths,
         "drives": drives,
     }
-    _show(result, *_test_lines(result, switch.cut_class), as_json=as_json)
+    _show(result, *_test_lines(result, switch.cut_class, depth), as_json=as_json)
     agreed.remember(entry.wiring)
 
 
@@ -190,18 +191,19 @@ def _require_right_target(
 
 def _tested(
     entry: Entry, switch: PowerSwitch, wait_s: float
-) -> tuple[selftest.SelfTest, list[str]]:
-    """Cut and restore; return what was seen, and how deep it went on each filesystem.
+) -> tuple[selftest.SelfTest, list[str], Depth | None]:
+    """Cut and restore; return what was seen, and how deep it went.
 
-    The depth is measured where the host can be asked. It is stored unless the host
-    stayed up: then the switch cuts something else.
+    That is a sentence for each filesystem, and the least depth of them, None if one of
+    them is not known.  It is measured where the host can be asked.  It is stored
+    unless the host stayed up: then the switch cuts something else.
     """
     host, asked = assemble.power_host(entry), assemble.entry_host(entry)
     # Canaries would hold the filesystems that a cut of drives alone forces off.
     if asked is None or isinstance(switch, DriveScoped):
-        return selftest.run(switch, host, wait_s), []
+        return selftest.run(switch, host, wait_s), [], None
     engine = assemble.engine(entry.target, entry.password)
-    seen, depths, depth = idle.measured(
+    seen, depths, found = idle.measured(
         asked,
         PlainProgress(output.progress_console()),
         engine.facts(),
@@ -210,15 +212,20 @@ def _tested(
         lambda: selftest.run(switch, host, wait_s),
         switch.cut_class,
     )
-    if depth is not None and seen.rebooted is not False:
-        reached.remember(entry.wiring, depth)
-    return seen, [
+    if found is not None and seen.rebooted is not False:
+        reached.remember(entry.wiring, found)
+    lines = [
         f"{each}: {each.finding.reasons[0] if each.finding else each.unmeasured}"
         for each in depths
     ]
+    known = [each.depth for each in depths if each.depth is not None]
+    is_known = known and len(known) == len(depths)
+    return seen, lines, min(known, key=lambda one: one.rank) if is_known else None
 
 
-def _test_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
+def _test_lines(
+    result: dict[str, Any], cut_class: CutClass, depth: Depth | None
+) -> list[str]:
     lines = [
         f"{result['host']}: the switch works ({result['switch']})",
         f"  states   {' > '.join(result['states'])}",
@@ -232,7 +239,7 @@ def _test_lines(result: dict[str, Any], cut_class: CutClass) -> list[str]:
     else:
         lines.append("  host     kept running, as only its drives were cut")
     shown = f"  class    {cut_class.value}"
-    if left_open := cut_class.leaves_open(None):
+    if left_open := cut_class.leaves_open(depth):
         shown += f": {left_open}"
     lines.append(shown)
     lines += [f"  drive    {drive}" for drive in result["drives"]]

@@ -299,7 +299,7 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
             "volatile write cache lost its power"
         )
     if direct.lost or buffered.lost:
-        why = f"{objection}, so no more is shown" if objection else ""
+        why = f"{objection}, so no more is shown" if direct.lost else ""
         return Depth.OS, f"the page cache is gone; {why or _no_more(direct, ground)}"
     if buffered.kept_all and at_once:
         return None, (

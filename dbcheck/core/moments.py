@@ -22,6 +22,7 @@ class Stratum(enum.Enum):
     HOUSEKEEPING = "housekeeping"  # a chore of the kind that was drawn is under way
 
 
+NOT_KNOWN = "when the cut came is not known"  # as of a client that was lost
 LATE_MAX_S = 1.0  # a cut that comes later than that has missed its stratum
 # Of the last ack at the cut, which must be younger than a second; and from the last
 # flush until then, for the newest report of the canaries, which is up to 0.25 s old on
@@ -157,7 +158,7 @@ def missed(drawn: Moment, seen: AtTheCut) -> str:
         what = "no checkpoint was under way: " if no_checkpoint else ""
         return f"{what}{seen.refused}"
     if due_us is None or went_us is None:
-        return "when the cut came is not known"
+        return NOT_KNOWN
     if stratum is Stratum.HOLD:
         return _not_held(went_us, seen.quiet_us)
     late_s = (went_us - due_us) / 1e6

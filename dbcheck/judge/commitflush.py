@@ -69,6 +69,9 @@ def _compared(
     }
     counted = {name: n for name, n in flushes.items() if n is not None}
     if not counted or len(counted) < len(layers):
+        if gone := [name for name in layers if name not in flushes]:
+            text = f"{', '.join(gone)} was gone when its flushes were read last"
+            return Standing.NOT_OBSERVABLE, text
         names = ", ".join(name for name in layers if name not in counted)
         return Standing.NOT_OBSERVABLE, f"the kernel counts no flushes of {names}"
     name = max(counted, key=counted.__getitem__)

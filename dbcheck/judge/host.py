@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dbcheck.core.cut import Rung
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding, Remains
@@ -69,9 +71,12 @@ def same_storage(case: Case) -> Item | None:
         return None
     name = ItemId.SAME_STORAGE
     then, now = _storage(before.facts), _storage(after.facts)
+    unknown = _unidentified(before.facts), _unidentified(after.facts)
     shared = [key for key in then if key in now]
     for what, place in shared:
         was, is_now = then[what, place], now[what, place]
+        if what == "drives" and _may_be_same(place, was, is_now, *unknown):
+            continue
         if was != is_now:
             reason = f"{what}{_of(place)} was {was} and is {is_now}"
             return Item(name, _CONTRADICTED, reason, True)
@@ -86,7 +91,16 @@ def same_storage(case: Case) -> Item | None:
         same += [f"{w}{of}" for w, place in shared if place == first and w != "path"]
     if not same:
         return Item(name, _UNSEEN, "the host reports nothing of it", False)
-    return Item(name, _PRESENT, f"same {', '.join(same)}", True)
+    reason = f"same {', '.join(same)}"
+    nameless = sorted(
+        {name for each in unknown for some in each.values() for name in some}
+    )
+    if nameless and case.manifest.rung is None:
+        reason += (
+            f"; {', '.join(nameless)} shows neither a serial nor a WWID, so whether it"
+            " is the same drive is not known"
+        )
+    return Item(name, _PRESENT, reason, True)
 
 
 def _of(place: str) -> str:
@@ -107,6 +121,29 @@ def _storage(facts: TargetFacts) -> dict[tuple[str, str], str]:
             known["filesystem", place] = volume.filesystem_uuid
             known["drives", place] = ", ".join(drives)
     return {key: value for key, value in known.items() if value}
+
+
+def _unidentified(facts: TargetFacts) -> dict[str, set[str]]:
+    """Return the names of the drives below each place that nothing identifies."""
+    return {
+        place: {d.name for d in volume.drives if not (d.serial or d.wwid)}
+        for volume in facts.volumes
+        for place in volume.places
+    }
+
+
+def _may_be_same(
+    place: str,
+    was: str,
+    is_now: str,
+    unknown_then: Mapping[str, set[str]],
+    unknown_now: Mapping[str, set[str]],
+) -> bool:
+    """Say whether the drives of a place may be the same: an unknown one may be any."""
+    then, now = set(was.split(", ")), set(is_now.split(", "))
+    return len(then - now) <= len(unknown_now[place]) and len(now - then) <= len(
+        unknown_then[place]
+    )
 
 
 def not_restored(case: Case) -> Item:

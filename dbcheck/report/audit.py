@@ -49,7 +49,11 @@ def audit_report(result: AuditResult) -> RenderableType:
         return Group("", title, Text(f"  not audited: {result.error}", WRONG), "")
     if result.name:
         title.append(f"  {result.target}")
-    parts: list[RenderableType] = ["", title, Text(f"  {summary(result)}"), ""]
+    style = WRONG if result.host_error else ""
+    parts: list[RenderableType] = ["", title, Text(f"  {summary(result)}", style)]
+    if result.host_error:
+        parts.append(Text(f"  its host could not be read: {result.host_error}"))
+    parts.append("")
     unsafe = [f for f in result.findings if f.standing is RuleStanding.UNSAFE]
     unknown = [f for f in result.findings if f.standing is RuleStanding.UNKNOWN]
     if unsafe:
@@ -80,7 +84,10 @@ def summary(result: AuditResult) -> str:
     counts = counts or ["nothing unsafe was found"]
     if result.unknown:
         counts.append(f"{result.unknown} {_UNKNOWN}")
-    return f"{', '.join(counts)}; {result.safe} safe"
+    shown = f"{', '.join(counts)}; {result.safe} safe"
+    if result.host_error:
+        return f"the server alone was audited, not its host: {shown}"
+    return shown
 
 
 def _findings(findings: Sequence[FindingResult]) -> RenderableType:
@@ -152,5 +159,7 @@ def _overview(results: Sequence[AuditResult]) -> RenderableType:
         numbers += [str(result.unknown), str(result.safe)]
         if result.error:
             numbers, worst = ["-"] * len(numbers), "not audited"
+        elif result.host_error:
+            worst = f"host not read; {worst}" if worst != "-" else "host not read"
         table.add_row(result.name or result.target, *numbers, worst)
     return Padding(table, (0, 0, 1, 0))

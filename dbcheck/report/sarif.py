@@ -47,14 +47,14 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _invocation(result: AuditsResult) -> dict[str, Any]:
-    failed = [target for target in result.targets if target.error]
-    notes = [
-        {
-            "level": "error",
-            "message": {"text": f"{_named(target)} was not audited: {target.error}"},
-        }
-        for target in failed
+    failed = [
+        f"{_named(target)} was not audited: {target.error}"
+        if target.error
+        else f"the host of {_named(target)} could not be read: {target.host_error}"
+        for target in result.targets
+        if target.error or target.host_error
     ]
+    notes = [{"level": "error", "message": {"text": text}} for text in failed]
     return {"executionSuccessful": not failed, "toolExecutionNotifications": notes}
 
 

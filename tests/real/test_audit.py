@@ -14,6 +14,7 @@ import pytest
 
 from dbcheck.audit.result import AuditResult
 from dbcheck.campaign.auditing import audit
+from dbcheck.cli import FAILED
 from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.receipt import receipt, result_of
 from dbcheck.core.audited import Flag, RuleStanding, Severity
@@ -343,6 +344,43 @@ def test_the_exit_code_is_what_fail_on_asks_for(
         assert dbcheck(server=server).returncode == 0
     finally:
         run(engine, "alter role dbcheck reset synchronous_commit")
+
+
+def test_a_host_that_cannot_be_read_is_no_success(
+    postgresql_server: DatabaseServer, tmp_path: Path
+) -> None:
+    """Its server is audited; of one host alone, and of several, it is said so."""
+    server, nowhere = postgresql_server, "ssh://root@127.0.0.1:1"
+    flag = ("--target-host", nowhere)
+    for level in ((), ("--fail-on", "error")):
+        done = dbcheck("--json", *flag, *level, server=server)
+        assert done.returncode == FAILED, done.stderr
+        (one,) = json.loads(done.stdout)["targets"]
+        assert one["host_error"] and not one["error"] and not one["host"]
+        assert one["safe"] > 20
+        assert "fs-in-memory" in {each["rule"] for each in one["findings"]}
+    shown = dbcheck(*flag, server=server)
+    assert shown.returncode == FAILED
+    _, title, headline, *_ = shown.stdout.splitlines()
+    assert server.url in title and "host" in headline
+    log = json.loads(dbcheck("--format", "sarif", *flag, server=server).stdout)
+    assert not log["runs"][0]["invocations"][0]["executionSuccessful"]
+
+    also = server.url.replace("+psycopg2", "", 1)  # one server as two targets
+    assert also != server.url
+    read = {"ansible_connection": "local", "dbcheck_target": server.url}
+    unread = {"ansible_host": "127.0.0.1", "ansible_port": 1, "dbcheck_target": also}
+    inventory = tmp_path / "inventory.yml"
+    inventory.write_text(json.dumps({"all": {"hosts": {"db1": read, "db2": unread}}}))
+    done = subprocess.run(
+        (*DBCHECK, "audit", "--inventory", str(inventory), "--all", "--json"),
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "DBCHECK_PASSWORD": server.password},
+    )
+    assert done.returncode == FAILED, done.stderr
+    errors = [bool(one["host_error"]) for one in json.loads(done.stdout)["targets"]]
+    assert errors == [False, True]
 
 
 def test_a_server_that_does_not_answer_is_named_and_the_others_audited(

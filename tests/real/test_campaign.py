@@ -233,6 +233,23 @@ def test_cycles_that_prove_nothing_end_it(here: Bench, tmp_path: Path) -> None:
     assert len(folder.cycles()) == 11
 
 
+def test_what_fails_before_the_first_load_ends_it_as_it_ends_a_run(
+    here: Bench, tmp_path: Path
+) -> None:
+    """Somebody else's table is in the way: both say it, and what to do, once."""
+    here.execute("create schema dbcheck")
+    here.execute(f"create table {here.table} (id int)")
+    shell = Shell(tmp_path, {here.lab.name: as_host(here.lab)})
+    folder = tmp_path / "campaign"
+    words = (here.lab.name, "--cuts", "2", "--folder", str(folder))
+    ended = shell.run(*words, code=4)
+    ran = shell.run(here.lab.name, verb="run", code=4)
+    refusal = ran[ran.index("dbcheck: ") :]
+    assert len(refusal.splitlines()) > 1  # with its hint
+    assert ended.endswith(refusal)
+    assert not CampaignFolder.open(folder).cycles()
+
+
 def test_a_human_cannot_be_asked(here: Bench, tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", plan())
     power = Clumsy(here.rig.site.writer.power, "")
@@ -269,15 +286,15 @@ class Shell:
         listed = {"all": {"hosts": hosts, "vars": common}}
         self.inventory.write_text(json.dumps(listed))
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, verb: str = "campaign") -> subprocess.Popen[bytes]:
         """Start it; what it says on the way is in its stderr."""
-        command = [sys.executable, "-m", "dbcheck", "campaign", *words]
+        command = [sys.executable, "-m", "dbcheck", verb, *words]
         command += ["--inventory", str(self.inventory), "--json"]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1)
 
-    def run(self, *words: str, code: int = 0) -> Any:
+    def run(self, *words: str, code: int = 0, verb: str = "campaign") -> Any:
         """Run it to its end; return what it prints."""
-        with self.start(*words) as child:
+        with self.start(*words, verb=verb) as child:
             out, err = child.communicate(timeout=280)
         assert child.returncode == code, err
         return json.loads(out) if out else err.decode()

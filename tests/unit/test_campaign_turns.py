@@ -15,8 +15,9 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import Known
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.turns import Turns
+from dbcheck.core.verdict import CycleVerdict
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import TargetChanged
+from dbcheck.errors import EngineError, TargetChanged
 from dbcheck.runs import RunFolder
 from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of
@@ -106,3 +107,25 @@ def test_what_is_known_is_stored_before_rows_are_dropped(
     with pytest.raises(TargetChanged, match="enough"):
         campaign.run_campaign(rig, folder)
     assert turns.said == ["store"]
+
+
+def test_a_failure_before_the_load_ends_only_what_it_begins(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a cycle was made, it may pass, as of a network; what to do is kept."""
+    folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
+
+    def run_cycle(*_: object) -> None:
+        raise EngineError(
+            "may not create", id=ErrorId.CONNECTION_FAILED, hint="Run: grant create;"
+        )
+
+    monkeypatch.setattr(campaign, "run_cycle", run_cycle)
+    monkeypatch.setattr(campaign, "wait_for_server", lambda _: "")
+    with pytest.raises(EngineError, match="may not create"):
+        campaign.run_campaign(rig, folder)
+    assert not folder.cycles()
+    campaign._cycle(rig, folder, folder.plan(), is_first=False)
+    (cycle,) = folder.cycles()
+    assert cycle.verdict is CycleVerdict.ERROR
+    assert "Run: grant create;" in cycle.reason

@@ -120,6 +120,16 @@ def test_a_lost_block_counts_against_the_drive_only_where_it_must(
     assert word in " ".join(finding.reasons)
 
 
+def test_what_would_excuse_the_drive_is_said_only_where_it_lost_something() -> None:
+    ground = Ground("xfs", "rw", above="the drives kept their power")
+    lost = find_depth(DONE, remains(KEPT, ring((400, 499))), ground)
+    kept = find_depth(DONE, remains(KEPT, KEPT), ground)
+    assert (lost.depth, kept.depth) == (Depth.OS, Depth.OS)
+    assert (lost.direct.lost > 0, kept.direct.lost) == (True, 0)
+    assert ground.above in " ".join(lost.reasons)
+    assert ground.above not in " ".join(kept.reasons)
+
+
 SYNC = Ground("xfs", "rw,relatime,sync,wsync,inode64")
 
 

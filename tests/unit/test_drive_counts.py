@@ -98,10 +98,15 @@ def test_a_host_that_does_not_answer_holds_nothing_up() -> None:
     assert (counts.whole, counts.newest, counts.series()) == (None, None, ())
 
 
-def test_a_drive_that_is_gone_is_left_out() -> None:
-    counts = counted([sample(1, 0, "sda", "sdb"), sample(2, 5, "sdb")], 7)
+def test_a_drive_that_is_gone_counts_until_it_went() -> None:
+    """Where drives alone are cut, the host still answers without them."""
+    both = ("sda", "sdb")
+    samples = [sample(1, 0, *both), sample(2, 5, *both), sample(3, 9, "sdb")]
+    counts = counted(samples, 7, 9)
     assert counts.whole is not None
-    assert counts.whole.drives.keys() == {"sdb"}
+    assert (counts.whole.acked, set(counts.whole.drives)) == (7, set(both))
+    assert counts.newest is not None
+    assert counts.newest.drives.keys() == {"sdb"}
 
 
 def test_the_series_names_the_node_and_leaves_open_what_was_not_counted() -> None:

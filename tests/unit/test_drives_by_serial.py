@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import drives
+from dbcheck.hosts.agent import drives, facts
 
 
 @pytest.fixture
@@ -40,6 +40,27 @@ def test_each_bus_has_a_place_for_the_serial(block: Path) -> None:
         "naa.5000c500a1b2c3d4": ["sdb"],
         "S4": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("files", "serial"),
+    [
+        ({"device__serial": "S4EV  \n"}, "S4EV"),
+        ({"serial": "V1\n"}, "V1"),
+        ({"device__vpd_pg80": b"\x00\x80\x00\x08    ATA1\x00"}, "ATA1"),
+        ({}, ""),
+    ],
+)
+def test_the_facts_of_a_drive_have_the_same_serial(
+    block: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str | bytes],
+    serial: str,
+) -> None:
+    monkeypatch.setattr(facts, "BLOCK", str(block))
+    disk(block, "sda", **files)
+    layer = {"name": "sda", "kind": "loop", "write_cache": ""}
+    assert facts.Volume(str(block)).drive(layer)["serial"] == serial
 
 
 def test_the_paths_of_one_drive_are_all_of_it(block: Path) -> None:

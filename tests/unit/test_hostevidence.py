@@ -8,7 +8,7 @@ import pytest
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding, Remains, Tally
 from dbcheck.core.gone import Gone
-from dbcheck.core.target import HostAfter
+from dbcheck.core.target import Drive, HostAfter
 from dbcheck.judge import host as host_items
 from dbcheck.judge.ended import Ended
 from dbcheck.judge.item import ItemId, Standing
@@ -56,6 +56,34 @@ def test_a_drive_is_one_whatever_the_number_of_its_paths() -> None:
         )
         assert item is not None
         assert item.standing is Standing.PRESENT, item.reason
+
+
+KNOWN = VOLUME.drives[0]
+OTHER = dataclasses.replace(KNOWN, name="sdx", serial="s9")
+NAMELESS = dataclasses.replace(KNOWN, name="sdn", serial="", wwid="")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "standing"),
+    [
+        ((KNOWN, NAMELESS), (KNOWN, NAMELESS), Standing.PRESENT),
+        ((KNOWN, NAMELESS), (KNOWN, OTHER), Standing.PRESENT),
+        ((KNOWN, OTHER), (KNOWN, NAMELESS), Standing.PRESENT),
+        ((KNOWN, OTHER), (KNOWN,), Standing.CONTRADICTED),
+        ((KNOWN,), (OTHER, NAMELESS), Standing.CONTRADICTED),
+    ],
+)
+def test_a_drive_that_nothing_identifies_is_named(
+    then: tuple[Drive, ...], now: tuple[Drive, ...], standing: Standing
+) -> None:
+    """It may be any, and never makes the others another storage."""
+    facts = dataclasses.replace(FACTS, **on(drives=then))
+    before = dataclasses.replace(BEFORE, facts=facts)
+    item = host_items.same_storage(case(before, after(**on(drives=now))))
+    assert item is not None
+    assert item.standing is standing
+    if standing is Standing.PRESENT:
+        assert "sdn" in item.reason
 
 
 def test_only_what_was_read_twice_is_called_the_same() -> None:

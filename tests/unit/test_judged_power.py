@@ -355,6 +355,21 @@ def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
     assert "2.0 s" in shown.cycles[0].missed
 
 
+def test_a_cycle_whose_client_was_lost_keeps_the_stratum_that_was_drawn(
+    tmp_path: Path,
+) -> None:
+    """Where the cut fell is not known, so it counts for no stratum."""
+    drawn = Moment(1, Stratum.RAMP_UP, 1.0, 0.0)
+    run = stored_run(RunFolder.create(tmp_path, replace(manifest(), moment=drawn)))
+    run.write_load(replace(LOAD, due_us=None))
+    folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
+    campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
+    (cycle,) = folder.cycles()
+    assert cycle.stratum == Stratum.RAMP_UP.value
+    assert cycle.missed
+    assert result(folder).strata == {}
+
+
 def campaign_plan() -> Plan:
     return Plan(
         "c", "0", "n", "postgresql://u@h/d", 1, load("insert"), 3, 9, None, False, True

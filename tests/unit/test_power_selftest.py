@@ -13,6 +13,7 @@ from dbcheck.campaign import idle
 from dbcheck.cli import assemble, power
 from dbcheck.core.cut import Cut, PowerState, SwitchKind
 from dbcheck.core.cutclass import CutClass
+from dbcheck.core.depth import Depth
 from dbcheck.core.identity import Identity
 from dbcheck.core.reached import Reached
 from dbcheck.core.target import Volume
@@ -149,6 +150,23 @@ def test_a_depth_is_remembered_unless_the_host_stayed_up(
         lambda *arguments: (arguments[-2](), [depth], found),
     )
     monkeypatch.setattr(reached, "remember", lambda _, it: remembered.append(it))
-    _, depths = power._tested(Entry("db1", "postgresql://db1/x"), plug, 5)
+    _, depths, shown = power._tested(Entry("db1", "postgresql://db1/x"), plug, 5)
     assert len(remembered) == kept
-    assert depths == [f"{depth}: no canaries"]
+    assert (depths, shown) == ([f"{depth}: no canaries"], None)
+
+
+@pytest.mark.parametrize("cut_class", [CutClass.AC, CutClass.DC_RAIL])
+def test_a_depth_that_was_measured_is_not_called_unmeasured(
+    cut_class: CutClass,
+) -> None:
+    result = {
+        **{"host": "db1", "switch": "exec", "states": ["on", "off", "on"]},
+        **{"cut_s": 1.0, "off_s": 2.0, "back_s": None, "drives": []},
+        "depths": ["DRIVE on data (sda): 110 writes are gone"],
+    }
+    measured = power._test_lines(result, cut_class, Depth.DRIVE)
+    unknown = power._test_lines(result, cut_class, None)
+    left_open = cut_class.leaves_open(None)
+    assert left_open
+    assert not any(left_open in line for line in measured)
+    assert any(left_open in line for line in unknown)

@@ -7,7 +7,6 @@ name once it had no power, so none is known by its name.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import itertools
 import os
@@ -17,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dbcheck.hosts.agent.facts import BLOCK
+from dbcheck.hosts.agent.facts import BLOCK, scsi_serial
 from dbcheck.remote.wire import Refusal, first_line, lines, unescape
 
 MOUNTINFO = "/proc/self/mountinfo"
@@ -30,7 +29,6 @@ POLL_S = 0.01
 GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
 # linux/loop.h: LOOP_GET_STATUS64 gives device and inode of the file behind it first.
 LOOP_GET_STATUS64, LOOP_INFO_BYTES = 0x4C05, 232
-VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
 NOT_OPTIONS = frozenset({"seclabel"})  # that mountinfo shows and mount(8) refuses
 
 
@@ -81,9 +79,7 @@ def serials_of(name: str) -> set[str]:
         return set()
     files = ("device/serial", "serial", "device/wwid", "wwid")
     found = {first_line(os.path.join(folder, file)).strip() for file in files}
-    page = os.path.join(folder, "device", "vpd_pg80")
-    with contextlib.suppress(OSError), open(page, "rb") as file:
-        found.add(file.read(256)[VPD_HEAD:].decode("ascii", "replace").strip("\0 "))
+    found.add(scsi_serial(os.path.join(folder, "device")))
     if os.path.exists(os.path.join(folder, "loop")):
         found.add(loop_file(name))
     return found - {""}

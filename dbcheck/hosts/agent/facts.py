@@ -34,6 +34,7 @@ from dbcheck.remote.wire import (
 
 LAYERS_MAX = 64
 BLOCK = "/sys/class/block"
+VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
 BTRFS = "/sys/fs/btrfs/*/devices"
 BY_UUID = "/dev/disk/by-uuid"
 # Files of an array in /sys (Documentation/admin-guide/md.rst), by core.target.Layer.md.
@@ -184,7 +185,7 @@ class Volume:
         """Return one drive's identity and its counters of lost power.
 
         virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
-        virtblk_attrs), NVMe in the controller's folder.
+        virtblk_attrs), NVMe in the controller's folder, SCSI in a page of its own.
         """
         name = layer["name"]
         folder = os.path.join(BLOCK, name, "device")
@@ -201,7 +202,8 @@ class Volume:
             "firmware": first_line(os.path.join(folder, "firmware_rev"))
             or first_line(os.path.join(folder, "rev")),
             "serial": first_line(os.path.join(folder, "serial"))
-            or first_line(os.path.join(BLOCK, name, "serial")),
+            or first_line(os.path.join(BLOCK, name, "serial"))
+            or scsi_serial(folder),
             "wwid": first_line(os.path.join(folder, "wwid"))
             or first_line(os.path.join(BLOCK, name, "wwid")),
             "write_cache": layer["write_cache"],
@@ -231,6 +233,19 @@ class Volume:
             self.unreadable[fact] = why
             return ""
         return text
+
+
+def scsi_serial(folder: str) -> str:
+    """Return the serial in page 0x80 of a SCSI device, "" if it has none.
+
+    folder: the device's in /sys.  libata makes such a page of ATA drives.
+    """
+    try:
+        with open(os.path.join(folder, "vpd_pg80"), "rb") as file:
+            page = file.read(256)
+    except OSError:
+        return ""
+    return page[VPD_HEAD:].decode("ascii", "replace").strip("\0 ")
 
 
 def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
