@@ -134,7 +134,7 @@ LOGS = (
         "cut off, the client lost",
         cut_off_and_client_lost,
         INCONCLUSIVE,
-        says="client was lost before the cut",
+        says="client was lost once the cut had been asked for",
     ),
     Fault("the client lost", client_lost, PASS),
     Fault("a frame left out", frame_left_out, INCONCLUSIVE, says="chain"),

@@ -37,8 +37,10 @@ class Looks:
         self._found: list[Looked] = []
         added = WatchTally.add
 
-        def add(tally: WatchTally, asked_us: int, found: Looked) -> None:
-            added(tally, asked_us, found)
+        def add(
+            tally: WatchTally, asked_us: int, found: Looked, answered_us: int
+        ) -> None:
+            added(tally, asked_us, found, answered_us)
             self._found.append(found)
 
         monkeypatch.setattr(WatchTally, "add", add)
