@@ -118,8 +118,13 @@ class Case:
         return cut_all and self.manifest.site.is_group
 
     def as_tested(self, name: str) -> Case:
-        """Return the case whose tested node is *name*, as if that one had been read."""
-        return replace(self, after=replace(self.after, reader_name=name))
+        """Return the case whose tested node is *name*, as if that one had been read.
+
+        Where the tables lie now is known of the node that was read alone.
+        """
+        places = self.after.places if name == self.after.reader_name else None
+        after = replace(self.after, reader_name=name, places=places)
+        return replace(self, after=after)
 
     @property
     def cut_names(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Loss, Losses, LossKind
+from dbcheck.core.places import DATA, Place
 from dbcheck.core.promise import Promise
 from dbcheck.core.records import NodeAfter, NodeAtTheCut, RestoreRecord
 from dbcheck.core.replication import (
@@ -256,6 +257,19 @@ def test_the_depth_is_that_of_the_node_whose_cut_went_least_deep() -> None:
     assert depth_of(one, found) is Depth.OS
     assert depth_of(one, {**found, "b": Depth.DRIVE}) is Depth.DRIVE
     assert depth_of(one, {"a": Depth.DRIVE, "b": Depth.DRIVE}) is None
+
+
+def test_places_of_the_node_that_was_read_are_not_those_of_the_others() -> None:
+    found = {"a": Depth.DRIVE, "b": Depth.DRIVE, "c": Depth.DRIVE}
+    one = case(Promise.ALL, WHOLE)
+    nodes = {
+        name: replace(node, places=(Place(DATA, f"/{name}"),))
+        for name, node in one.manifest.nodes.items()
+    }
+    one = replace(one, manifest=replace(one.manifest, nodes=nodes))
+    for path, depth in {"/a": Depth.DRIVE, "/tmpfs": None}.items():
+        read = replace(one, after=replace(one.after, places=(Place(DATA, path),)))
+        assert depth_of(read, found) is depth
 
 
 def depth_of(one: Case, found: Mapping[str, Depth]) -> Depth | None:
