@@ -6,6 +6,7 @@ finding about the server.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from dbcheck.core.audited import OtherSettings
@@ -19,7 +20,7 @@ from dbcheck.core.table import TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import NoCanary, UsageError
+from dbcheck.errors import EngineError, NoCanary, UsageError
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 
@@ -75,6 +76,17 @@ def table_identity(
     if not abilities.identifies_tables(engine):
         return ""
     return engine.table_identity(table, server=server)
+
+
+def deleted(
+    engine: Engine, table: TableSpec, server: ServerFacts | None = None
+) -> int | None:
+    """Return how many rows were deleted since the start, None if that is unknown."""
+    if not abilities.counts_deletes(engine):
+        return None
+    with contextlib.suppress(EngineError):
+        return engine.deleted(table, server=server)
+    return None
 
 
 def broken_conditions(

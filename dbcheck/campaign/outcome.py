@@ -281,6 +281,7 @@ def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
         page_cache_kept=case.page_cache_kept,
         replication=blamed(case),
         spared=case.spared,
+        deleted=outcome.after.deleted,
     )
 
 

@@ -71,7 +71,7 @@ class Reading:
 
     stored: see AfterRecord.survivors.
     canary, logged, index, failure, missing, unanswered, tables, check, left_over,
-    sides_lost, conditions, places: as in AfterRecord.
+    sides_lost, conditions, places, deleted: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RowStore, manifest: Manifest) -> None:
@@ -85,6 +85,7 @@ class Reading:
         self.missing = False
         self.tables: dict[str, TableFacts] = {}
         self.places: tuple[Place, ...] | None = None
+        self.deleted: int | None = None
         self.check: TableCheck | None = None
         self.left_over: tuple[LeftOver, ...] = ()
         self.sides_lost: dict[str, str] = {}
@@ -133,6 +134,7 @@ class Reading:
             sides_lost=self.sides_lost,
             conditions=self.conditions,
             places=self.places,
+            deleted=self.deleted,
         )
 
     def _attempt(
@@ -177,6 +179,7 @@ class Reading:
                 for table in self._plan.tables
             }
             self.places = self._places()
+            self.deleted = self._deleted(facts)
         except OtherServer as error:
             self.unanswered = f"{error}; {_ITSELF}"
         except TableLost as error:
@@ -206,6 +209,13 @@ class Reading:
             tables = tables_of(self._manifest.workload)
             return self._rig.site.reader.engine.places(tables)
         return None
+
+    def _deleted(self, facts: ServerFacts) -> int | None:
+        """Return AfterRecord.deleted; a node that was not cut counts older deletes."""
+        site, table = self._rig.site, self._plan.tables[0]
+        if site.reader_name != self._manifest.writer_name:
+            return None
+        return observable.deleted(site.reader.engine, table, facts)
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
         """Store the rows; then decide what is prepared, and look at that once more."""

@@ -388,6 +388,10 @@ class AfterRecord:
             how they compare.
     places: the directories that an ack depends on, as the server that was read named
             them once its rows were read; None if it did not.
+    deleted: how many rows of the plan's first table, of which no operation deletes
+            any, the server counted as deleted from its start to the end of the
+            reading; None if that is not known, or if another node than the writer
+            was read.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -411,6 +415,7 @@ class AfterRecord:
     elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
     others: Mapping[str, OtherNode] = field(default_factory=dict)
     places: tuple[Place, ...] | None = None
+    deleted: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

@@ -30,6 +30,7 @@ _WRONG = (
 class Cause(enum.Enum):
     """What can cause losses; of two that explain as many, the first comes first."""
 
+    DELETES = "deletes"  # that the server counted after the cut, and dbcheck made none
     SETTING = "setting"  # of the server or of a mount, under which commits are lost
     LAYER = "layer"  # below the server, which holds flushes back
     TORN_PAGES = "torn pages"  # that a setting left without a guard
@@ -63,6 +64,7 @@ def diagnosis(
     page_cache_kept: bool,
     replication: str = "",
     spared: bool = False,
+    deleted: int | None = None,
 ) -> tuple[Explanation, ...]:
     """Return what can have caused the losses, what explains most of them first.
 
@@ -71,11 +73,12 @@ def diagnosis(
     page_cache_kept: the cut destroyed the server's memory alone, so no drive lost them.
     replication: why a standby that took over lacks commits, "" if that is not known.
     spared:   it kept its power, so no drive of its own lost them.
+    deleted:  see AfterRecord; 0 rules nothing out, as it may lack the last ones.
     """
     found = _Diagnosis(counts, shape)
     if not found.total:
         return ()
-    listed = [*found.of_settings(settings)]
+    listed = [*found.of_deletes(deleted or 0), *found.of_settings(settings)]
     listed += found.of_windows()
     listed += found.of_replication(replication)
     listed += found.of_divergence()
@@ -99,6 +102,16 @@ class _Diagnosis:
         self._missing = sum(counts.get(kind, 0) for kind in _MISSING)
         self._diverged = counts.get(LossKind.DIVERGED, 0)
         self._wrong = {kind: counts[kind] for kind in _WRONG if counts.get(kind)}
+
+    def of_deletes(self, deleted: int) -> Iterator[Explanation]:
+        """Yield that somebody deleted rows once the server was back."""
+        if rows := min(deleted, self._missing):
+            reason = (
+                f"the server counted {deleted:,} deleted rows in dbcheck's table since"
+                " it started, and dbcheck deletes none there: that explains"
+                f" {_of(rows, self._missing)} missing; find out first who deleted them"
+            )
+            yield Explanation(Cause.DELETES, rows, reason)
 
     def of_settings(self, settings: Sequence[Finding]) -> Iterator[Explanation]:
         """Yield the settings that can cause some of the losses."""

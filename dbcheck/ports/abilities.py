@@ -125,6 +125,20 @@ class TableIdentity(Protocol):
         """
 
 
+class CountsDeletes(Protocol):
+    """The server counts the rows that are deleted from a table."""
+
+    def deleted(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> int | None:
+        """Return how many rows of *table* were deleted since the server started.
+
+        Those of transactions that were rolled back may count, and those of the last
+        seconds may be missing.  None if it counts none, or if its count may be older.
+        Raise EngineError, also if the account may not see the count.
+        """
+
+
 class Conditions(Protocol):
     """The server can compute which conditions do not hold among a plan's rows."""
 
@@ -355,6 +369,11 @@ def knows_names_in_log(engine: Engine) -> TypeGuard[NamesInLog]:
 def identifies_tables(engine: Engine) -> TypeGuard[TableIdentity]:
     """Return whether *engine* has that ability."""
     return _has(engine, TableIdentity)
+
+
+def counts_deletes(engine: Engine) -> TypeGuard[CountsDeletes]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, CountsDeletes)
 
 
 def computes_conditions(engine: Engine) -> TypeGuard[Conditions]:

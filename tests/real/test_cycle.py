@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.gone import Gone
@@ -25,6 +26,7 @@ from tests.kit.rigs import (
     listed_ids,
     quick,
 )
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
 EVERY_ENGINE = pytest.mark.parametrize("engine", ENGINES)
@@ -107,6 +109,30 @@ def test_a_lying_drive_fails_and_exactly_the_absent_rows_are_listed(
         assert outcome.found is not None
         assert outcome.found.counts == {"missing-tail": len(absent)}
         require_explained(outcome, Cause.LOST_CACHE)
+        assert not outcome.after.deleted
+
+
+REMOVED = 5
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+def test_rows_deleted_after_the_cut_fail_and_the_deletes_are_named_first(
+    engine: str, tmp_path: Path
+) -> None:
+    with bench(LabSpec(engine), tmp_path) as here:
+        started, server = here.cut_cycle(), here.rig.site.reader.engine
+        assert not observable.deleted(server, LEDGER)  # None: not opened since
+        which = f"epoch = {started.manifest.epoch} and session = 1 and seq <= {REMOVED}"
+        here.execute(f"delete from {here.table} where {which}")
+        wait_until(
+            lambda: observable.deleted(server, LEDGER) == REMOVED,
+            "the server counts them",
+        )
+        outcome = here.judge(started)
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
+    assert outcome.after.deleted == REMOVED
+    best = outcome.result.diagnosis[0]
+    assert (best.cause, best.losses) == (Cause.DELETES, REMOVED)
 
 
 @pytest.mark.wide_with("mariadb")

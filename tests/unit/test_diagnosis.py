@@ -62,6 +62,35 @@ def test_the_lost_end_of_a_log_is_a_lost_cache() -> None:
     assert "oldest loss was acked 0.900 s before the cut" in found[0].reason
 
 
+@pytest.mark.parametrize(
+    ("counts", "deleted", "expected"),
+    [
+        ({TAIL: 200, HOLE: 12}, 212, [(Cause.DELETES, 212), (Cause.LOST_CACHE, 212)]),
+        ({TAIL: 212}, 500, [(Cause.DELETES, 212), (Cause.LOST_CACHE, 212)]),
+        ({TAIL: 212}, 5, [(Cause.LOST_CACHE, 212), (Cause.DELETES, 5)]),
+        ({TAIL: 212}, 0, [(Cause.LOST_CACHE, 212)]),
+        ({TAIL: 212}, None, [(Cause.LOST_CACHE, 212)]),
+    ],
+)
+def test_rows_that_somebody_deleted_explain_as_many_that_are_missing(
+    counts: Mapping[LossKind, int],
+    deleted: int | None,
+    expected: list[tuple[Cause, int]],
+) -> None:
+    found = diagnosis(counts, END, (), (), page_cache_kept=False, deleted=deleted)
+    assert [(one.cause, one.losses) for one in found] == expected
+
+
+def test_rows_that_somebody_deleted_come_before_a_setting_and_explain_no_torn_row() -> (
+    None
+):
+    off = setting("fsync", "off")
+    found = diagnosis({TAIL: 5}, END, [off], (), page_cache_kept=True, deleted=5)
+    assert found[0].cause is Cause.DELETES
+    found = diagnosis({TORN: 5}, NO_SHAPE, (), (), page_cache_kept=False, deleted=5)
+    assert [one.cause for one in found] == [Cause.DATA_PAGES]
+
+
 def test_losses_out_of_order_are_reordered_writes() -> None:
     found = diagnosis({TAIL: 212}, SCATTERED, (), (), page_cache_kept=False)
     assert [one.cause for one in found] == [Cause.REORDERED_WRITES]

@@ -36,6 +36,7 @@ class Wrapper:
         (lambda: observable.logged(PLAIN, 0), None),
         (lambda: observable.names_in_log(PLAIN, (LEDGER,)), ()),
         (lambda: observable.table_identity(PLAIN, LEDGER), ""),
+        (lambda: observable.deleted(PLAIN, LEDGER), None),
         (lambda: observable.check_tables(PLAIN, (LEDGER,)), None),
         (lambda: observable.data_mark(PLAIN)(), ""),
         (lambda: observable.restore_durability(PLAIN), None),
@@ -82,6 +83,7 @@ def test_our_engines_have_no_stubs(wrap: Callable[[object], Any]) -> None:
         abilities.has_crash_canary,
         abilities.weakens_sessions,
         abilities.identifies_tables,
+        abilities.counts_deletes,
         abilities.checks_tables,
         abilities.fills,
     )

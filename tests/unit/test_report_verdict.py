@@ -73,6 +73,21 @@ def test_a_cut_that_spared_every_page_cache_blames_no_drive(
 
 
 @pytest.mark.parametrize(
+    ("causes", "blamed"),
+    [(["deletes", "lost cache"], False), (["lost cache", "deletes"], True)],
+)
+def test_deletes_that_explain_every_loss_blame_no_drive(
+    causes: list[str], blamed: bool
+) -> None:
+    loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": None}
+    explained = [{"cause": c, "losses": 9, "reason": f"by {c}"} for c in causes]
+    changed = {**RESULT, **loss, "power": "exec", "diagnosis": explained}
+    shown = printed(verdict_report(run_result(changed)))
+    assert ("RAID controller" in shown) is blamed
+    assert "by deletes" in shown
+
+
+@pytest.mark.parametrize(
     ("lab", "standing", "said"),
     [
         ({}, None, True),

@@ -20,7 +20,7 @@ from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.promised import IGNORE_MAJORITY
-from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TABLES, TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
@@ -59,7 +59,7 @@ from dbcheck.engines.mysql.replicating import (
     group_identity,
 )
 from dbcheck.engines.mysql.session import MysqlSession
-from dbcheck.engines.mysql.storage import OPTION, StorageEngine, storage_of
+from dbcheck.engines.mysql.storage import OPTION, storage_of
 from dbcheck.engines.newest import Newest
 from dbcheck.engines.server_log import innodb_log
 from dbcheck.engines.tables import row_of, table_facts
@@ -205,7 +205,7 @@ class MysqlEngine(Replicating):
             started_error_us=START_ERROR_US,
             clock_us=clock_us,
             settings={key: lower[key] for key in SETTINGS if key in lower},
-            log=_log_position(lower, self._storage),
+            log=self._storage.log_position(lower),
             server_log=innodb_log(variables),
         )
 
@@ -324,6 +324,15 @@ class MysqlEngine(Replicating):
         """Return the engine's number of the table, "" without the privilege PROCESS."""
         with self._open(None, server=server) as link:
             return self._identity(link, table)
+
+    def deleted(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> int | None:
+        """Return what performance_schema counts, None where it is off."""
+        where = {"database": self._database, "name": table.name}
+        with self._open(None, server=server) as link:
+            found = link.rows("deleted", where)
+        return int(found[0][0]) if found else None
 
     def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
         """Return the tables' own names, and their files' without the suffix."""
@@ -530,15 +539,6 @@ class MysqlEngine(Replicating):
             arguments = {**arguments, "database": database}
         link = MysqlLink(self.target, arguments, connect_s, self._storage)
         return link.leading_to(server)
-
-
-def _log_position(
-    status: Mapping[str, str], storage: StorageEngine
-) -> LogPosition | None:
-    for written, checkpoint in storage.positions:
-        if written in status and checkpoint in status:
-            return LogPosition(int(status[written]), int(status[checkpoint]))
-    return None
 
 
 def _uptime(link: MysqlLink) -> tuple[dict[str, str], int, int]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dbcheck.audit.mysql import INNODB, ROCKSDB
+from dbcheck.core.server import LogPosition
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
@@ -43,6 +44,13 @@ class StorageEngine:
     positions: tuple[tuple[str, str], ...]
     purges: str
     no_rewrite: str = ""
+
+    def log_position(self, status: Mapping[str, str]) -> LogPosition | None:
+        """Return where its log stands, None if no status variable shows it."""
+        for written, checkpoint in self.positions:
+            if written in status and checkpoint in status:
+                return LogPosition(int(status[written]), int(status[checkpoint]))
+        return None
 
 
 ENGINES: Mapping[str, StorageEngine] = {

@@ -155,6 +155,14 @@ class PostgresqlEngine(PostgresqlWire):
         with self._open(server=server) as link:
             return self._identity(link, table)
 
+    def deleted(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> int | None:
+        """Return what is counted since a recovery from a crash, which resets it."""
+        with self._open(server=server) as link:
+            found = link.rows("deleted", {"name": table.name})
+        return int(found[0][0]) if found else None
+
     def weaken_durability(self, *, process: bool) -> str:
         """Change nothing: each weak session sets its own; return a description."""
         with self._open() as link:

@@ -150,7 +150,9 @@ def _unexplained(result: RunResult) -> Iterator[Section]:
     if not lost or result.settings_at_fault or result.layers_at_fault:
         return
     replicated = any(one.cause is Cause.REPLICATION for one in result.diagnosis)
-    lines = () if result.page_cache_kept or replicated else (_BELOW,)
+    deleted = any(one.cause is Cause.DELETES for one in result.diagnosis[:1])
+    above = result.page_cache_kept or replicated or deleted
+    lines = () if above else (_BELOW,)
     if lines and (doubt := _unseen_settings(result)):
         lines = (_UNSEEN.format(doubt),)
     if doubt := _copy_doubt(result):
