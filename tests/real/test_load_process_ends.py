@@ -12,6 +12,7 @@ import pytest
 
 from dbcheck import children
 from dbcheck.core.server import ServerFacts
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LoadError
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Job
@@ -25,6 +26,7 @@ from tests.kit.threads import threads_named
 WORKER = """\
 #!{python}
 import sys
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.load.group import Snapshot, GroupResult
 from dbcheck.load.job import Ended, receive, send
@@ -36,7 +38,7 @@ receive(client)
 CONNECTS = "send(client, Snapshot(running=1)); receive(client)"
 TELLS = f"{CONNECTS}; receive(client); send(client, Ended(GroupResult(sent={{1: 5}})))"
 HANGS = f"{CONNECTS}; receive(client); receive(client)"
-REFUSES = "send(client, EngineError('no such table'))"
+REFUSES = "send(client, EngineError('no such table', id=ErrorId.TABLE_LOST))"
 
 
 class Interrupted(threading.Event):
@@ -120,6 +122,7 @@ def test_a_process_whose_reader_fails_is_lost(
 
 def test_a_process_that_refuses_has_sent_nothing(make: Make) -> None:
     group = make(REFUSES)
-    with pytest.raises(EngineError, match="no such table"):
+    with pytest.raises(EngineError, match="no such table") as caught:
         group.connect()
+    assert caught.value.id is ErrorId.TABLE_LOST
     assert group.end() == GroupResult()
