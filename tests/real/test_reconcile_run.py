@@ -176,14 +176,25 @@ def test_rows_are_left_unread_until_no_setting_hides_any(site: Site) -> None:
     assert site.run.was_read()
 
 
-NAMED = "[ERROR] InnoDB: Table `d`.`ledger` is corrupted"
-FILE = "[ERROR] InnoDB: Header page of ./d/ledger.ibd is corrupted"
+# As MariaDB 10.11.19, and MySQL 9.7.4, log a damaged first page of a table's file.
+NAMED = (
+    "[ERROR] mariadbd: Table `d`.`ledger` is corrupted. Please drop the table and"
+    " recreate."
+)
+FILE = "[ERROR] InnoDB: The first page of file ./d/ledger.ibd is corrupted"
+ZEROS = (
+    "[ERROR] InnoDB: Expected tablespace id 5 but found 0 in the file ./d/ledger.ibd"
+)
+OF_MYSQL = (
+    "[ERROR] [MY-012095] [InnoDB] [FATAL] Tablespace id is 2 in the data dictionary but"
+    " in file ./d/ledger.ibd it is 0!"
+)
 OTHERS = (
-    "[ERROR] InnoDB: Table `shop`.`orders` is corrupted",
-    "[ERROR] InnoDB: Table `dd`.`ledger` is corrupted",
-    "[ERROR] InnoDB: Header page of ./d/ledger_old.ibd is corrupted",
-    "[ERROR] InnoDB: Header page of ./d/ledger@002dold.ibd is corrupted",
-    "[ERROR] InnoDB: Header page of ./old-d/ledger.ibd is corrupted",
+    NAMED.replace("`d`.`ledger`", "`shop`.`orders`"),
+    NAMED.replace("`d`", "`dd`"),
+    FILE.replace("ledger.ibd", "ledger_old.ibd"),
+    FILE.replace("ledger.ibd", "ledger@002dold.ibd"),
+    FILE.replace("./d/", "./old-d/"),
     f"{NAMED}\n[ERROR] InnoDB: Operating system error number 13: Permission denied",
 )
 
@@ -195,6 +206,8 @@ OTHERS = (
         *((other, Verdict.INCONCLUSIVE) for other in OTHERS),
         (NAMED, Verdict.FAIL),
         (FILE, Verdict.FAIL),
+        (ZEROS, Verdict.FAIL),
+        (OF_MYSQL, Verdict.FAIL),
     ],
 )
 def test_a_table_that_is_not_opened_fails_only_if_the_log_names_its_damage(

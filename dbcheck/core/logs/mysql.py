@@ -254,6 +254,7 @@ _DAMAGED = (
         Shows.DAMAGED,
         "fil0fil.cc; fsp0file.cc; fsp0sysspace.cc",
         r"Corrupted page \[page id",
+        r"(?:\[FATAL\] )?Tablespace id is \d+ in the data dictionary but in file",
         r"Header page consists of zero bytes",
         r"Header page contains inconsistent data",
         r"Checksum mismatch in datafile",
