@@ -18,7 +18,7 @@ from dbcheck.campaign.rowstore import RowStore
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import Manifest, NodeAfter
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.target import HostAfter, HostBefore, TargetFacts
+from dbcheck.core.target import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
 from dbcheck.errors import EngineError, HostError
 from dbcheck.ports.site import Site
 from dbcheck.runs import RunFolder
@@ -103,7 +103,8 @@ def log_of_run(
     if recorded is None or not run.recalled().manifest:
         return recorded
     logs = (site.reader.log_path, server.server_log)
-    return recorded if _knows(recorded, logs) else None
+    marks = _known_marks(recorded, logs)
+    return None if marks is None else replace(recorded, log_marks=marks)
 
 
 def vetted(recorded: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBefore:
@@ -111,13 +112,13 @@ def vetted(recorded: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> Hos
 
     facts: of the host, now.  logs: where its log is, by the user or the server.
     """
-    known_log = _knows(recorded, logs)
+    marks = _known_marks(recorded, logs)
     return replace(
         recorded,
         facts=replace(recorded.facts, data_directory=facts.data_directory),
         canary_folder=_known_folder(recorded.canary_folder, facts),
-        log_path=recorded.log_path if known_log else "",
-        log_marks=recorded.log_marks if known_log else {},
+        log_path=recorded.log_path if marks is not None else "",
+        log_marks=marks or {},
         elsewhere=tuple(
             replace(each, folder=_known_folder(each.folder, facts))
             for each in recorded.elsewhere
@@ -125,9 +126,22 @@ def vetted(recorded: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> Hos
     )
 
 
-def _knows(recorded: HostBefore, logs: Sequence[str]) -> bool:
-    """Return whether *logs* name the log of *recorded*, and so all its files."""
-    return recorded.log_path.startswith("/") and recorded.log_path in logs
+def _known_marks(recorded: HostBefore, logs: Sequence[str]) -> LogMarks | None:
+    """Return the marks of files that *logs* name, None if they name another log.
+
+    What a server's standard error goes to, it does not say.
+    """
+    path, marks = recorded.log_path, recorded.log_marks
+    if path not in logs:
+        return None
+    if path.startswith(COLLECTOR):
+        folder = "/" + path.partition("//")[2]
+        return {
+            file: mark
+            for file, mark in marks.items()
+            if os.path.dirname(file) == folder
+        }
+    return marks if path.startswith("/") else None
 
 
 def _known_folder(folder: str, facts: TargetFacts) -> str:

@@ -190,6 +190,9 @@ class LogTail:
 # Before a data directory, instead of a path: its server logs by way of syslog, or to
 # standard error, which its host takes to a file or to the journal.
 JOURNAL, STDERR = "journal:", "stderr:"
+# Before a data directory, "/", and a folder: what PostgreSQL logs to standard error
+# before its logging collector starts, and the collector's files.  No "//" is in either.
+COLLECTOR = "collector:"
 LogMarks = Mapping[str, Sequence[int]]  # path -> see hosts.agent.log.mark_files()
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 
-from dbcheck.core.target import JOURNAL, STDERR
+from dbcheck.core.target import COLLECTOR, JOURNAL, STDERR
 
 _INTO_FILES = ("stderr", "csvlog", "jsonlog")  # PostgreSQL's log_destination
 
@@ -29,7 +30,7 @@ def innodb_log(variables: Mapping[str, str]) -> str:
 
 
 def postgresql_log(settings: Mapping[str, str]) -> str:
-    """Return the collector's folder; JOURNAL or STDERR and the data directory without.
+    """Return COLLECTOR with both folders; JOURNAL or STDERR and the data directory.
 
     "" if the account may not see where; needs pg_read_all_settings.
     """
@@ -42,4 +43,7 @@ def postgresql_log(settings: Mapping[str, str]) -> str:
     if settings.get("logging_collector") == "off":
         return STDERR + data if "stderr" in destination else ""
     folder = settings.get("log_directory", "")
-    return posixpath.join(data, folder) if folder else ""
+    if not folder:
+        return ""
+    both = (re.sub("/+", "/", each) for each in (data, posixpath.join(data, folder)))
+    return COLLECTOR + "/".join(both)

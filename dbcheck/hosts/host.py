@@ -14,6 +14,7 @@ from dbcheck.core.counters import Sample
 from dbcheck.core.datadir import DataNames
 from dbcheck.core.depth import Ranges, Remains, Ring
 from dbcheck.core.identity import Identity
+from dbcheck.core.logs.postgresql import with_early
 from dbcheck.core.places import DATA, Place
 from dbcheck.core.readings import Reading, Readings
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
@@ -158,6 +159,16 @@ class _Run:
     nonce: str
     ring_blocks: Annotated[int, msgspec.Meta(ge=1)]
     attributes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """What the host's agent read of a log, see agent.log.since()."""
+
+    text: str
+    truncated: bool
+    rewound: bool
+    early: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,9 +365,11 @@ class TargetHost:
         self, path: str, marks: LogMarks, limit_bytes: int = LOG_BYTES_MAX
     ) -> LogTail:
         """Return what was logged since *marks*, also where the log was rotated."""
-        return self._request(
-            LogTail, host_agent.READ_LOG, path=path, marks=marks, limit=limit_bytes
+        found = self._request(
+            _Logged, host_agent.READ_LOG, path=path, marks=marks, limit=limit_bytes
         )
+        text = with_early(found.text, found.early)
+        return LogTail(text, found.truncated, found.rewound)
 
     def shutdown_record(self, boot_id: str, since_us: int) -> str:
         """Return what the host recorded of an orderly shutdown of that boot, or ""."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.target import JOURNAL, STDERR
+from dbcheck.core.target import COLLECTOR, JOURNAL, STDERR
 from dbcheck.engines.server_log import innodb_log, postgresql_log
 from dbcheck.hosts.agent import journal as host_journal
 from dbcheck.hosts.agent import log as host_log
@@ -67,8 +67,8 @@ def test_where_mysql_logs(variables: dict[str, str], where: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "where"),
     [
-        ({"logging_collector": "on", "log_directory": "log"}, "/d/log"),
-        ({"logging_collector": "on", "log_directory": "/l"}, "/l"),
+        ({"logging_collector": "on", "log_directory": "log"}, "collector:/d//d/log"),
+        ({"logging_collector": "on", "log_directory": "//l"}, "collector:/d//l"),
         ({"logging_collector": "on"}, ""),
         ({"logging_collector": "off", "log_destination": "stderr"}, "stderr:/d"),
         ({"logging_collector": "off", "log_destination": "stderr,syslog"}, "stderr:/d"),
@@ -122,6 +122,7 @@ def test_the_journal_of_the_servers_own_service_is_read(
     assert (found["text"], found["truncated"]) == ("Starting crash recovery\n", False)
     assert host_log.since(path, marks, 5)["truncated"]
     assert (host_journal.JOURNAL, host_log.STDERR) == (JOURNAL, STDERR)
+    assert host_log.COLLECTOR == COLLECTOR
 
 
 @pytest.mark.parametrize("directory", ["other", "absent"])
@@ -178,6 +179,24 @@ def test_standard_error_that_is_no_file_is_the_journal_s(
     marks = host_log.mark(path)
     assert list(marks) == ["mariadb.service"]
     assert host_log.since(path, marks, 100)["text"] == "Starting crash recovery\n"
+
+
+def test_what_is_logged_before_the_collector_is_read_in_the_journal(
+    processes: Path, tmp_path: Path
+) -> None:
+    """As with Red Hat's service, whose collector then logs into files."""
+    folder = tmp_path / "data" / "log"
+    folder.mkdir()
+    (folder / "a.log").write_text("old\n")
+    path = f"{COLLECTOR}{tmp_path}/data/{folder}"
+    marks = host_log.mark(path)
+    assert set(marks) == {str(folder / "a.log"), "mariadb.service"}
+    (folder / "a.log").write_text("old\nnew\n")
+    found = host_log.since(path, marks, 100)
+    assert (found["text"], found["early"]) == ("new\n", "Starting crash recovery\n")
+    assert not found["truncated"]
+    del marks["mariadb.service"]
+    assert "early" not in host_log.since(path, marks, 100)
 
 
 def test_standard_error_that_is_kept_nowhere_is_not_read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.core.logs.postgresql import with_early
 from dbcheck.core.startlog import (
     StartOutcome,
     complaints,
@@ -440,3 +441,35 @@ def test_only_a_server_that_took_queries_was_shut_down_before_a_start() -> None:
 )
 def test_complaints(text: str, shown: tuple[str, ...]) -> None:
     assert complaints(text) == shown
+
+
+PG_HANDS_OVER = (
+    f"{PG}LOG:  redirecting log output to logging collector process\n"
+    f'{PG}HINT:  Future log output will appear in directory "log".\n'
+)
+PG_CONTROL = f"{PG}FATAL:  incorrect checksum in control file\n"
+
+
+@pytest.mark.parametrize(
+    ("collected", "early", "whole"),
+    [
+        (PG_READY, "", PG_READY),
+        (PG_BENIGN, PG_CONTROL, PG_BENIGN + PG_CONTROL),
+        (
+            PG_BENIGN + PG_START + PG_READY,
+            PG_CONTROL + PG_HANDS_OVER,
+            PG_BENIGN + PG_CONTROL + PG_START + PG_READY,
+        ),
+        (
+            PG_START + PG_READY,
+            PG_HANDS_OVER + PG_CONTROL,
+            PG_START + PG_READY + PG_CONTROL,
+        ),
+        (PG_START + PG_READY, PG_CONTROL, PG_START + PG_READY),  # the order is unknown
+        (PG_READY, PG_CONTROL + PG_HANDS_OVER, PG_READY),
+    ],
+)
+def test_what_came_before_the_collector_stands_before_its_start(
+    collected: str, early: str, whole: str
+) -> None:
+    assert with_early(collected, early) == whole

@@ -255,7 +255,7 @@ def _form(line: Line) -> str:
 def _lines(text: str) -> Iterator[Line]:
     last: Line | None = None
     for raw in text.split("\n"):
-        line = _parse(raw)
+        line = parse(raw)
         added = line.severity in _ADDED if line else raw.startswith(_LACKING)
         if added and last is not None:
             more = line.message if line else raw
@@ -272,7 +272,8 @@ def _lines(text: str) -> Iterator[Line]:
         yield last
 
 
-def _parse(raw: str) -> Line | None:
+def parse(raw: str) -> Line | None:
+    """Return the message that a line of a log begins, None if it begins none."""
     if raw.startswith("{"):
         return _of_json(raw)
     if found := _DYING.search(raw):

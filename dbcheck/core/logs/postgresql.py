@@ -18,7 +18,7 @@ known.  So it is quoted, and proves nothing.
 
 from __future__ import annotations
 
-from dbcheck.core.logs.lines import Shows, Table, rows
+from dbcheck.core.logs.lines import Shows, Table, parse, rows
 
 _FILE = r"\"?(?:base|global|pg_[a-z_]+)/[^\"]*\"?"
 _NO_FILE = r".*No such file or directory"
@@ -401,3 +401,38 @@ _DAMAGED = (
 )
 
 TABLE = Table(_LIFE, _CLIENTS, _INNOCENT, _DAMAGED)
+
+# The last that a start writes to standard error (syslogger.c, SysLogger_Start); from
+# PostgreSQL 13 on the line that STARTS it comes after that (postmaster.c).
+_REDIRECTS = "redirecting log output to logging collector process"
+_REDIRECTS_HINT = "Future log output will appear in directory"
+
+
+def with_early(collected: str, early: str) -> str:
+    """Return the logging collector's log with what was logged before it, in order.
+
+    early: what the starts since wrote to standard error.  A start that reached the
+    collector shows in both, so what failed between two of them is put between them.
+    Times do not order them: until a start has read its settings, its lines have GMT.
+    Where the numbers of starts differ, the order is not known: *early* is left out.
+    """
+    if not early:
+        return collected
+    before: list[list[str]] = [[]]
+    after: list[list[str]] = [[]]
+    for raw in early.split("\n"):
+        line = parse(raw)
+        if line and line.message.startswith(_REDIRECTS):
+            before.append([])
+        elif not (line and line.message.startswith(_REDIRECTS_HINT)):
+            before[-1].append(raw)
+    for raw in collected.split("\n"):
+        line = parse(raw)
+        entry = TABLE.find(line.message) if line else None
+        if entry and entry.shows is Shows.STARTS:
+            after.append([])
+        after[-1].append(raw)
+    if len(before) != len(after):
+        return collected
+    each = (part for both in zip(after, before, strict=True) for part in both)
+    return "".join(f"{raw}\n" for part in each for raw in part if raw)

@@ -9,6 +9,7 @@ link, and no more of it is read than it held when it was opened.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import zlib
@@ -21,6 +22,7 @@ from dbcheck.remote.wire import Refusal
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 STDERR = "stderr:"  # and a data directory: a file, or the journal of its service
+COLLECTOR = "collector:"  # see core.target
 END_BYTES = 4096  # before a mark, which show that a file continues from there
 LINE_BYTES_MAX = 4096  # what is longer is a dump
 SCAN_BYTES_MAX = 1 << 28  # of all logs, also of the dumps in them
@@ -31,8 +33,14 @@ def mark(path: str) -> dict[str, list[int]]:
     """Return where the log ends now: in the journal, or in files.
 
     path: the log, or a folder of logs, as PostgreSQL's collector writes them, or
-          JOURNAL or STDERR and a data directory.
+          JOURNAL or STDERR and a data directory, or COLLECTOR and both.
     """
+    if path.startswith(COLLECTOR):
+        directory, folder = collected(path)
+        found = mark_files(folder)
+        with contextlib.suppress(Refusal, OSError):  # it may be kept nowhere
+            found.update(mark(STDERR + directory))
+        return found
     if path.startswith(STDERR):
         directory = path[len(STDERR) :]
         file = error_file(directory)
@@ -40,6 +48,12 @@ def mark(path: str) -> dict[str, list[int]]:
     if path.startswith(JOURNAL):
         return mark_journal(path[len(JOURNAL) :])
     return mark_files(path)
+
+
+def collected(path: str) -> tuple[str, str]:
+    """Return the data directory and the collector's folder that COLLECTOR names."""
+    directory, _, folder = path[len(COLLECTOR) :].partition("//")
+    return directory, "/" + folder
 
 
 def mark_files(path: str) -> dict[str, list[int]]:
@@ -73,8 +87,11 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
     A file that was renamed since is known by its inode.  truncated: there was more, or
     the file that was written to last is gone.  rewound: a file does not continue what
     it was, as one that is truncated in place, and was read from its start.
+    early: of COLLECTOR, what went to standard error since.
     Raise OSError, or Refusal if there is no such log.
     """
+    if path.startswith(COLLECTOR):
+        return since_collected(*collected(path), marks, limit)
     if path.startswith((JOURNAL, STDERR)):
         if not all(map(os.path.isabs, marks)):
             return since_journal(marks, limit)
@@ -104,6 +121,26 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
         "truncated": len(text) > limit or gone or unread < 0,
         "rewound": rewound,
     }
+
+
+def since_collected(
+    directory: str, folder: str, marks: dict[str, list[int]], limit: int
+) -> dict[str, Any]:
+    """Return what since() does, of a collector's folder and of standard error."""
+    inside = {
+        file: mark for file, mark in marks.items() if os.path.dirname(file) == folder
+    }
+    outside = {file: mark for file, mark in marks.items() if file not in inside}
+    found = since(folder, inside, limit)
+    if outside:
+        try:
+            early = since(STDERR + directory, outside, limit)
+        except (Refusal, OSError):  # it was there before
+            return {**found, "truncated": True}
+        found["early"] = early["text"]
+        found["truncated"] |= early["truncated"]
+        found["rewound"] |= early["rewound"]
+    return found
 
 
 def _lines(stream: IO[bytes], room: int, size: int) -> bytes:

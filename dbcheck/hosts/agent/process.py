@@ -17,7 +17,8 @@ from dbcheck.hosts.agent.open import open_regular
 from dbcheck.remote.wire import Refusal, describe_error, first_line
 
 PROCESSES = "/proc"
-SERVERS = ("postgres", "mysqld", "mariadbd")  # proc(5), comm; a title changes it not
+# proc(5), comm; a title changes it not.  Red Hat's services run the link postmaster.
+SERVERS = ("postgres", "postmaster", "mysqld", "mariadbd")
 FLUSHES = (b"fsync", b"fdatasync")  # by which all of these flush
 # What defines them for every program: glibc, in older releases libpthread, and musl.
 C_LIBRARY = re.compile(r"(libc|libpthread)([.-][0-9.]*)?\.so(\.[0-9]+)?|ld-musl-.*")
@@ -69,6 +70,8 @@ def of_account(directory: str, account: int) -> Iterator[str]:
 def error_file(directory: str) -> str:
     """Return the file that the server's standard error goes to, "" if it is not a file.
 
+    That of PostgreSQL's processes is a pipe to the logging collector, which itself
+    keeps what the server was started with (syslogger.c, SysLogger_Start).
     Raise Refusal if what is written there cannot be read.
     """
     for folder in of_server(directory):
@@ -80,7 +83,7 @@ def error_file(directory: str) -> str:
         if stat.S_ISCHR(status.st_mode):
             raise Refusal("log", "the server's standard error goes to " + path)
         if not stat.S_ISREG(status.st_mode):  # a pipe, or the socket of the journal
-            return ""
+            continue
         if not (os.path.exists(path) and os.path.samestat(os.stat(path), status)):
             # It was deleted, or the path is one inside a container.
             raise Refusal("log", "the server's log is not on this filesystem: " + path)
