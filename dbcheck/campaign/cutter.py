@@ -184,10 +184,18 @@ class Cutter:
         return self._holding.quiet_us if self._holding is not None else ()
 
     def _is_idle(self, due_us: int) -> bool:
-        """Return whether the load has to get going yet before it is cut."""
-        if self.load is None or now_us() - due_us > ANSWERS_WAIT_S * 1e6:
+        """Return whether the load has to get going yet before it is cut.
+
+        A load that sends nothing for too long is over, so one whose commits all wait
+        for an answer is cut before that.
+        """
+        if self.load is None or self.load.answered() >= ANSWERS_MIN:
             return False
-        return self.load.answered() < ANSWERS_MIN
+        moment_us = now_us()
+        silent_us = moment_us - (self.load.newest_sent_us() or moment_us)
+        if silent_us > self._rig.limits.silence_s / 2 * 1e6:
+            return False
+        return moment_us - due_us <= ANSWERS_WAIT_S * 1e6
 
     def _lags(self, behind_s: float, ack_us: int | None) -> bool:
         """Return whether the load waits for the witness, or has not resumed yet."""

@@ -18,14 +18,14 @@ from dbcheck.campaign.cutter import (
 )
 from dbcheck.campaign.following import Following
 from dbcheck.campaign.preflight import Started
-from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import AT_ONCE, Moment, Stratum
 from dbcheck.core.records import CutAsked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
-from dbcheck.limits import BEHIND_S
+from dbcheck.limits import BEHIND_S, SILENCE_S
 from dbcheck.load.load import Load
 from dbcheck.ports.listener import Phase
 from tests.kit.nodes import site_of
@@ -61,7 +61,7 @@ def cutter() -> Cutter:
 
 
 def cutter_of(quiet: Any) -> Cutter:
-    rig = SimpleNamespace(site=site_of(quiet, quiet), listener=quiet)
+    rig = SimpleNamespace(site=site_of(quiet, quiet), listener=quiet, limits=Limits())
     workload = SimpleNamespace(cut_after_s=(DUE_S, DUE_S))
     manifest = SimpleNamespace(seed=1, workload=workload, moment=None)
     started = SimpleNamespace(manifest=manifest, log=quiet, run=quiet, held=None)
@@ -144,7 +144,7 @@ REFUSED = "must be superuser to do CHECKPOINT"
 
 def in_checkpoint(parts: Any, refused: str = "") -> Cutter:
     """A cut that is to come within a checkpoint."""
-    rig = SimpleNamespace(site=site_of(parts, parts), listener=parts)
+    rig = SimpleNamespace(site=site_of(parts, parts), listener=parts, limits=Limits())
     drawn = Moment(1, Stratum.CHECKPOINT, DUE_S, 0.05)
     manifest = SimpleNamespace(
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
@@ -199,7 +199,7 @@ class Held:
     def __init__(self, answered: int = 100) -> None:
         self.orders: list[bool] = []
         self.began_us = now_us()
-        self.commits = answered
+        self.commits, self.sent_us = answered, 0
 
     def answered(self) -> int:
         return self.commits
@@ -216,7 +216,7 @@ class Held:
         return now_us()
 
     def newest_sent_us(self) -> int:
-        return 0
+        return self.sent_us
 
     def last_ack_us(self) -> int:
         return self.began_us
@@ -224,7 +224,7 @@ class Held:
 
 def in_hold(parts: Any) -> tuple[Cutter, Held]:
     """A cut that is to come while the sessions are held, and its load."""
-    rig = SimpleNamespace(site=site_of(parts, parts), listener=parts)
+    rig = SimpleNamespace(site=site_of(parts, parts), listener=parts, limits=Limits())
     drawn = Moment(1, Stratum.HOLD, DUE_S, 0.05, lag_s=AT_ONCE)
     manifest = SimpleNamespace(
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
@@ -279,6 +279,20 @@ def test_it_waits_for_the_first_answers_however_slow_all_is(cutter: Cutter) -> N
 def test_a_load_without_an_answer_is_cut_in_the_end(cutter: Cutter) -> None:
     cutter.load = cast(Load, Held(answered=0))
     cutter.cut_if_due(DUE_S + ANSWERS_WAIT_S + 1, 0.0, None)
+    assert cutter.asked
+
+
+def test_commits_that_all_wait_are_cut_before_the_load_counts_as_silent(
+    cutter: Cutter,
+) -> None:
+    """As where a source waits for a replica whose link is down."""
+    load = Held(answered=0)
+    cutter.load = cast(Load, load)
+    load.sent_us = now_us()
+    cutter.cut_if_due(DUE_S, 0.0, None)
+    assert not cutter.asked
+    load.sent_us = now_us() - int(SILENCE_S * 0.75 * 1e6)
+    cutter.cut_if_due(DUE_S, 0.0, None)
     assert cutter.asked
 
 
