@@ -14,6 +14,7 @@ from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
@@ -162,11 +163,8 @@ def test_a_replica_of_mariadb_that_restarts_discards_its_relay_log(
 
 @pytest.mark.wide
 @ENGINES
-def test_a_replica_of_another_server_is_refused(
-    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """MariaDB's have the same server_id as those of this cluster, and other rows."""
-    monkeypatch.setattr(members, "REPLICATED_S", 2.0)
+def test_a_replica_of_another_server_is_refused(tmp_path: Path, engine: str) -> None:
+    """MariaDB's have the same server_id as those of this cluster, and other ports."""
     with (
         cluster_of(tmp_path / "one", engine=engine) as (_, rig),
         cluster_of(tmp_path / "other", engine=engine) as (_, others),
@@ -174,9 +172,26 @@ def test_a_replica_of_another_server_is_refused(
         mixed = promoting(rig, lambda *_: None)
         site: Any = mixed.site
         site._nodes = {**rig.site.nodes, "node2": others.site.nodes["node2"]}
-        why = {"mysql": "is of another cluster", "mariadb": "does not have row 4"}
-        with pytest.raises(EngineError, match=f"node2.* {why[engine]}"):
+        why = {
+            "mysql": ErrorId.NODE_OF_OTHER_CLUSTER,
+            "mariadb": ErrorId.NODE_NOT_RECOGNISED,
+        }
+        with pytest.raises(EngineError, match="node2") as refused:
             cycle(mixed)
+        assert refused.value.id is why[engine]
+
+
+@pytest.mark.wide
+@ENGINES
+def test_a_replica_that_applies_nothing_before_the_load_is_refused(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "REPLICATED_S", 2.0)
+    with cluster_of(tmp_path, engine=engine) as (cluster, rig):
+        execute_on(cluster.labs["node2"], "stop replica sql_thread")
+        with pytest.raises(EngineError, match="node2") as refused:
+            cycle(rig)
+    assert refused.value.id is ErrorId.NODE_DOES_NOT_REPLICATE
 
 
 @pytest.mark.wide
