@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE_S = 0.04
 _END_S = 3.0
-_AGAIN_S = 0.5  # so long a wait for a sample that an interrupt is not missed
+_AGAIN_S = 0.5  # of one wait for a sample; an interrupt is seen after it
 
 
 class Following:

@@ -71,7 +71,7 @@ class Hold:
         self.quiet: list[tuple[int, int]] = []
 
     def may_ask(self, moment_us: int) -> bool:
-        """Whether the switch is to be asked now.
+        """Return whether the switch is to be asked now.
 
         So that at the cut the canaries were heard after the last ack, and it is old
         enough; sooner if it would be too old then; at the latest after some time.
@@ -122,7 +122,7 @@ class Hold:
         self._load.hold(held=True)
 
     def _begins(self, moment_us: int) -> bool:
-        """Whether the hold is to begin: so that nothing is in flight in its time."""
+        """Return whether to hold now, so that nothing is in flight in its time."""
         if self._later_us < 0:
             return True
         asked_us = self._asked_us
@@ -137,7 +137,7 @@ class Hold:
         return self._load.last_ack_us() or self._load.began_us
 
     def _is_due(self, moment_us: int) -> bool:
-        """Whether the sessions are to commit once more now.
+        """Return whether the sessions are to commit once more now.
 
         The last ack would be too old at the latest cut, and it is the moment from which
         that commit is over before the earliest.
@@ -152,7 +152,7 @@ class Hold:
         return earliest_us - self._best_us <= over_us < earliest_us
 
     def _is_too_late(self, moment_us: int) -> bool:
-        """Whether the power went at no expected moment, and acks must not grow old."""
+        """Return whether the power did not go in its time, and acks would grow old."""
         if self._asked_us is None or moment_us <= self._asked_us + self._latest_us:
             return False
         age_us = moment_us - self._quiet_us
@@ -174,7 +174,7 @@ class Holding:
         self._thread.start()
 
     def may_ask(self) -> bool:
-        """Whether the switch is to be asked now."""
+        """Return whether the switch is to be asked now."""
         return self._hold.may_ask(now_us())
 
     def asked(self) -> None:

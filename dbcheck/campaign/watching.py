@@ -1,4 +1,4 @@
-"""Looks again and again, while the load runs, at what a verdict concludes from."""
+"""Looks repeatedly, while the load runs, at what a verdict is concluded from."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Watching:
         return self._tally.watched(self._failure)
 
     def end(self) -> None:
-        """Look no more; never raises.  Waits for nobody who is gone.  Idempotent."""
+        """Look no more; never raises.  A server or host that is gone is not awaited."""
         self._ending.set()
         if (look := self._look) is not None:
             look.sever()

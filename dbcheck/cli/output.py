@@ -94,8 +94,8 @@ def print_text(text: str) -> None:
 def printing(code: int) -> Iterator[None]:
     """Print a result, after which the command exits with *code*.
 
-    If it cannot be printed, exit here: a success that nobody can read is none, and any
-    other code holds.  A reader who has seen enough, as of `| head`, changes nothing.
+    If it cannot be printed, exit here: then a success counts as a failure, and any
+    other code stays.  A reader who has seen enough, as of `| head`, changes nothing.
     """
     try:
         yield

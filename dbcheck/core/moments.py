@@ -66,7 +66,7 @@ class Moment:
 
     @property
     def drawn(self) -> Stratum:
-        """What was drawn, also where the switch forbids it."""
+        """Return the stratum that was drawn, also where the switch forbids it."""
         return Stratum.HOLD if self.no_hold else self.stratum
 
 
@@ -133,7 +133,7 @@ def with_hold(drawn: Moment, lag_s: tuple[float, float] | None) -> Moment:
 
 @dataclass(frozen=True, slots=True)
 class AtTheCut:
-    """What is known of a moment that came; times on the client's clock.
+    """The facts about a moment that came; times on the client's clock.
 
     due_us:  when the cut was to come, None if that is not known.
     went_us: when the power went, as well as it is known.

@@ -196,7 +196,7 @@ class NodeAtTheCut:
     host_lived:  the host still answered when the load was over.  False also of a lab's
                  and where no canaries ran; None if that is not known.
     drives:      what the drives of its host did meanwhile, None if not counted.
-    host_watched: what its host showed again and again; None if it was not looked at.
+    host_watched: what its host showed meanwhile; None if it was not looked at.
     """
 
     cut: Cut | None
@@ -244,9 +244,9 @@ class LoadRecord:
     log:         where the writer's log stood when the load began and just before the
                  cut; None if either is not known.
     replication: what the writer of a cluster showed of its standbys, None if nothing.
-    watched:     what the writer showed again and again; None if it was not looked at.
+    watched:     what the writer showed meanwhile; None if it was not looked at.
     observed:    when nothing was observed, by the log's number; None if that is not
-                 known, as of runs that older versions stored.
+                 known.
     canary_held: the session that holds the crash canary, if it needs one, was open
                  just before the cut; before one by hand, as far as is known.
     """

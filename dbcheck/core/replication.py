@@ -39,7 +39,7 @@ class Follower:
     since:   what has another value at the next sample if the connection, or the wait
              for it, was interrupted between the two; "" if the server shows no such
              value.
-    connection: what the server shows of it beside the name, which others may bear, too:
+    connection: what the server shows of it beside the name, which others may share:
              "slot NAME", else "address ADDRESS" (PostgreSQL); the host and port that
              a replica reports (MySQL, MariaDB); what a group calls the member; "" if
              it shows nothing.

@@ -368,7 +368,7 @@ def _stopped(lines: Sequence[Line]) -> str:
     """Return the message of an orderly end among *lines*, "" if there is none.
 
     lines: of a server that took queries.  One that gives up says the same after an
-    error, with nobody having asked it.
+    error, without a request to shut down.
     """
     asked = failed = False
     for line in lines:

@@ -121,7 +121,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """What may keep the flushes of a server's process from its files.
+    """Facts of a server's process that may keep its flushes from its files.
 
     no_sync:   the word of its command line that switches them off, "" if there is none.
     preloaded: what LD_PRELOAD and /etc/ld.so.preload name (ld.so(8)).
@@ -147,7 +147,7 @@ class TargetFacts:
     volumes:    what the places lie on, that of the data directory first.
     unseen:     name of a place -> why it could not be inspected.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
-    process:    of the server; None of a host of an older run.
+    process:    of the server; None if it was not looked at.
     """
 
     hostname: str

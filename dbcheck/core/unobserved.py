@@ -60,7 +60,7 @@ class Gap:
 
     @property
     def hidden_us(self) -> int:
-        """How much of it the monotonic clock does not show."""
+        """Return how much of it the monotonic clock does not show."""
         return max(0, self.lasted_us - (self.to_us - self.from_us))
 
 

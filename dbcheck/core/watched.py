@@ -1,4 +1,4 @@
-"""What was looked at again and again while a load ran, and what was otherwise then."""
+"""Facts that are looked at while a load runs, and values that differed meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's side of what is read again and again of a host while a load runs."""
+"""The client's side of what is read repeatedly of a host while a load runs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _Looked:
 
 
 class Look:
-    """How volumes are mounted and what the kernel assumes of the caches below them."""
+    """Looks at how volumes are mounted, and at the kernel's view of their caches."""
 
     def __init__(self, channel: Channel, volumes: Sequence[Volume]) -> None:
         """Look over *channel*, which is its own."""

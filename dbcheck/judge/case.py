@@ -73,7 +73,7 @@ class Case:
 
     @property
     def lost(self) -> str:
-        """When the client was lost; of a case without its record of the load."""
+        """Return when the client was lost; of a case without its record of the load."""
         if self.cut_asked is not None:
             return "the client was lost once the cut had been asked for"
         return "the client was lost before the cut"
@@ -208,7 +208,7 @@ class Case:
 
     @cached_property
     def moved(self) -> Mapping[str, str]:
-        """The places of the node that was read that moved since the load began.
+        """Return the places of the node that was read that moved since the load began.
 
         By name, with where they are now; no canaries were there.
         """

@@ -1,4 +1,4 @@
-"""What shows that commits waited for the node that took over, up to the cut."""
+"""Judges whether commits waited for the node that took over, up to the cut."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def _by_the_cut(
         return _PRESENT if not doubt else Standing.ASSUMED, reason
     if lasts and age_s <= LATE_SAMPLE_MAX_S:
         return Standing.ASSUMED, (
-            f"{reason}; that nobody changed in that time what commits wait for, and no"
-            " other standby came, is assumed"
+            f"{reason}; it is assumed that what commits wait for was not changed in"
+            " that time, and that no other standby came"
         )
     return _UNSEEN, f"{reason}, which is too old: {seen.ended or 'none came since'}"
 

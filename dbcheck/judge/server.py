@@ -132,7 +132,7 @@ def same_tables(case: Case) -> Item | None:
     """Compare the tables' identities before the load with those once they were read.
 
     An identity is "" if it is not known.  None if no identity is known, or no server
-    answered.  A rewrite may keep every row, so another identity alone accuses nobody.
+    answered.  A rewrite may keep every row, so another identity alone proves no fault.
     But then the rows lie in files that most of the load was not written to, so it takes
     a PASS away.
     """

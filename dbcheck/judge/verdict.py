@@ -162,8 +162,8 @@ def judge_rows(
     alarms: what the audit before the cut found; a PASS names it.
     survived: what a cluster survived, None of a single server.
     A loss is a FAIL, unless the table was replaced and no setting explains it, or the
-    server itself shows that it was not cut.  Without
-    one, each required item must be present, and none contradicted, for a PASS.
+    server itself shows that it was not cut.  Without one, each required item must be
+    present, and none contradicted, for a PASS.
     """
     if doubt := _other_data(found, items, explained):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)

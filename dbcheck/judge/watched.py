@@ -1,4 +1,4 @@
-"""What was looked at while the load ran, when, and what was otherwise then."""
+"""Judges what was looked at while the load ran, and what differed meanwhile."""
 
 from __future__ import annotations
 

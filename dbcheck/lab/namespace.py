@@ -78,7 +78,7 @@ def mask(*visible: Path) -> None:
 
 
 def drop_loop_mounts(*needed: Path) -> None:
-    """Unmount, in this namespace alone, what others have mounted from loop devices.
+    """Unmount, in this namespace alone, what other programs mounted from loop devices.
 
     Where / is not shared, their unmount does not come here, and would leave their
     device busy until the lab ends.  What holds one of the paths *needed* stays, and all

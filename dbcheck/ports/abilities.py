@@ -224,7 +224,7 @@ class ShownSettings(Protocol):
 
 
 class Watchable(Protocol):
-    """What a commit depends on can be looked at again and again beside a load."""
+    """What a commit depends on can be looked at repeatedly beside a load."""
 
     def open_look(
         self,

@@ -49,7 +49,7 @@ class Canaries(Protocol):
 
 
 class Look(Protocol):
-    """What a server or a host shows at a moment, over a connection of its own."""
+    """Looks at a server or a host, over a connection of its own."""
 
     def read(self) -> Looked:
         """Return it; blocks.  Raise EngineError or HostError."""

@@ -1,4 +1,4 @@
-"""How a line of a server's log is read, and what a table of such lines is.
+"""Reads the lines of a server's log, and looks them up in a table.
 
 A line's form shows its product: MySQL's have a code (MY-010116) or are JSON objects
 with err_code (MySQL Reference Manual 9.7, 7.4.2 The Error Log), PostgreSQL's have a
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 
 class Product(enum.Enum):
-    """Who writes a line of that form; MyRocks and Galera are MariaDB's."""
+    """A product that writes logs; MyRocks and Galera write MariaDB's."""
 
     POSTGRESQL = "PostgreSQL"
     MARIADB = "MariaDB"
@@ -24,7 +24,7 @@ class Product(enum.Enum):
 
 
 class Shows(enum.Enum):
-    """What a line shows.
+    """The meaning of a line.
 
     How a start went:
     BEGINS:   a server begins to start; a line that STARTS it may follow.
@@ -158,12 +158,12 @@ class Line:
 
     @property
     def shows(self) -> Shows | None:
-        """What it shows, None if that is not known."""
+        """Return what it shows, None if that is not known."""
         return self.entry.shows if self.entry else None
 
     @property
     def is_error(self) -> bool:
-        """Whether it may be why a start failed.
+        """Return whether it may be why a start failed.
 
         A statement of PostgreSQL's fails with ERROR; FATAL and PANIC end a process.
         """
@@ -176,7 +176,7 @@ class Line:
 
     @property
     def is_severe(self) -> bool:
-        """Whether the server calls it what may end a start."""
+        """Return whether the server gives it a severity that may end a start."""
         least = _ENDS if self.product is Product.POSTGRESQL else _ERRORS
         return self.severity in least
 

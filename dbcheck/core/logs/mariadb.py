@@ -1,4 +1,4 @@
-"""What MariaDB's messages show, with InnoDB's, Aria's and MyRocks' in it.
+"""The table of MariaDB's messages, with InnoDB's, Aria's and MyRocks' in it.
 
 Read in the source of MariaDB 10.11.18 (sql/, storage/innobase, storage/maria,
 storage/rocksdb); what another version words otherwise is not known.  InnoDB's messages

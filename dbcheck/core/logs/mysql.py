@@ -1,4 +1,4 @@
-"""What MySQL's messages show, by their codes, and InnoDB's of one code by their text.
+"""The table of MySQL's messages, by their codes; InnoDB's of one code by their text.
 
 Read in the list of errors that the server 9.7.4 has built in, which is made from
 share/messages_to_error_log.txt, and in what it logged of damaged files

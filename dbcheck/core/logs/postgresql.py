@@ -1,4 +1,4 @@
-"""What PostgreSQL's messages show.
+"""The table of PostgreSQL's messages.
 
 Read in the source of PostgreSQL 15.18; what another version words otherwise is not
 known.  The messages are English only if lc_messages is: in any other language none of

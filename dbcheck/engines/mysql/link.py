@@ -423,7 +423,7 @@ def _blockers(connect: Callable[[], MysqlLink], database: str) -> str:
 
 
 class MysqlWatch(Watch):
-    """A link that asks several small questions at once, again and again."""
+    """A link that repeatedly asks several small questions at once."""
 
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*."""
