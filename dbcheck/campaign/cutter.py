@@ -104,14 +104,13 @@ class Cutter:
             return
         if self._prepared is None and load_s >= self.after_s - PREPARE_S:
             self._prepared = self._prepare()
-        may_cut = self._holding is not None or (
-            self._is_due(load_s, behind_s, ack_us)
-            and self._is_prepared()
-            and self._is_stored()
-            and not self._lacks_sample()
-        )
-        # Once the sessions are held, no ack is young any more.
-        if may_cut and self._is_held():
+        if self._holding is None:  # once the sessions are held, no ack is young
+            if not (self._is_due(load_s, behind_s, ack_us) and self._is_prepared()):
+                return
+            self._store_asked()
+            if self._lacks_sample():
+                return
+        if self._is_held():
             self._await_chore()
             self._cut(load_s)
 
@@ -129,7 +128,7 @@ class Cutter:
             return False
         return True
 
-    def _is_stored(self) -> bool:
+    def _store_asked(self) -> None:
         """Store, once, that the cut is asked for next; raise RunWriteError.
 
         From then on the power may be cut, whatever becomes of this client.
@@ -137,7 +136,6 @@ class Cutter:
         if not self._stored:
             self._started.run.write_cut_asked(CutAsked(now_us()))
             self._stored = True
-        return True
 
     def _cut(self, load_s: float) -> None:
         self._rig.listener.phase(
