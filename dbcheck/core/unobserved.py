@@ -21,6 +21,9 @@ from dataclasses import dataclass, replace
 GAP_US = 100_000
 # A wall clock that is kept by NTP is slewed; the witness's is read across a network.
 WITNESS_GAP_US = 500_000
+# A kernel that runs on keeps what comes in such a time; one that stood still itself, as
+# of a paused virtual machine, may be sent it once more within about as long again.
+SHORT_US = 500_000
 GAPS_MAX = 50
 _DRIFT = 1000  # of two clocks: one microsecond in so many, see core.witnesstime
 
@@ -46,8 +49,10 @@ class Gap:
     from_us, to_us: the last moment before it, and the first one after it.
     lasted_us:   how long it took, by the clock that shows most of it.
     clock:       that clock.
-    in_flight:   operations sent before it that had no answer when it was over.
-    answered_us: when an ack came to an operation that was sent after it; None if none
+    in_flight:   operations sent before it that had no answer when it was over, also
+                 those whose connection broke.
+    answered_us: when an ack came to an operation that was sent after it, or, of a gap
+                 below SHORT_US, once all that had come in it was read; None if none
                  did.  An ack that was read before that may have come within the gap.
     """
 
@@ -69,7 +74,7 @@ class Observed:
     """What the sessions of one log observed of its acks.
 
     last_ack_us: when the newest was read, None if none was.
-    gaps:        in which they observed nothing, GAPS_MAX at most: the longest.
+    gaps:        in which they observed nothing, GAPS_MAX at most: see Rounds.add().
     """
 
     last_ack_us: int | None = None
@@ -138,6 +143,7 @@ class Rounds:
         self._before = clocks
         self.gaps: list[Gap] = []
         self.is_open = False  # of some gap it is not known yet whether acks came after
+        self._emptied_us = clocks[0]
 
     def passed(self, clocks: Clocks) -> Gap | None:
         """Begin a round; return the gap since the last one, None if there was none."""
@@ -154,21 +160,45 @@ class Rounds:
         return Gap(before[0], clocks[0], lasted_us, clock)
 
     def add(self, gap: Gap) -> None:
-        """Keep *gap*, and of all the longest."""
+        """Keep *gap*; of too many drop the shortest that an ack has shown to be over.
+
+        Where none has, the two oldest become one that is as long as both.
+        """
         self.gaps.append(gap)
-        if len(self.gaps) > GAPS_MAX:
-            self.gaps.remove(min(self.gaps, key=lambda one: one.lasted_us))
         self.is_open = True
+        if len(self.gaps) <= GAPS_MAX:
+            return
+        over = [one for one in self.gaps if one.answered_us is not None]
+        if over:
+            self.gaps.remove(min(over, key=lambda one: one.lasted_us))
+            return
+        first, second, *later = self.gaps
+        both = replace(
+            first,
+            to_us=second.to_us,
+            lasted_us=first.lasted_us + second.lasted_us,
+            in_flight=min(first.in_flight, second.in_flight),
+        )
+        self.gaps = [both, *later]
+
+    def emptied(self, moment_us: int) -> None:
+        """Note that all replies that had come by *moment_us* are taken."""
+        self._emptied_us = moment_us
 
     def answered(self, sent_us: int, acked_us: int) -> None:
         """Note an ack; *sent_us*: when its operation was sent."""
         self.gaps = [
             replace(gap, answered_us=acked_us)
-            if gap.answered_us is None and gap.to_us <= sent_us
+            if gap.answered_us is None and self._is_over(gap, sent_us)
             else gap
             for gap in self.gaps
         ]
         self.is_open = any(gap.answered_us is None for gap in self.gaps)
+
+    def _is_over(self, gap: Gap, sent_us: int) -> bool:
+        """Return whether an ack that is read now came after *gap*."""
+        is_short = gap.lasted_us < SHORT_US
+        return gap.to_us <= sent_us or (is_short and gap.to_us < self._emptied_us)
 
 
 class OtherClock:

@@ -101,6 +101,7 @@ class Loop:
         self._snapshot = Snapshot()
         self._stopping = self._closed = False
         self._replacing = 0
+        self._unanswered = 0  # sessions that broke in flight and are not replaced
         self._replacements: SimpleQueue[_Replacement] = SimpleQueue()
         self._connecting = ThreadPoolExecutor(_CONNECTING_MAX, "session")
         # Nothing connects or runs in another thread; and not join(): see ProcessGroup.
@@ -200,7 +201,8 @@ class Loop:
     def _round(self) -> None:
         """Take what has come, and send what may be sent."""
         done: list[tuple[_Slot, int]] = []
-        for fd, mask in self._poller.poll(self._idle_s(), _REPLIES_MAX):
+        ready = self._poller.poll(self._idle_s(), _REPLIES_MAX)
+        for fd, mask in ready:
             slot = self._slots.get(fd)
             if slot is None:
                 self._on_wakeup(fd)
@@ -218,8 +220,8 @@ class Loop:
         moment_us, gap = clocks[0], self._watch.passed(clocks)
         if done:
             self._take(done, moment_us)
-        if gap is not None:
-            self._note(gap)
+        if gap is not None or self._watch.is_open:
+            self._note(gap, moment_us, len(ready))
         if moment_us > self._lease.until_us:
             raise LoadError(_UNLED, id=ErrorId.LOAD_PROCESS_LOST)
         self._begin_due(moment_us)
@@ -248,14 +250,21 @@ class Loop:
             self._handed_over += len(acks)
         self._log.append_many(acks)
 
-    def _note(self, gap: Gap) -> None:
-        """Note a gap, once the replies that had come meanwhile are taken."""
+    def _note(self, gap: Gap | None, moment_us: int, replies: int) -> None:
+        """Note the gap before a round, or that its *replies* were all that had come.
+
+        Once the replies that had come in the gap are taken.
+        """
+        if gap is None:
+            if replies < _REPLIES_MAX:
+                self._watch.emptied(moment_us)
+            return
         waiting = sum(
             slot.waiting and slot.sent_us < gap.from_us
             for slot in self._slots.values()
             if slot.number != HOUSEKEEPING_SESSION
         )
-        self._watch.add(replace(gap, in_flight=waiting))
+        self._watch.add(replace(gap, in_flight=waiting + self._unanswered))
 
     def _send_ready(self, moment_us: int) -> None:
         """Send the next operations, as many as the log has room for their acks."""
@@ -332,6 +341,7 @@ class Loop:
         gone = Break(slot.number, now_us(), in_flight, error.farewell)
         wanted = _Replacement(gone, number)
         self._replacing += 1
+        self._unanswered += in_flight
         if self._sessions.may_replace and number <= LOAD_SESSION_MAX:
             self._connecting.submit(self._replace, wanted)
         else:
@@ -375,6 +385,7 @@ class Loop:
     def _replaced(self, replacement: _Replacement) -> None:
         self._replacing -= 1
         if replacement.session is not None:
+            self._unanswered -= replacement.gone.in_flight
             self._ready.append(self._add(replacement.session, replacement.number))
             return
         self._result.breaks.append(replacement.gone)
@@ -409,7 +420,7 @@ class Loop:
     def _publish(self, moment_us: int) -> None:
         """Make a new snapshot for other threads."""
         for gap in self._log.new_gaps():
-            self._note(gap)
+            self._note(gap, moment_us, 0)
         if self._durations_us:
             self._latencies.add(self._durations_us)
             self._durations_us = []

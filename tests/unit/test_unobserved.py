@@ -11,6 +11,7 @@ from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.unobserved import (
     GAPS_MAX,
+    SHORT_US,
     Clocks,
     Gap,
     GapClock,
@@ -160,13 +161,40 @@ def test_only_an_ack_to_what_was_sent_after_a_gap_ends_it() -> None:
     assert rounds.gaps == [replace(STOPPED, answered_us=READ_US + 2)]
 
 
-def test_the_longest_gaps_are_kept() -> None:
+HICCUP = Gap(READ_US - S, READ_US - 8 * S // 10, S // 5, GapClock.MONOTONIC)
+
+
+def test_a_short_gap_is_over_once_all_that_came_in_it_was_read() -> None:
+    """Commits that take longer than the gap were sent before it, and say no more."""
     rounds = Rounds((0, 0, 0))
-    rounds.add(STOPPED)
+    for gap in (HICCUP, replace(HICCUP, lasted_us=SHORT_US)):
+        rounds.add(gap)
+    rounds.answered(0, HICCUP.to_us)
+    assert [gap.answered_us for gap in rounds.gaps] == [None, None]
+    rounds.emptied(HICCUP.to_us + 1)
+    rounds.answered(0, READ_US)
+    assert [gap.answered_us for gap in rounds.gaps] == [READ_US, None]
+
+
+def test_of_too_many_gaps_those_go_that_are_over() -> None:
+    """However short the last is beside those before it, the cut may be in it."""
+    rounds = Rounds((0, 0, 0))
     for number in range(2 * GAPS_MAX):
-        rounds.add(replace(STOPPED, lasted_us=number))
+        rounds.add(Gap(number * S, number * S + 10, 2 * STILL_US, GapClock.BOOT))
+        rounds.answered(number * S + 20, number * S + 30)
+    rounds.add(STOPPED)
     assert len(rounds.gaps) == GAPS_MAX
     assert STOPPED in rounds.gaps
+
+
+def test_of_too_many_gaps_without_an_ack_none_is_forgotten() -> None:
+    rounds = Rounds((0, 0, 0))
+    for number in range(2 * GAPS_MAX):
+        rounds.add(Gap(number * S, (number + 1) * S, S, GapClock.MONOTONIC, 3))
+    assert len(rounds.gaps) == GAPS_MAX
+    seen = Observed(READ_US, tuple(rounds.gaps))
+    assert seen.came_us(READ_US) == 0
+    assert seen.unseen_us(READ_US) == 2 * GAPS_MAX * S
 
 
 def test_the_witness_s_clock_shows_a_client_whose_clocks_all_stood_still() -> None:
