@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -47,17 +47,29 @@ def moved(before: Sequence[Place], after: Sequence[Place]) -> dict[str, str]:
     """Return the places that are not where they were, by name, and where they are.
 
     A table that was yet to be created was expected in the folder of its tablespace; it
-    lies there or below.  So does a place that was not known at all before.
+    lies there or below.  So does a place that was not known at all before.  Several
+    places of one kind may be numbered in another order than before.
     """
     paths = {place.name: place.path for place in before}
+    alike: dict[str, list[str]] = {}
+    for name, path in paths.items():
+        alike.setdefault(_kind(name, paths), []).append(path)
     found = {}
     for place in after:
-        known = [paths[place.name]] if place.name in paths else list(paths.values())
+        known = list(paths.values())
+        if place.name in paths:
+            known = alike[_kind(place.name, paths)]
         if not any(_is_in(place.path, path) for path in known):
             was = paths.get(place.name, "")
             now = place.path or "in a folder that the server does not show"
             found[place.name] = f"it was {was} and is {now}" if was else f"it is {now}"
     return found
+
+
+def _kind(name: str, names: Container[str]) -> str:
+    """Return *name* without the number that numbered() put after it."""
+    kind, _, number = name.rpartition(" ")
+    return kind if number.isdecimal() and kind in names else name
 
 
 def _is_in(path: str, folder: str) -> bool:

@@ -196,6 +196,10 @@ def test_the_places_of_several_tables_have_names_of_their_own() -> None:
         ({"data": "/d"}, {"data": "/d", "tablespace fast": ""}, ["tablespace fast"]),
         ({"data": "/d", "tablespace fast": ""}, {"tablespace fast": ""}, []),
         ({"data": "/d"}, {"data": "/data2"}, ["data"]),
+        ({"undo": "/d", "undo 2": "/a"}, {"undo": "/a", "undo 2": "/d"}, []),
+        ({"undo": "/d", "undo 2": "/a"}, {"undo": "/d", "undo 2": "/b"}, ["undo 2"]),
+        ({"undo": "/d", "undo 2": "/a"}, {"undo": "/a", "undo 2": "/a/x"}, []),
+        ({"undo": "/d", "wal": "/a"}, {"undo": "/a", "wal": "/d"}, ["undo", "wal"]),
     ],
 )
 def test_places_that_are_not_where_they_were(
