@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dbcheck.core.cut import Rung
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding, Remains
 from dbcheck.core.gone import Gone
 from dbcheck.core.target import Drive, HostAfter, HostBefore, TargetFacts
+from dbcheck.core.unobserved import GapClock
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import observed
 from dbcheck.judge.ended import Ended, ended
@@ -248,7 +250,7 @@ def went_down(
     if case.manifest.rung is not None:  # the kernel of a lab keeps running
         return _PRESENT, reason or "the lab's drive lost its power"
     booted, silent = boots(case.before, case.host), _fell_silent(case)
-    if against := _against(booted, end, dark_s(case)):
+    if against := _against(booted, end, dark_s(case, by_witness=False)):
         return _CONTRADICTED, against
     # After a reset the host comes back at once.
     reset = case.cut_class is CutClass.RESET
@@ -279,10 +281,12 @@ def _fell_silent(case: Case) -> bool | None:
     return {Gone.SILENT: True, Gone.BROKEN: False}.get(case.load.gone)
 
 
-def dark_s(case: Case) -> float | None:
+def dark_s(case: Case, *, by_witness: bool = True) -> float | None:
     """Return how long after it was last heard the host's kernel started, in seconds.
 
     None if that is not known.  The power was off for no longer than that.
+    by_witness: count gaps that the witness's clock alone shows.  It may have been set
+    forward instead: then the kernel seems to have started too early.
     """
     manifest, load, after = case.manifest, case.load, case.host
     if load is None or after is None or after.facts is None or after.wall_us is None:
@@ -293,7 +297,11 @@ def dark_s(case: Case) -> float | None:
     if not rebooted or uptime_s is None or not last_us:
         return None
     # A clock that stood still with the client's machine does not show that time.
-    hidden_us = observed(load).hidden_us(load.began_us, last_us)
+    seen = observed(load)
+    if not by_witness:
+        own = tuple(gap for gap in seen.gaps if gap.clock is not GapClock.WITNESS)
+        seen = replace(seen, gaps=own)
+    hidden_us = seen.hidden_us(load.began_us, last_us)
     heard_us = last_us + hidden_us + manifest.wall_us - manifest.clock_us
     return (after.wall_us - heard_us) / 1e6 - uptime_s
 

@@ -19,6 +19,7 @@ from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment, Stratum, with_hold
 from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.unobserved import Gap, GapClock, Observed
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import Item, Standing
 from dbcheck.judge.result import to_values
@@ -180,6 +181,18 @@ def test_a_container_that_was_restarted_is_no_host_that_went_down(
     assert found.standing is Standing.CONTRADICTED
     assert "kernel started 4431 s before it was last heard" in found.reason
     assert not any("-4431" in one.reason for one in outcome.judgement.items)
+
+
+def test_a_witness_whose_clock_is_set_forward_shows_no_container(
+    tmp_path: Path,
+) -> None:
+    gap = Gap(LAST_US - 2000, LAST_US - 1000, 90_000_000, GapClock.WITNESS)
+    gap = replace(gap, answered_us=LAST_US)
+    record = having(
+        switched(off_s=15.0, off_seen=True), observed=(Observed(LAST_US, (gap,)),)
+    )
+    outcome = judged(tmp_path, record, CutClass.AC, dark_s=15.0)
+    assert item(outcome, "host went down").standing is Standing.PRESENT
 
 
 @pytest.mark.parametrize("assumed", [True, False])
