@@ -69,6 +69,8 @@ class Watched:
     gap_us: the longest time between two of them.
     seen:  what was unlike before, at most SEEN_MAX values.
     ended: why the last attempts failed, "" if the last one did not.
+    gaps:  from when until when nothing was looked at, each time that was longer than
+           all before it; () if that is not known.
     """
 
     facts: Mapping[FactKind, int]
@@ -78,10 +80,30 @@ class Watched:
     gap_us: int
     seen: tuple[Seen, ...] = ()
     ended: str = ""
+    gaps: tuple[tuple[int, int], ...] = ()
 
     def of(self, *kinds: FactKind) -> list[Seen]:
         """Return what was unlike before, of the facts of these kinds."""
         return [each for each in self.seen if each.kind in kinds]
+
+    def longest_us(self, until_us: int) -> int:
+        """Return the longest time between two looks, as far as it is before *until_us*.
+
+        Of a record that does not date them, the longest of all.
+        """
+        if not self.gaps:
+            return self.gap_us
+        return max(0, *(min(to_us, until_us) - from_us for from_us, to_us in self.gaps))
+
+    def last_before(self, until_us: int) -> int:
+        """Return the last look before *until_us*, as far as it is known.
+
+        That time itself if looks went on and no long gap lies around it.
+        """
+        if self.last_us <= until_us:
+            return self.last_us
+        around = [begun for begun, to_us in self.gaps if begun <= until_us < to_us]
+        return around[0] if around else until_us
 
 
 class WatchTally:
@@ -92,12 +114,15 @@ class WatchTally:
         self._before = dict(before)
         self._counts: Counter[FactKind] = Counter()
         self._looks = self._first_us = self._last_us = self._gap_us = 0
+        self._gaps: list[tuple[int, int]] = []
         self._seen: dict[tuple[Fact, str], Seen] = {}
 
     def add(self, asked_us: int, found: Looked, answered_us: int) -> None:
         """Count the answer to a question that was asked at *asked_us*."""
         if self._looks:
-            self._gap_us = max(self._gap_us, asked_us - self._last_us)
+            if asked_us - self._last_us > self._gap_us:
+                self._gap_us = asked_us - self._last_us
+                self._gaps.append((self._last_us, asked_us))
         else:
             self._first_us = asked_us
             self._before = {f: self._before.get(f, value) for f, value in found.items()}
@@ -126,6 +151,7 @@ class WatchTally:
             self._gap_us,
             tuple(self._seen.values()),
             ended,
+            tuple(self._gaps),
         )
 
 

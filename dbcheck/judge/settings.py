@@ -10,12 +10,13 @@ from dbcheck.audit.rules import Finding
 from dbcheck.core.audited import RuleStanding
 from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
-from dbcheck.core.records import LoadRecord, Manifest, NodeAtTheCut, NodeBefore
+from dbcheck.core.records import LoadRecord, Manifest, NodeBefore
 from dbcheck.core.target import TargetFacts
 from dbcheck.core.watched import FactKind, settings_seen
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import hidden_drives
+from dbcheck.judge.watched import storage_seen
 
 _TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.SURVIVORS
 _COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
@@ -160,7 +161,7 @@ def settings_at(
     """
     name = tested_name or manifest.writer_name
     tested = manifest.nodes[name]
-    kept = _storage(manifest, tested, load.nodes.get(name) if load else None)
+    kept = _storage(manifest, load, name)
     settings = {**manifest.writer.facts.settings, **kept}
     flagged = _flagged(manifest, settings)
     if tested is not manifest.writer:
@@ -257,14 +258,16 @@ def _matters(finding: Finding) -> bool:
 
 
 def _storage(
-    manifest: Manifest, tested: NodeBefore, seen: NodeAtTheCut | None
+    manifest: Manifest, load: LoadRecord | None, name: str
 ) -> Mapping[str, str]:
     """Return what the mounts' options imply, those too that a mount had for a time."""
-    if tested.host is not None:
-        options = [volume.mount_options for volume in tested.host.facts.volumes]
-        if seen is not None and seen.host_watched is not None:
-            options += [each.value for each in seen.host_watched.of(FactKind.MOUNT)]
-        process = tested.host.facts.process
+    host = manifest.nodes[name].host
+    if host is not None:
+        options = [volume.mount_options for volume in host.facts.volumes]
+        if load is not None:
+            seen = storage_seen(manifest, load, name, FactKind.MOUNT)
+            options += [each.value for each in seen]
+        process = host.facts.process
         return {
             **storage.settings_of(options),
             **(platform.facts_of_process(process) if process else {}),

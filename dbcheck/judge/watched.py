@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from dbcheck.core.cut import PowerScope
+from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.watched import GONE, FactKind, Seen, Watched
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
@@ -15,7 +17,6 @@ _OF_THE_HOST = {
     FactKind.MOUNT: "mounts",
     FactKind.WRITE_CACHE: "write caches of block devices",
 }
-_DURABLE = (FactKind.SETTING, FactKind.MOUNT, FactKind.WRITE_CACHE)
 
 
 def through_the_load(case: Case) -> Item | None:
@@ -34,34 +35,49 @@ def through_the_load(case: Case) -> Item | None:
         changed = [
             _changed(seen, went_us)
             for one, _ in found
-            for seen in one.of(*_DURABLE)
-            if not _is_of_the_cut(case, seen)
+            for seen in _before(one.of(FactKind.SETTING), went_us)
         ]
+        if case.load is not None:
+            storage = storage_seen(case.manifest, case.load, case.tested_name)
+            changed += [_changed(seen, went_us) for seen in storage]
         if changed:
             reason = f"{'; '.join(changed)}. Looked at: {looked}"
             return Item(name, Standing.CONTRADICTED, reason, required=False)
-    if unseen := [each for one, _ in found if (each := _unseen(one, went_us))]:
+    acked_us = case.load.last_ack_us if case.load else None
+    unseen = [_unseen(one, words, went_us, acked_us) for one, words in found]
+    if unseen := [each for each in unseen if each]:
         reason = f"{'; '.join(unseen)}. Looked at: {looked}"
         return Item(name, Standing.ASSUMED, reason, required=False)
-    if not all(one.looks for one, _ in found):
-        return Item(name, Standing.NOT_OBSERVABLE, looked, required=False)
     return Item(name, Standing.PRESENT, f"unchanged: {looked}", required=False)
 
 
-def _is_of_the_cut(case: Case, seen: Seen) -> bool:
-    """Return whether the cut itself may be why a mount or a device changed.
+def storage_seen(
+    manifest: Manifest, load: LoadRecord, name: str, *kinds: FactKind
+) -> list[Seen]:
+    """Return what a node's mounts and block devices were for a time before its cut.
 
-    A host that keeps running, of a lab or where drives alone are cut, loses them.
-    After the last ack nothing of them matters to a commit.
+    kinds: all if none is named.
+    A host that is up again shows others, and so does one that loses its drives and
+    keeps running: a lab's, or where drives alone are cut.  So what was first seen once
+    the last ack had come and the cut was asked for is left out; on a host that keeps
+    running, once either was so.
     """
-    load, cut = case.load, case.cut
-    if seen.kind is FactKind.SETTING or load is None or load.last_ack_us is None:
-        return False
-    begins_us = load.last_ack_us
-    host_runs_on = bool(case.manifest.lab) or case.drive_only
-    if host_runs_on and cut is not None and cut.asked_us is not None:
-        begins_us = min(begins_us, cut.asked_us)
-    return seen.answered_us >= begins_us
+    node = load.nodes.get(name)
+    if node is None or node.host_watched is None:
+        return []
+    found = node.host_watched.of(*(kinds or _OF_THE_HOST))
+    begins_us, cut = load.last_ack_us, node.cut
+    if begins_us is None:
+        return found
+    runs_on = bool(manifest.lab) or manifest.nodes[name].scope is PowerScope.DRIVE
+    if cut is not None and cut.asked_us is not None:
+        begins_us = (min if runs_on else max)(begins_us, cut.asked_us)
+    return [seen for seen in found if seen.answered_us < begins_us]
+
+
+def _before(found: Sequence[Seen], went_us: int | None) -> list[Seen]:
+    """Return what was seen before the cut; all if that has no known moment."""
+    return [seen for seen in found if went_us is None or seen.first_us < went_us]
 
 
 def canary_gone(case: Case) -> str:
@@ -70,10 +86,13 @@ def canary_gone(case: Case) -> str:
     A server that crashes and recovers by itself empties its table before the cut.
     """
     watched = case.load.watched if case.load else None
+    by_session = case.manifest.family == "mysql"  # whose row is not looked at
+    if watched is not None and not watched.looks and not by_session:
+        return f"the crash canary was not looked at before the cut ({_failed(watched)})"
     if watched is None or FactKind.CANARY not in watched.facts:
         return ""
     went_us = cut_us(case)
-    for seen in watched.of(FactKind.CANARY):
+    for seen in _before(watched.of(FactKind.CANARY), went_us):
         when = _ago(seen.first_us, went_us)
         return (
             f"the crash canary's row was gone {when} already: the server crashed and"
@@ -103,8 +122,7 @@ def _looked(
 ) -> str:
     """Return what was looked at, how often, and when for the last time."""
     if not watched.looks:
-        failed = watched.ended or "the load was over before"
-        return f"{' and '.join(words.values())} were not looked at ({failed})"
+        return _never(watched, words)
     what = " and ".join(
         f"{watched.facts[kind]} {text}"
         for kind, text in words.items()
@@ -129,17 +147,38 @@ def _changed(seen: Seen, went_us: int | None) -> str:
     return f"{name} was {value!r} at {seen.looks:,} looks, from {first} to {last}"
 
 
-def _unseen(watched: Watched, went_us: int | None) -> str:
-    """Return why something may have been otherwise between two looks, or ""."""
-    if times := watched.of(FactKind.CHANGE_TIME):
+def _never(watched: Watched, words: Mapping[FactKind, str]) -> str:
+    """Return what was not looked at at all, and why."""
+    return f"{' and '.join(words.values())} were not looked at ({_failed(watched)})"
+
+
+def _failed(watched: Watched) -> str:
+    """Return why nothing was looked at."""
+    return watched.ended or "the load was over before"
+
+
+def _unseen(
+    watched: Watched,
+    words: Mapping[FactKind, str],
+    went_us: int | None,
+    acked_us: int | None,
+) -> str:
+    """Return why something may have been otherwise between two looks, or "".
+
+    acked_us: when the last ack came, None if none did.
+    """
+    if not watched.looks:
+        return _never(watched, words)
+    if times := _before(watched.of(FactKind.CHANGE_TIME), went_us):
         names = ", ".join(dict.fromkeys(seen.of for seen in times))
         return (
             f"the server set or loaded {names} again while the load ran"
             f" ({_ago(times[-1].first_us, went_us)}): a value between two looks"
             " was not seen"
         )
-    if watched.looks and went_us is not None:
-        longest_s = max(watched.gap_us / 1e6, _behind_s(watched, went_us))
+    if went_us is not None:
+        gap_us = watched.longest_us(went_us if acked_us is None else acked_us)
+        longest_s = max(gap_us / 1e6, _behind_s(watched, went_us))
         if longest_s > LATE_S:
             return f"nothing was looked at for {longest_s:.1f} s"
     return ""
@@ -147,7 +186,7 @@ def _unseen(watched: Watched, went_us: int | None) -> str:
 
 def _behind_s(watched: Watched, went_us: int) -> float:
     """Return for how long before the cut nothing was looked at, in seconds."""
-    return (went_us - watched.last_us) / 1e6
+    return (went_us - watched.last_before(went_us)) / 1e6
 
 
 def _ago(at_us: int, went_us: int | None) -> str:

@@ -18,6 +18,7 @@ from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.watched import storage_seen
 
 _BADNESS = (
     Standing.PRESENT,
@@ -35,8 +36,8 @@ def write_cache(case: Case) -> Item | None:
     if case.before is None:
         return None
     volumes = case.before.facts.volumes
-    watched = case.at_the_cut.host_watched
-    seen = watched.of(FactKind.WRITE_CACHE) if watched else ()
+    load, kind = case.load, FactKind.WRITE_CACHE
+    seen = storage_seen(case.manifest, load, case.tested_name, kind) if load else ()
     blind = {each.of for each in seen if each.value == WRITE_THROUGH}
     measured = [each.depth for each in case.depths]
     found = [

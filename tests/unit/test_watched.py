@@ -121,8 +121,13 @@ def test_what_may_have_changed_unseen_is_assumed_not_to_have(
     assert found.standing is Standing.ASSUMED
 
 
-def test_what_was_never_looked_at_is_not_observable() -> None:
-    assert item(through_the_load, of_looks()).standing is Standing.NOT_OBSERVABLE
+def test_what_was_never_looked_at_is_assumed_and_says_why() -> None:
+    one = of_looks()
+    assert one.load is not None
+    never = replace(one.load, watched=WatchTally({}).watched("too many connections"))
+    found = item(through_the_load, replace(one, load=never))
+    assert found.standing is Standing.ASSUMED
+    assert "too many connections" in found.reason
 
 
 def test_a_mount_without_barriers_of_a_moment_is_at_fault() -> None:
@@ -162,6 +167,45 @@ def test_the_drive_of_a_lab_is_gone_from_when_its_cut_is_asked_for() -> None:
     assert item(through_the_load, in_lab).standing is Standing.PRESENT
 
 
+@pytest.mark.parametrize("back_us", [9_500_001, 18_500_000])
+def test_a_host_that_is_up_again_shows_nothing_of_the_load(back_us: int) -> None:
+    """A reset host boots within the silence, with other caches and mount options."""
+    drive = Layer("sda", "disk", "", "", "", WRITE_BACK, "0", ())
+    volume = replace(VOLUME, layers=(drive,))
+    host = replace(BEFORE, facts=replace(BEFORE.facts, volumes=(volume,)))
+    cache, mount = Fact(FactKind.WRITE_CACHE, "sda"), Fact(FactKind.MOUNT, "/")
+    before = {cache: WRITE_BACK, mount: "rw"}
+    tally = WatchTally(before)
+    for at_us in range(1_000_000, 9_500_000, 500_000):
+        tally.add(at_us, before, at_us + 1)
+    booted = {cache: WRITE_THROUGH, mount: "rw,nobarrier"}
+    tally.add(back_us, booted, back_us + 1)
+    one = of_host(host, tally.watched())
+    assert item(through_the_load, one).standing is _PRESENT
+    assert item(write_cache, one).standing is _PRESENT
+    assert not settings_at(one.manifest, one.load, [Depth.DRIVE]).at_fault(lost=True)
+
+
+def test_a_server_that_is_up_again_was_looked_at_until_its_cut() -> None:
+    tally = WatchTally(SAFE)
+    for at_us in (9_000_000, 9_400_000, CUT_US + 9_000_000):
+        tally.add(at_us, {**SAFE, LOADED: "2" if at_us > CUT_US else "1"}, at_us + 1)
+    one = of_looks()
+    assert one.load is not None
+    one = replace(one, load=replace(one.load, watched=tally.watched()))
+    assert item(through_the_load, one).standing is _PRESENT
+
+
+def test_a_long_time_without_a_look_before_the_last_ack_counts() -> None:
+    tally = WatchTally(SAFE)
+    for at_us in (1_000_000, 7_000_000, 9_400_000, CUT_US + 9_000_000):
+        tally.add(at_us, SAFE, at_us + 1)
+    one = of_looks()
+    assert one.load is not None
+    one = replace(one, load=replace(one.load, watched=tally.watched()))
+    assert item(through_the_load, one).standing is Standing.ASSUMED
+
+
 def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
     drive = Layer("sda", "disk", "", "", "", WRITE_BACK, "0", ())
     volume = replace(VOLUME, layers=(drive,))
@@ -178,11 +222,20 @@ def test_a_volatile_drive_that_was_sent_no_flush_for_a_moment_counts() -> None:
     ("looks", "until_us", "shows"),
     [
         ((SAFE, SAFE), CUT_US, True),
-        ((SAFE, {**SAFE, CANARY: GONE}), CUT_US, False),
+        ((SAFE, {**SAFE, CANARY: GONE}), CUT_US - 1, False),
+        ((SAFE, {**SAFE, CANARY: GONE}), CUT_US + 1, True),
         ((SAFE, SAFE), CUT_US - int(LATE_S * 1e6) - 1, False),
         (({FSYNC: "on"},), CUT_US, True),
+        ((), CUT_US, False),
     ],
-    ids=["there", "gone before", "not looked at for long", "held by a session"],
+    ids=[
+        "there",
+        "gone before",
+        "gone after",
+        "not looked at for long",
+        "held by a session",
+        "never looked at",
+    ],
 )
 def test_a_canary_that_was_gone_before_the_cut_shows_nothing(
     looks: tuple[Looked, ...], until_us: int, shows: bool
