@@ -85,9 +85,11 @@ def _no_cut(case: Case) -> str:
     load, after = case.load, case.host
     if load is not None and load.farewells and not case.drive_only:
         return f"it notified a session: {load.farewells[0]!r}; it was not cut"
-    asked = None  # the client was lost before it could record that
+    asked = None  # not known, if the client was lost or the switch reported nothing
     if load is not None:
         asked = case.cut is not None and load.gone is not Gone.NEVER
+        if load.cut_failed and not asked:
+            asked = None
     if asked is False:
         return "no power cut is on record"
     if case.drive_only:

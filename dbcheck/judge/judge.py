@@ -88,9 +88,11 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
 
 
 def _is_gone_uncut(case: Case) -> bool:
-    """Say whether no server answers although no cut of its power is known.
+    """Say whether no server answers, and its power was surely not cut.
 
-    A record that was lost with the client may have shown a cut.
+    A record that was lost with the client may have shown a cut, and a switch that was
+    asked may have cut without a report.
     """
-    no_cut = case.load is not None and case.cut is None
+    load = case.load
+    no_cut = load is not None and case.cut is None and not load.cut_failed
     return case.after.facts is None and no_cut

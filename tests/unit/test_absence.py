@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
+from dbcheck.core.gone import Gone
+from dbcheck.core.records import LoadRecord
 from dbcheck.core.target import LogTail
+from dbcheck.core.verdict import Verdict
 from dbcheck.judge.absence import Absence, judge_absence
+from dbcheck.judge.case import Case
+from dbcheck.judge.judge import judge
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, after
+from tests.kit.nodes import having
+from tests.kit.samples import FACTS
 from tests.kit.server_logs import MARIA_REDO, PG_SCANNED, PG_SLOT, PG_WAL
 
 
 def _absence(log: LogTail) -> Absence:
-    host = dataclasses.replace(after(), log=log)
+    host = replace(after(), log=log)
     return judge_absence(case(BEFORE, host, load=loaded(), off_s=15.0))
 
 
@@ -37,3 +44,35 @@ def test_errors_that_do_not_name_the_data_do_not_accuse(text: str) -> None:
     found = _absence(LogTail(text, False, False))
     assert found.failure == ""
     assert found.doubt
+
+
+ASKED = loaded(cut=None, cut_failed="it did not answer", gone=Gone.UNSEEN)
+
+
+def destroyed(boot_id: str, **changed: object) -> Case:
+    """Return the case of a host with that boot_id, whose data keep the server down."""
+    return case(BEFORE, after(PG_WAL, boot_id=boot_id), **{"load": ASKED, **changed})
+
+
+@pytest.mark.parametrize("load", [ASKED, None], ids=["no report", "no record"])
+def test_a_switch_that_reported_no_cut_may_have_cut(load: LoadRecord | None) -> None:
+    """Whether the host was booted anew decides, as where the whole record is lost."""
+    one = destroyed("b2", load=load)
+    found = judge_absence(one)
+    assert found.failure
+    failed = replace(one, after=having(one.after, failure=found.failure))
+    assert judge(failed).verdict is Verdict.FAIL
+
+
+def test_a_switch_that_was_asked_alone_proves_no_cut() -> None:
+    for one in (destroyed("b1"), destroyed("b1", off_s=15.0)):
+        assert judge_absence(one).doubt
+    assert judge_absence(case(load=ASKED, off_s=15.0)).doubt
+
+
+def test_a_switch_that_was_never_asked_did_not_cut() -> None:
+    unasked = loaded(cut=None)
+    one = destroyed("b2", load=unasked)
+    assert judge_absence(one).doubt
+    failed = replace(one, after=having(one.after, failure="exit status 1"))
+    assert judge(failed).verdict is Verdict.INCONCLUSIVE
