@@ -72,7 +72,7 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
             items,
             missing=after.missing,
             explained=explained,
-            uncut=_is_gone_uncut(case),
+            never_cut=_is_gone_uncut(case),
             spared=case.page_cache_kept,
         )
     return judge_rows(

@@ -298,19 +298,24 @@ def judge_unrecoverable(
     *,
     missing: bool,
     explained: bool,
-    uncut: bool = False,
+    never_cut: bool = False,
     spared: bool = False,
 ) -> Judgement:
     """Return the verdict on a server, or a table, that did not come back.
 
     missing: the server has no such table, and nothing else is wrong with it.
-    uncut: it is the server that is gone, and its power was not cut: it ended otherwise
-    and was not started again, so its data were not read.
+    never_cut: it is the server that is gone, and its power was not cut: it ended
+    otherwise and was not started again, so its data were not read.
     spared: the cut destroyed no more than the server's memory, as was measured.
+    What a server that answers lacks is no loss either, if it shows that it was not cut.
     """
-    if uncut:
+    if never_cut:
         doubt = f"the server is gone, but no power cut was recorded: {reason}"
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    if kept := uncut(items):
+        damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
+        doubt = f"a table is gone or damaged; but no cut did that: {kept}"
+        return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
     if missing and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if missing and spared and not explained:

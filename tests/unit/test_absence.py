@@ -76,3 +76,23 @@ def test_a_switch_that_was_never_asked_did_not_cut() -> None:
     assert judge_absence(one).doubt
     failed = replace(one, after=having(one.after, failure="exit status 1"))
     assert judge(failed).verdict is Verdict.INCONCLUSIVE
+
+
+DAMAGE = "invalid page in block 3"
+
+
+@pytest.mark.parametrize(
+    ("started_us", "verdict"),
+    [
+        pytest.param(FACTS.started_us, Verdict.INCONCLUSIVE, id="the same server"),
+        pytest.param(FACTS.started_us + 9_000_000, Verdict.FAIL, id="a new one"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_no_loss_without_a_cut(
+    started_us: int, verdict: Verdict
+) -> None:
+    back = replace(FACTS, started_us=started_us)
+    unread = {"facts": back, "failure": DAMAGE}
+    judged = judge(case(load=loaded(gone=Gone.NEVER), after=unread))
+    assert judged.verdict is verdict
+    assert DAMAGE in " ".join(judged.reasons)

@@ -491,7 +491,7 @@ def test_a_server_that_does_not_come_back_fails() -> None:
 
 def test_a_server_that_nobody_cut_is_not_to_blame_for_its_absence() -> None:
     judgement = judge_unrecoverable(
-        "exit status 1", [], missing=False, explained=True, uncut=True
+        "exit status 1", [], missing=False, explained=True, never_cut=True
     )
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert "no power cut was recorded" in judgement.reasons[0]
