@@ -9,9 +9,9 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
+from dbcheck.core.server import is_restarted
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.server import restarted
 from dbcheck.judge.serverlog import server_log, server_log_sql
 from dbcheck.judge.watched import canary_gone
 
@@ -66,12 +66,11 @@ def ended(case: Case) -> Ended:
     """Return what the records of a cycle show of the end of the server."""
     manifest, load = case.manifest, case.load
     held = load.canary_held if load else True
-    again = restarted(case)
     logs = filter(None, (server_log(case), server_log_sql(case)))
     cut = case.cut
     least = case.shallowest.depth if case.shallowest else None
     return Ended(
-        restarted=again.standing is Standing.PRESENT if again else None,
+        restarted=_has_restarted(case),
         canary=_canary(case, held=held),
         by_session=manifest.family == "mysql",  # see engines.mysql.canary
         unflushed=case.writer.facts.product == "MySQL",
@@ -87,6 +86,15 @@ def ended(case: Case) -> Ended:
         drive_only=case.drive_only,
         unheard=case.tested_name != manifest.writer_name,
     )
+
+
+def _has_restarted(case: Case) -> bool | None:
+    """Return whether the server has another start time than before the cut.
+
+    None if none answered, or if the node that was read kept its power.
+    """
+    before, after = case.tested.facts, case.after.facts
+    return None if after is None or case.spared else is_restarted(before, after)
 
 
 def _canary(case: Case, *, held: bool) -> bool | None:

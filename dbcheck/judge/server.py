@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.server import ServerFacts, is_restarted
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.watched import settings_seen
 from dbcheck.judge.case import Case
+from dbcheck.judge.driveonly import drives_gone
+from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
 
 # Beginnings of settings that a node which takes over may change: it takes writes, and
@@ -24,14 +26,15 @@ _OF_A_ROLE = (
 def restarted(case: Case) -> Item | None:
     """Judge whether the server process is another one than before the cut.
 
-    None if none answered, or if the node that was read kept its power.
+    None if none answered, or if the node that was read kept its power.  A PASS needs
+    another one.  The same one contradicts a cut unless the server outlived it.
     """
-    before, after = case.tested.facts, case.after.facts
-    if after is None or case.spared:
+    before, after, end = case.tested.facts, case.after.facts, ended(case)
+    if after is None or end.restarted is None:
         return None
     standing = Standing.CONTRADICTED
     reason = "its start time did not change: the power of this server was not cut"
-    if is_restarted(before, after):
+    if end.restarted:
         standing = Standing.PRESENT
         apart_us = after.started_us - before.started_us
         reason = f"it started {apart_us / 1e6:.1f} s after the one that took the load"
@@ -39,7 +42,24 @@ def restarted(case: Case) -> Item | None:
             reason = (
                 "another process answers; the server's clock was set back meanwhile"
             )
+    elif outlived := _outlived(case, end):
+        standing = Standing.ABSENT
+        reason = f"its start time did not change, but {outlived}"
     return Item(ItemId.RESTARTED, standing, reason, required=True)
+
+
+def _outlived(case: Case, end: Ended) -> str:
+    """Return what a server lost in a cut that its main process outlived, "" if nothing.
+
+    A postmaster of PostgreSQL starts its processes anew after a crash, with the start
+    time that it had (restart_after_crash).
+    """
+    if end.crashed:
+        return "it recovered from a crash"
+    gone = drives_gone(case)
+    if gone is not None and gone.standing is Standing.PRESENT:
+        return "its drives lost their power and came back"
+    return ""
 
 
 def came_back(case: Case) -> Item | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_errors_that_do_not_name_the_data_do_not_accuse(text: str) -> None:
 ASKED = loaded(cut=None, cut_failed="it did not answer", gone=Gone.UNSEEN)
 
 
-def destroyed(boot_id: str, **changed: object) -> Case:
+def destroyed(boot_id: str, **changed: Any) -> Case:
     """Return the case of a host with that boot_id, whose data keep the server down."""
     return case(BEFORE, after(PG_WAL, boot_id=boot_id), **{"load": ASKED, **changed})
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from dbcheck.core.cut import PowerScope
+from dbcheck.core.drivecut import CutDrive, DriveCut
 from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
+from dbcheck.core.loss import Loss, Losses, LossKind
+from dbcheck.core.records import LoadRecord, RestoreRecord
+from dbcheck.core.site import ONLY_NODE
+from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.case import Case
 from dbcheck.judge.ended import Ended, judge_end, not_shut_down
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.judge import judge
 from tests.kit.cases import case, loaded
+from tests.kit.host_samples import BEFORE
+from tests.kit.host_samples import after as host_after
+from tests.kit.nodes import having
+from tests.kit.samples import CLEAN, FACTS
+from tests.kit.server_logs import PG
 
 CLOSED = loaded()
-SILENT = dataclasses.replace(CLOSED, gone=Gone.SILENT)
-FAREWELL = dataclasses.replace(SILENT, farewells=("shutting down",))
+SILENT = replace(CLOSED, gone=Gone.SILENT)
+FAREWELL = replace(SILENT, farewells=("shutting down",))
 PRESENT, UNSEEN = Standing.PRESENT, Standing.NOT_OBSERVABLE
 ASSUMED = Standing.ASSUMED
 AGAINST = Standing.CONTRADICTED
@@ -89,7 +104,7 @@ def test_a_server_that_never_stopped_was_judge_end() -> None:
 
 def test_a_crash_beside_a_host_with_power_is_not_called_a_shutdown() -> None:
     words = "WARNING: terminating connection because of crash of another server process"
-    standing, said = judge_end(dataclasses.replace(CLOSED, farewells=(words,)), Ended())
+    standing, said = judge_end(replace(CLOSED, farewells=(words,)), Ended())
     assert standing is AGAINST
     assert "shutdown" not in said
 
@@ -97,3 +112,53 @@ def test_a_crash_beside_a_host_with_power_is_not_called_a_shutdown() -> None:
 def test_it_is_said_what_would_have_told() -> None:
     standing, said = judge_end(SILENT, Ended(no_canary="the account lacks LOCK TABLES"))
     assert "the account lacks LOCK TABLES" in said
+
+
+CRASH = (
+    f"{PG}LOG:  all server processes terminated; reinitializing\n"
+    f"{PG}LOG:  database system was interrupted; last known up at 2026-11-22\n"
+    f"{PG}LOG:  database system was not properly shut down; automatic recovery\n"
+)
+
+
+def unchanged(
+    log: str = "", drives: Mapping[str, CutDrive] | None = None, **after: Any
+) -> Case:
+    """Return the case of a server with the start time of before, that lacks a row."""
+    lost = Losses.of([Loss(LossKind.MISSING_TAIL, 1, 9, 9, 5, LEDGER.name)])
+    found = replace(CLEAN, kept=99, losses=lost)
+    scope = PowerScope.HOST if drives is None else PowerScope.DRIVE
+    host = host_after(log, boot_id="b1")
+    read = {"facts": FACTS, **after}
+    one = case(BEFORE, host, load=CLOSED, after=read, scope=scope)
+    seen = DriveCut(drives or {}, (), None, (), left=(7,))
+    restore = RestoreRecord({ONLY_NODE: 15.0}, {ONLY_NODE: seen})
+    return replace(one, found=found, restore=restore)
+
+
+GONE = {"s1": CutDrive(("sda",), gone=True, names_after=("sda",))}
+STAYED = {"s1": CutDrive(("sda",), gone=False, names_after=("sda",))}
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict"),
+    [
+        pytest.param(unchanged(), Verdict.INCONCLUSIVE, id="nothing"),
+        pytest.param(unchanged(canary=True), Verdict.INCONCLUSIVE, id="its canary"),
+        pytest.param(unchanged(canary=False), Verdict.FAIL, id="no canary"),
+        pytest.param(unchanged(CRASH), Verdict.FAIL, id="a crash in its log"),
+        pytest.param(unchanged(drives=GONE), Verdict.FAIL, id="drives gone"),
+        pytest.param(unchanged(drives=STAYED), Verdict.INCONCLUSIVE, id="drives there"),
+    ],
+)
+def test_a_server_may_outlive_a_cut_with_the_same_start_time(
+    one: Case, verdict: Verdict
+) -> None:
+    """PostgreSQL recovers from a crash under the same postmaster."""
+    assert judge(one).verdict is verdict
+    damaged = replace(one, after=having(one.after, failure="invalid page in block 3"))
+    assert judge(damaged).verdict is verdict
+    intact = judge(replace(one, found=CLEAN))
+    assert intact.verdict is Verdict.INCONCLUSIVE, "no PASS without a new start time"
+    (item,) = (item for item in intact.items if item.id is ItemId.RESTARTED)
+    assert item.required and item.standing not in (PRESENT, ASSUMED)
