@@ -44,7 +44,7 @@ def restarted(case: Case) -> Item | None:
             )
     elif outlived := _outlived(case, end):
         standing = Standing.ABSENT
-        reason = f"its start time did not change, but {outlived}"
+        reason = f"its start time did not change: its host was not cut, but {outlived}"
     return Item(ItemId.RESTARTED, standing, reason, required=True)
 
 
