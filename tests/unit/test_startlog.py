@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dbcheck.core.logs.postgresql import with_early
@@ -473,3 +475,45 @@ def test_what_came_before_the_collector_stands_before_its_start(
     collected: str, early: str, whole: str
 ) -> None:
     assert with_early(collected, early) == whole
+
+
+def csvlog(text: str) -> str:
+    """Return what PostgreSQL's csvlog has of *text*, which has fractions of seconds."""
+    found = re.findall(r"(.+?) \[\d+\] (\w+):  (.+)", text)
+    return "".join(
+        f'{at},,,1,,6.1,1,,2026-11-22 01:16:30 UTC,,0,{severity},00000,"{quoted}",,,\n'
+        for at, severity, message in found
+        for quoted in [message.replace('"', '""')]
+    )
+
+
+PG_AFTER = PG_START.replace(":32.595", ":34.595")
+WITHOUT_MS, WITHOUT_TIME = r"\1 UTC", ""
+
+
+@pytest.mark.parametrize("prefix", [r"\1.\2 UTC", WITHOUT_MS, WITHOUT_TIME])
+@pytest.mark.parametrize("first", ["text", "csv"])
+@pytest.mark.parametrize(
+    ("attempts", "outcome"),
+    [
+        pytest.param((PG_WAL, PG_AFTER), StartOutcome.RUNNING, id="one failed"),
+        pytest.param(
+            (PG_WAL, PG_WAL, PG_AFTER), StartOutcome.DESTROYED, id="two failed at once"
+        ),
+    ],
+)
+def test_an_attempt_counts_once_in_whatever_forms_it_is_logged(
+    attempts: tuple[str, ...], outcome: StartOutcome, first: str, prefix: str
+) -> None:
+    log = "".join(attempts)
+    assert starts_in(log).outcome is starts_in(csvlog(log)).outcome is outcome
+    text = re.sub(r"(?m)^(\S+ \S+)\.(\d+) UTC", prefix, log)
+    both = (text, csvlog(log)) if first == "text" else (csvlog(log), text)
+    assert starts_in("".join(both)).outcome is outcome
+
+
+def test_a_time_without_its_fraction_may_be_of_the_second_before() -> None:
+    """PostgreSQL asks another, coarser clock for it (elog.c, log_line_prefix)."""
+    log = PG_WAL + PG_AFTER
+    text = log.replace(":32.595", ":31").replace(":34.595", ":33")
+    assert starts_in(text + csvlog(log)).outcome is StartOutcome.RUNNING

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 
 class Product(enum.Enum):
@@ -227,22 +230,60 @@ def read(text: str) -> list[Line]:
     """Return the messages of a log, without what the tables say of them.
 
     A server that logs in several forms at once writes each in a file of its own, and
-    most lines twice: they are put in the order of their times, each once.
+    most lines twice: they are put in the order of their times, each once.  A form may
+    have no fractions of a second, or no times (PostgreSQL's log_line_prefix): then a
+    line counts as the same up to a second later, or whenever it was logged.
     """
-    lines = list(_lines(text))
-    if len({_form(line) for line in lines}) < 2:
-        return lines
-    time, timed = "", []
-    for line in lines:
-        found = _TIME.search(line.raw)
-        time = found[0].replace("T", " ") if found else time
-        timed.append((time, line))
-    timed.sort(key=lambda each: each[0])
-    once = {(time, line.code, line.message): line for time, line in reversed(timed)}
-    return list(reversed(once.values()))
+    lines = [(_form(line), line) for line in _lines(text)]
+    forms = sorted({form for form, _ in lines}, reverse=True)
+    if len(forms) < 2:
+        return [line for _, line in lines]
+    found = [_TIME.search(line.raw) for _, line in lines]
+    times = [each and _seconds(each[0]) for each in found]
+    whole = any(each and "." not in each[0] for each in found)
+    timed = {form for (form, _), at in zip(lines, times, strict=True) if at is not None}
+    apart_s = math.inf if len(timed) < len(forms) else 1.0 if whole else 0.0
+    last = dict.fromkeys(forms, 0.0)
+    placed: list[tuple[float, str, Line]] = []
+    for (form, line), at in zip(lines, times, strict=True):
+        if at is not None:
+            last[form] = float(int(at)) if whole else at
+        placed.append((last[form], form, line))
+    # Text is the first of a moment: only that has what a server logs as it begins.
+    placed.sort(key=lambda each: (each[0], forms.index(each[1])))
+    return list(_once(placed, forms, apart_s))
+
+
+def _once(
+    placed: Iterable[tuple[float, str, Line]], forms: Sequence[str], apart_s: float
+) -> Iterator[Line]:
+    """Return each line of several forms once, of those at most *apart_s* apart."""
+    # When the lines of another form came that this form is to repeat.
+    due: dict[tuple[str, str, str], deque[float]] = defaultdict(deque)
+    for at, form, line in placed:
+        begins = line.message.partition("\n")[0]
+        awaited = due[form, line.code, begins]
+        while awaited and at - awaited[0] > apart_s:
+            awaited.popleft()
+        if awaited:
+            awaited.popleft()
+            continue
+        for other in forms:
+            if other != form:
+                due[other, line.code, begins].append(at)
+        yield line
 
 
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T] ?[0-9]{1,2}:[0-9]{2}:[0-9.]{2,9}")
+
+
+def _seconds(time: str) -> float | None:
+    """Return a time of a log in seconds, None if it is none."""
+    try:
+        at = datetime.fromisoformat(time.replace("  ", " 0"))
+    except ValueError:
+        return None
+    return at.replace(tzinfo=UTC).timestamp()
 
 
 def _form(line: Line) -> str:
