@@ -7,7 +7,8 @@ import random
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.following import Following
@@ -32,11 +33,24 @@ RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resum
 CHORE_WAIT_S, CHORE_POLL_S = 3.0, 0.0005
 INTERRUPTED = "dbcheck was interrupted before the switch had reported its cut"
 PREPARE_S = 3.0  # before the cut is due, its facts are read and noted
+PREPARED_MAX_S = 5.0  # so old, they are read and noted once more
 NOTE_S = 0.05  # that the watch waits for the note each time
 # A load of which nothing was answered yet has nothing at risk: a slow client or server
 # gets longer before it is cut.
 ANSWERS_MIN, ANSWERS_WAIT_S = 4, 15.0
 SAMPLE_WAIT_S = 10.0  # for one more sample of who follows the writer
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The server's facts, and the note that the cut comes: its name, when confirmed.
+
+    before: None if they could not be read.
+    """
+
+    before: ServerFacts | None
+    name: str
+    noted_us: int
 
 
 class Cutter:
@@ -78,7 +92,11 @@ class Cutter:
         self.cuts: Mapping[str, Cut] = {}
         self.switched_us: int | None = None
         self._sample_us: int | None = None  # since when one more sample is waited for
-        self._prepared: Future[None] | None = None
+        self._preparing: Future[_Prepared] | None = None
+        self._prepared_us: int | None = None  # when the newest facts were noted
+        self._is_in_checkpoint = (
+            False  # it was asked for, and the cut comes in its time
+        )
         self.noted_us: dict[str, int] = {}
         self._begun = self._server_facts()
         self.before: ServerFacts | None = None
@@ -90,7 +108,7 @@ class Cutter:
         Raise WitnessError.
         """
         if self._started.manifest.own_clocks:
-            self._note_event(CLOCK_EVENT)
+            self.noted_us[CLOCK_EVENT] = self._note_event(CLOCK_EVENT)
 
     def cut_if_due(self, load_s: float, behind_s: float, ack_us: int | None) -> None:
         """Cut the power if the load has run for its time and it is not cut yet.
@@ -102,8 +120,8 @@ class Cutter:
         """
         if self.asked:
             return
-        if self._prepared is None and load_s >= self.after_s - PREPARE_S:
-            self._prepared = self._prepare()
+        if load_s >= self.after_s - PREPARE_S:
+            self._keep_prepared()
         if self._holding is None:  # once the sessions are held, no ack is young
             if not (self._is_due(load_s, behind_s, ack_us) and self._is_prepared()):
                 return
@@ -120,9 +138,13 @@ class Cutter:
         if self.due_us is None:
             self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
         if self._is_idle(self.due_us) or self._lags(behind_s, ack_us):
+            self._is_in_checkpoint = False  # its moment is missed
             return False
         if self._into_s:
+            if not self._is_prepared():
+                return False
             self._begin_checkpoint()
+            self._is_in_checkpoint, self._preparing = True, self._prepare()
             self.due_us = now_us() + int(self._into_s * 1e6)
             self.after_s, self._into_s = load_s + self._into_s, 0.0
             return False
@@ -240,40 +262,67 @@ class Cutter:
         if held is not None and self.cut is not None and self.cut.by_hand:
             self.canary_held = self.canary_held and held.is_held()
 
-    def _prepare(self) -> Future[None]:
+    def _keep_prepared(self) -> None:
+        """Prepare the cut, and once more if it has to wait; raise what came of that.
+
+        Not while a cut is to come within a checkpoint: it must not miss its moment.
+        """
+        self._take_prepared()
+        if self._preparing is not None or self._holding is not None:
+            return
+        age_us = now_us() - (self._prepared_us or 0)
+        if not self._is_in_checkpoint and age_us > PREPARED_MAX_S * 1e6:
+            self._preparing = self._prepare()
+
+    def _prepare(self) -> Future[_Prepared]:
         """Begin to ask for the facts, and to note on the witness that the cut comes.
 
         Both may take seconds on a busy host, by which the cut would miss its moment.
         """
-        prepared: Future[None] = Future()
+        prepared: Future[_Prepared] = Future()
+        number = len([name for name in self.noted_us if name.startswith(CUT_EVENT)])
+        # Each by a name of its own: one that is not confirmed must not count.
+        name = f"{CUT_EVENT} {number + 1}" if number else CUT_EVENT
 
         def prepare() -> None:
             try:
                 # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM
                 # RESET.
-                self.before = self._server_facts()
-                self._note_event(CUT_EVENT)
+                before = self._server_facts()
+                if not self.asked:  # the load may have ended meanwhile
+                    noted_us = self._note_event(name)
+                    prepared.set_result(_Prepared(before, name, noted_us))
             except Exception as error:  # of whatever kind: the watch raises it
                 prepared.set_exception(error)
-            else:
-                prepared.set_result(None)
 
         threading.Thread(target=prepare, name=CUT_EVENT, daemon=True).start()
         return prepared
 
+    def _take_prepared(self, wait_s: float = 0.0) -> None:
+        """Take what was read and noted, once that is done; raise what came of it.
+
+        Not in its thread: what that reads after the cut is of a recovered server.
+        """
+        if self._preparing is None:
+            return
+        wait([self._preparing], wait_s)
+        if not self._preparing.done():
+            return  # the witness lags: the watch is to see that
+        done = self._preparing.result()
+        self._preparing, self.before = None, done.before
+        self.noted_us[done.name] = self._prepared_us = done.noted_us
+
     def _is_prepared(self) -> bool:
         """Return whether all is read and noted; raise what came of that."""
-        if self._prepared is None:
-            return False
-        try:
-            self._prepared.result(NOTE_S)
-        except TimeoutError:
-            return False  # the witness lags: the watch is to see that
-        return True
+        if self._is_in_checkpoint:
+            return True
+        self._take_prepared(NOTE_S)
+        return self._preparing is None and self._prepared_us is not None
 
-    def _note_event(self, name: str) -> None:
+    def _note_event(self, name: str) -> int:
+        """Note that on the witness; return when it had confirmed it."""
         self._started.log.note({"event": name, "clock_us": now_us()})
-        self.noted_us[name] = now_us()
+        return now_us()
 
     def _begin_checkpoint(self) -> None:
         """Ask for a checkpoint and do not wait: the cut is to come in its midst."""

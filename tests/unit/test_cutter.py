@@ -13,6 +13,7 @@ import pytest
 from dbcheck.campaign.cutter import (
     ANSWERS_MIN,
     ANSWERS_WAIT_S,
+    CUT_EVENT,
     RESUMED_S,
     Cutter,
 )
@@ -345,3 +346,91 @@ def test_what_is_asked_before_the_cut_is_asked_before_it_is_due() -> None:
     cutter.cut_if_due(DUE_S / 2, 0.0, now_us())
     assert not cutter.asked
     wait_until(lambda: cut(cutter), "the cut comes")
+
+
+class Noting(Quiet):
+    """Counts what is asked and noted, and answers only as long as it may."""
+
+    def __init__(self) -> None:
+        self.asked, self.noted = 0, list[str]()
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def facts(self) -> Any:
+        self.asked += 1
+        assert self.answers.wait(60)
+        return SimpleNamespace(log=self.asked)
+
+    def note(self, event: Mapping[str, object]) -> None:
+        self.noted.append(str(event["event"]))
+
+    def checkpoint(self) -> str | None:
+        return None
+
+
+def test_a_cut_that_had_to_wait_is_prepared_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its facts are those of just before it, and so is what dates the witness's clock.
+
+    Also the names of the notes differ, as each is confirmed, or not, on its own.
+    """
+    ahead_s = 0.0
+    monkeypatch.setattr(
+        "dbcheck.campaign.cutter.now_us", lambda: now_us() + int(ahead_s * 1e6)
+    )
+    noting = Noting()
+    cutter = cutter_of(noting)
+
+    def noted_while_it_lags(number: int) -> bool:
+        cutter.cut_if_due(DUE_S, BEHIND_S, now_us())
+        return len(cutter.noted_us) == number
+
+    wait_until(lambda: noted_while_it_lags(1), "it is prepared")
+    ahead_s = 60.0
+    wait_until(lambda: noted_while_it_lags(2), "it is prepared once more")
+    assert not cutter.asked
+    ahead_s = 120.0
+    wait_until(lambda: cut_young(cutter, ahead_s), "the cut comes")
+    assert noting.asked == 4  # before the load, too
+    assert cutter.before is not None and cutter.before.log == 4
+    assert list(cutter.noted_us) == noting.noted
+    assert len(set(noting.noted)) == 3
+    assert noting.noted[0] == CUT_EVENT  # what a client that was lost is judged by
+
+
+def cut_young(cutter: Cutter, ahead_s: float) -> bool:
+    cutter.cut_if_due(DUE_S, 0.0, now_us() + int(ahead_s * 1e6))
+    return cutter.asked
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_within_a_checkpoint_the_facts_are_read_anew_but_not_waited_for(
+    answers: bool,
+) -> None:
+    noting = Noting()
+    cutter = in_checkpoint(noting)
+
+    def asked_for() -> bool:
+        cutter.cut_if_due(DUE_S, 0.0, now_us())
+        return cutter.after_s > DUE_S
+
+    wait_until(lambda: noting.asked == 1, "the facts before the load are read")
+    if answers:
+        wait_until(asked_for, "the checkpoint is asked for")
+        wait_until(lambda: taken(cutter) == 3, "the facts are read within it")
+    else:
+        wait_until(lambda: taken(cutter) == 2, "the cut is prepared")
+        noting.answers.clear()
+        wait_until(asked_for, "the checkpoint is asked for")
+    cutter.cut_if_due(cutter.after_s, 0.0, now_us())
+    assert cutter.asked
+    noting.answers.set()
+    assert cutter.before is not None and cutter.before.log == (3 if answers else 2)
+    assert len(cutter.noted_us) == (2 if answers else 1)
+
+
+def taken(cutter: Cutter) -> object:
+    """Return which facts the cutter has, before its cut is due."""
+    cutter.cut_if_due(DUE_S / 2, 0.0, now_us())
+    return cutter.before and cutter.before.log
