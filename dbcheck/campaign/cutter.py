@@ -171,15 +171,16 @@ class Cutter:
             self.asked = True
             self.cuts = self._rig.site.cut()
         except PowerError as error:
+            self.let_go()
             self.failed = str(error)
             if isinstance(error, PartlyCut):
                 self.cuts = error.cuts
             raise
         except KeyboardInterrupt:
+            self.let_go()
             self.failed = INTERRUPTED
             raise
-        finally:
-            self.let_go()
+        # A switch may report its cut before the power goes: the hold ends by itself.
         self.switched_us = now_us()
 
     def _is_held(self) -> bool:

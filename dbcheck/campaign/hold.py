@@ -101,12 +101,12 @@ class Hold:
 
     def step(self, moment_us: int) -> None:
         """Hold the sessions, or let them go on, if the time for that has come."""
-        if self._state is _State.FREE and self._begins(moment_us):
+        if self._is_too_late(moment_us):
+            self.end(moment_us)
+        elif self._state is _State.FREE and self._begins(moment_us):
             self._hold(moment_us)
         elif self._state is _State.DRAINING and self._is_drained():
             self._state, self._quiet_us = _State.QUIET, self._last_ack_us
-        elif self._state is _State.QUIET and self._is_too_late(moment_us):
-            self.end(moment_us)
         elif self._state is _State.QUIET and self._is_due(moment_us):
             self.quiet.append((self._quiet_us, moment_us))
             self._state, self._since_us = _State.RELEASED, moment_us
@@ -152,10 +152,16 @@ class Hold:
         return earliest_us - self._best_us <= over_us < earliest_us
 
     def _is_too_late(self, moment_us: int) -> bool:
-        """Return whether the power did not go in its time, and acks would grow old."""
+        """Return whether the power did not go in its time, and acks would grow old.
+
+        Also where not all is answered: without the power, nothing will be.
+        """
+        if self._state not in (_State.DRAINING, _State.QUIET):
+            return False
         if self._asked_us is None or moment_us <= self._asked_us + self._latest_us:
             return False
-        age_us = moment_us - self._quiet_us
+        quiet = self._state is _State.QUIET
+        age_us = moment_us - (self._quiet_us if quiet else self._last_ack_us)
         return age_us + self._usual_us >= HELD_AGE_MAX_S * 1e6
 
 

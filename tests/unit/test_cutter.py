@@ -223,10 +223,10 @@ class Held:
         return self.began_us
 
 
-def in_hold(parts: Any) -> tuple[Cutter, Held]:
+def in_hold(parts: Any, lag_s: tuple[float, float] = AT_ONCE) -> tuple[Cutter, Held]:
     """A cut that is to come while the sessions are held, and its load."""
     rig = SimpleNamespace(site=site_of(parts, parts), listener=parts, limits=Limits())
-    drawn = Moment(1, Stratum.HOLD, DUE_S, 0.05, lag_s=AT_ONCE)
+    drawn = Moment(1, Stratum.HOLD, DUE_S, 0.05, lag_s=lag_s)
     manifest = SimpleNamespace(
         seed=1, workload=SimpleNamespace(cut_after_s=(DUE_S, DUE_S)), moment=drawn
     )
@@ -250,6 +250,22 @@ def test_sessions_that_were_held_have_gone_on_before_the_load_can_end() -> None:
         wait_until(lambda: cut(cutter), "the cut comes")
     assert load.orders[0] and not load.orders[-1]
     assert cutter.quiet_us
+
+
+def test_sessions_are_held_also_after_the_switch_has_reported_its_cut() -> None:
+    """The power may go later; where it does not, they go on all the same."""
+    cutter, load = in_hold(Quiet(), lag_s=(0.9, 1.2))
+    latest_us = now_us() + 1_200_000  # or later: the switch is not asked yet
+    wait_until(lambda: cut(cutter), "the cut comes")
+    wait_until(lambda: True in load.orders, "the sessions are held")
+
+    def go_on() -> bool:
+        return not load.orders[-1] and any(
+            begun_us < latest_us <= ended_us for begun_us, ended_us in cutter.quiet_us
+        )
+
+    wait_until(go_on, "they go on, but not before the power may have gone")
+    cutter.let_go()
 
 
 def test_a_load_that_had_to_wait_for_the_witness_is_cut_once_it_is_held() -> None:

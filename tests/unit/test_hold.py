@@ -110,3 +110,22 @@ def test_a_power_that_goes_later_than_ever_finds_young_acks() -> None:
                 hold.asked(clock_us)
             if clock_us > BEGAN_US + 200_000:
                 assert clock_us - load.last_us < YOUNG_S * 1e6
+
+
+def test_sessions_that_get_no_answer_as_the_power_went_are_let_go_all_the_same() -> (
+    None
+):
+    """Those that have nothing in flight notice only then that the server is gone."""
+    moment = Moment(1, Stratum.HOLD, 1.0, 0.1, lag_s=(1.2, 1.4))
+    load = Played((20, 60), random.Random(1))
+    hold = Hold(cast(Load, load), moment, lambda: None, BEGAN_US, (40_000, 60_000))
+    hold.asked(BEGAN_US)
+    held = []
+    for clock_us in range(BEGAN_US, BEGAN_US + 4_000_000, TICK_US):
+        load.tick(clock_us)
+        if load.held and load.due_us:  # the power goes as the first session waits
+            load.due_us = dict.fromkeys(load.due_us, BEGAN_US + 60_000_000)
+        if clock_us % STEP_US == 0:
+            hold.step(clock_us)
+        held.append(load.held)
+    assert True in held and not held[-1]
