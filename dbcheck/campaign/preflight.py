@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import dbcheck
 from dbcheck import clientkey, interrupt, stored
@@ -154,21 +155,20 @@ def preflight(
     return replace(started, no_checkpoint=skipped)
 
 
-def require_none_pending(rig: Rig) -> None:
-    """Raise UsageError if a run in rig.runs was cut on this server and is not judged.
+def require_none_pending(runs: Path, target: str) -> None:
+    """Raise UsageError if a run in *runs* was cut on *target* and is not judged.
 
     Rows of another run in its tables would leave it without a verdict.
     """
-    engine = rig.site.writer.engine
-    for path in sorted(rig.runs.glob("*/manifest.json")):
+    for path in sorted(runs.glob("*/manifest.json")):
         run = RunFolder.open(path.parent)
         with contextlib.suppress(RunFormatError):  # it can have no verdict
             if not run.awaits_judgement():
                 continue
             nodes = run.manifest().nodes.values()
-            if engine.target in {node.target for node in nodes}:
+            if target in {node.target for node in nodes}:
                 raise UsageError(
-                    f"run {path.parent.name} was cut on {engine.target} and is not"
+                    f"run {path.parent.name} was cut on {target} and is not"
                     " judged yet; another run would write to its tables",
                     id=ErrorId.RUN_NOT_JUDGED,
                     hint=f"Judge it first: dbcheck reconcile {run.path}. To give it up,"

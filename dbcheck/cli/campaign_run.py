@@ -11,10 +11,12 @@ from pathlib import Path
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder, folders_in
 from dbcheck.campaign.holding import WAIT_S, held
+from dbcheck.campaign.preflight import require_none_pending
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
+from dbcheck.cli.options import RUNS
 from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, RunWriteError, UsageError
@@ -40,7 +42,9 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
             hint=f"Give it one by dbcheck_power: {UNATTENDED}.",
         )
     require_passable(entry)
-    guard(entry, assemble.engine(entry.target, entry.password), yes=yes, i_know=i_know)
+    engine = assemble.engine(entry.target, entry.password)
+    require_none_pending(RUNS, engine.target)
+    guard(entry, engine, yes=yes, i_know=i_know)
 
 
 def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> None:
@@ -91,6 +95,9 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
             id=ErrorId.CAMPAIGN_OF_OTHER_TARGET,
             hint="Start a new campaign, or correct the inventory.",
         )
+    if folder.runs.resolve() != RUNS.resolve():  # its own runs are settled first
+        engine = assemble.engine(entry.target, entry.password)
+        require_none_pending(RUNS, engine.target)
     if entry.power.guarded:
         require_sole(entry)
         consent.require(entry.wiring, yes=yes)

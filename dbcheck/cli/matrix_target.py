@@ -9,6 +9,7 @@ from dbcheck.campaign import observable
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import require_answered
 from dbcheck.campaign.known import NOTHING_KNOWN
+from dbcheck.campaign.preflight import require_none_pending
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
@@ -34,10 +35,12 @@ def on_target(
 
     A row that the server refuses is found before the first cut, and does not stop the
     others. An error after that ends the matrix: the run that it leaves must be
-    reconciled before anything else writes to the server.
+    reconciled before anything else writes to the server.  Raise UsageError if such a
+    run is there already.
     """
     fit: list[tuple[Measured, Rig]] = []
     node = base.site.writer
+    require_none_pending(base.runs, node.engine.target)
     for one in measured:
         url = session_url(node.engine.target, one.row.settings)
         engine = assemble.engine(url, password) if one.row.settings else node.engine

@@ -155,12 +155,15 @@ def until() -> Callable[[F], F]:
     )
 
 
+RUNS = Path("runs")
+
+
 def runs() -> Callable[[F], F]:
     """Add --runs, the parent of the run folders."""
     return option(
         "--runs",
         type=FOLDER,
-        default=Path("runs"),
+        default=RUNS,
         show_default=True,
         help="Folder in which each run gets a folder of its own.",
     )

@@ -108,7 +108,7 @@ def command(
         assemble.far_workers(entry, scheduler, workload.sessions) as far,
     ):
         rig = assemble.entry_rig(entry, log, view, runs, load.limits)
-        require_none_pending(rig)
+        require_none_pending(runs, rig.site.writer.engine.target)
         if far is not None:
             rig, workload = replace(rig, far=far), far.shared(workload)
         for one, node in assemble.cut_nodes(entry, rig.site):

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
-from dbcheck.cli import campaign_run
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.rig import Rig
+from dbcheck.cli import assemble, campaign_run
+from dbcheck.cli.matrix_target import on_target
+from dbcheck.core.records import CutAsked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, HostError, UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.report.progress import PlainProgress
+from dbcheck.runs import RunFolder
+from tests.kit.nodes import one, site_of
+from tests.kit.stored_run import manifest
 
 REFUSED = UsageError(
     "its name is another", id=ErrorId.OPTIONS_CONFLICT, hint="Rename it."
@@ -48,3 +62,42 @@ def test_one_that_cannot_be_asked_is_no_misuse(monkeypatch: pytest.MonkeyPatch) 
         checked(monkeypatch, db1=REFUSED, db2=AWAY)
     with pytest.raises(HostError, match="^cannot reach it$"):
         checked(monkeypatch, db1=AWAY)
+
+
+def begin_a_campaign(entry: Entry) -> None:
+    campaign_run.require_all_fit([entry], yes=True, i_know=True)
+
+
+def resume_a_campaign(entry: Entry) -> None:
+    folder = SimpleNamespace(
+        path=Path("c"), runs=Path("c/runs"), plan=lambda: replace(entry)
+    )
+    campaign_run.require_same(entry, cast(CampaignFolder, folder), yes=True)
+
+
+def begin_a_matrix(entry: Entry) -> None:
+    site = site_of(assemble.engine(entry.target, None), None)
+    rig = SimpleNamespace(site=site, runs=Path("runs"))
+    view = PlainProgress(Console(quiet=True))
+    on_target([], cast(Rig, rig), 1, view, None, ())
+
+
+@pytest.mark.parametrize("begin", [begin_a_campaign, resume_a_campaign, begin_a_matrix])
+def test_a_server_of_a_run_that_is_not_judged_is_not_written_to(
+    begin: Callable[[Entry], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of another run in its tables would leave it without a verdict."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(campaign_run, "guard", lambda *_, **__: None)
+    entry = Entry("db1", "postgresql://u@h/d", power=ExecPlan(("off",)))
+    begin(entry)
+    target = assemble.engine(entry.target, None).target
+    stored = manifest()
+    stored = replace(stored, nodes=one(replace(stored.writer, target=target)))
+    run = RunFolder.create(tmp_path / "runs", stored)
+    begin(entry)  # nothing was cut
+    run.write_cut_asked(CutAsked(1))
+    with pytest.raises(UsageError) as caught:
+        begin(entry)
+    assert caught.value.id is ErrorId.RUN_NOT_JUDGED
+    begin(replace(entry, target="postgresql://u@other/d"))
