@@ -477,6 +477,22 @@ def test_what_came_before_the_collector_stands_before_its_start(
     assert with_early(collected, early) == whole
 
 
+@pytest.mark.parametrize(
+    ("file", "outcome"),
+    [
+        pytest.param("'./undo_001'.", StartOutcome.DESTROYED, id="of the data"),
+        pytest.param("'/undo/undo_001'.", StartOutcome.FAILED, id="of a volume"),
+        pytest.param("number 1", StartOutcome.FAILED, id="MySQL 9.7 names no path"),
+    ],
+)
+def test_an_undo_tablespace_elsewhere_may_be_on_a_volume_that_is_not_mounted(
+    file: str, outcome: StartOutcome
+) -> None:
+    line = f"{MYSQL}[ERROR] [MY-012893] [InnoDB] Unable to open undo tablespace {file}"
+    aborted = f"{MYSQL}[ERROR] [MY-010119] [Server] Aborting"
+    assert starts_in(f"{MYSQL_START}{line}\n{aborted}\n").outcome is outcome
+
+
 def csvlog(text: str) -> str:
     """Return what PostgreSQL's csvlog has of *text*, which has fractions of seconds."""
     found = re.findall(r"(.+?) \[\d+\] (\w+):  (.+)", text)

@@ -186,6 +186,7 @@ _INNOCENT = (
         "fil0fil.cc; os0file.cc: a file that is not in the data directory",
         rf"[^\n]{{0,120}}File {_ELSEWHERE}[^\n]*OS error 71",
         rf"Cannot open datafile [^\n]*{_ELSEWHERE}",
+        rf"Unable to (?:open|read) undo tablespace {_ELSEWHERE}",
         rf"Tablespace [^\n]*file '{_ELSEWHERE}[^\n]*is missing",
         rf"Missing redo log file {_ELSEWHERE}",
         rf"Neither found [^\n]* subdirectory, nor ib_logfile\* files in {_ELSEWHERE}",
@@ -266,7 +267,7 @@ _DAMAGED = (
         r" corruption",
         r"Index [^\n]* is corrupt",
         r"Table [^\n]* is corrupt",
-        r"Unable to (?:open|read) undo tablespace",
+        rf"Unable to (?:open|read) undo tablespace {_HERE}",
         r"Assertion failure",
     ),
     *rows(
