@@ -271,9 +271,11 @@ class Cutter:
         self._take_prepared()
         if self._preparing is not None or self._holding is not None:
             return
-        age_us = now_us() - (self._prepared_us or 0)
-        if not self._is_in_checkpoint and age_us > PREPARED_MAX_S * 1e6:
-            self._preparing = self._prepare()
+        if self._prepared_us is not None:
+            age_us = now_us() - self._prepared_us
+            if self._is_in_checkpoint or age_us <= PREPARED_MAX_S * 1e6:
+                return
+        self._preparing = self._prepare()
 
     def _prepare(self) -> Future[_Prepared]:
         """Begin to ask for the facts, and to note on the witness that the cut comes.

@@ -23,6 +23,7 @@ from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
 from tests.kit.nodes import one, site_of
+from tests.kit.refusals import refused
 from tests.kit.stored_run import manifest
 
 REFUSED = UsageError(
@@ -97,7 +98,6 @@ def test_a_server_of_a_run_that_is_not_judged_is_not_written_to(
     run = RunFolder.create(tmp_path / "runs", stored)
     begin(entry)  # nothing was cut
     run.write_cut_asked(CutAsked(1))
-    with pytest.raises(UsageError) as caught:
+    with refused(ErrorId.RUN_NOT_JUDGED, UsageError):
         begin(entry)
-    assert caught.value.id is ErrorId.RUN_NOT_JUDGED
     begin(replace(entry, target="postgresql://u@other/d"))

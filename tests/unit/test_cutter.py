@@ -408,10 +408,10 @@ def test_a_cut_that_had_to_wait_is_prepared_once_more(
     assert not cutter.asked
     ahead_s = 120.0
     wait_until(lambda: cut_young(cutter, ahead_s), "the cut comes")
-    assert noting.asked == 4  # before the load, too
-    assert cutter.before is not None and cutter.before.log == 4
+    assert noting.asked >= 4  # before the load, too
+    assert taken(cutter) == noting.asked
     assert list(cutter.noted_us) == noting.noted
-    assert len(set(noting.noted)) == 3
+    assert len(set(noting.noted)) == len(noting.noted) >= 3
     assert noting.noted[0] == CUT_EVENT  # what a client that was lost is judged by
 
 
@@ -422,8 +422,9 @@ def cut_young(cutter: Cutter, ahead_s: float) -> bool:
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_within_a_checkpoint_the_facts_are_read_anew_but_not_waited_for(
-    answers: bool,
+    answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("dbcheck.campaign.cutter.PREPARED_MAX_S", 3600.0)
     noting = Noting()
     cutter = in_checkpoint(noting)
 
@@ -442,11 +443,11 @@ def test_within_a_checkpoint_the_facts_are_read_anew_but_not_waited_for(
     cutter.cut_if_due(cutter.after_s, 0.0, now_us())
     assert cutter.asked
     noting.answers.set()
-    assert cutter.before is not None and cutter.before.log == (3 if answers else 2)
+    assert taken(cutter) == (3 if answers else 2)
     assert len(cutter.noted_us) == (2 if answers else 1)
 
 
 def taken(cutter: Cutter) -> object:
-    """Return which facts the cutter has, before its cut is due."""
+    """Return which facts the cutter has, before its cut is due or after it."""
     cutter.cut_if_due(DUE_S / 2, 0.0, now_us())
     return cutter.before and cutter.before.log
