@@ -94,9 +94,7 @@ class Cutter:
         self._sample_us: int | None = None  # since when one more sample is waited for
         self._preparing: Future[_Prepared] | None = None
         self._prepared_us: int | None = None  # when the newest facts were noted
-        self._is_in_checkpoint = (
-            False  # it was asked for, and the cut comes in its time
-        )
+        self._is_in_checkpoint = False  # its moment is not missed yet
         self.noted_us: dict[str, int] = {}
         self._begun = self._server_facts()
         self.before: ServerFacts | None = None
