@@ -252,9 +252,12 @@ def new_site(engine: str, folder: Path) -> Iterator[Site]:
         shutil.rmtree(base)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Site]]:
-    """Give the site of an engine, made once: that takes seconds."""
+    """Give the site of an engine, made once: that takes seconds.
+
+    Its witness's agent must not outlive the package: other tests look for agents.
+    """
     with contextlib.ExitStack() as stack:
         yield functools.cache(
             lambda engine: stack.enter_context(
