@@ -28,6 +28,7 @@ from dbcheck.ports.listener import Phase
 
 CLOCK_EVENT = "clock"  # noted before a load on other machines
 CUT_EVENT = "cut asked"  # the switch is asked soon
+LATE_S = 0.5  # a witness so late may be about to stop: the cut waits, up to BEHIND_S
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
 # Chores of any kind come several times a second; a cut does not wait for one for long.
 CHORE_WAIT_S, CHORE_POLL_S = 3.0, 0.0005
@@ -135,7 +136,11 @@ class Cutter:
             return False
         if self.due_us is None:
             self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
-        if self._is_idle(self.due_us) or self._lags(behind_s, ack_us):
+        if (
+            self._is_idle(self.due_us)
+            or self._lags(behind_s, ack_us)
+            or (behind_s > LATE_S and now_us() - self.due_us < BEHIND_S * 1e6)
+        ):
             self._is_in_checkpoint = False  # its moment is missed
             return False
         if self._into_s:

@@ -284,12 +284,12 @@ class DriveStorage:
         if self._loop is None:
             return
         try:
-            block_filesystem.umount(self.folder, _RELEASED_S)
+            block_filesystem.umount(self.folder, timeout_s=_RELEASED_S)
         except LabError as error:
             if error.id is not ErrorId.FILESYSTEM_IN_USE:
                 raise
             self._end_users()
-            block_filesystem.umount(self.folder, _RELEASED_S)
+            block_filesystem.umount(self.folder, timeout_s=_RELEASED_S)
         self._loop.detach()
         self._loop = None
 
