@@ -20,7 +20,7 @@ NO_SYNC = "option that switches flushes off"
 
 
 def facts_of_process(process: ServerProcess) -> Mapping[str, str]:
-    """Return what is known of the flushes of a server's process."""
+    """Return the facts about a server's process that decide whether it flushes."""
     unknown = bool(process.unread)
     facts = {
         FLUSH_CALLS: ", ".join(process.replaced) or ("" if unknown else OWN),

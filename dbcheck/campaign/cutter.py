@@ -36,8 +36,8 @@ INTERRUPTED = "dbcheck was interrupted before the switch had reported its cut"
 PREPARE_S = 3.0  # before the cut is due, its facts are read and noted
 PREPARED_MAX_S = 5.0  # so old, they are read and noted once more
 NOTE_S = 0.05  # that the watch waits for the note each time
-# A load of which nothing was answered yet has nothing at risk: a slow client or server
-# gets longer before it is cut.
+# Before the first commits are answered nothing is at risk: a slow client or server gets
+# longer before it is cut.
 ANSWERS_MIN, ANSWERS_WAIT_S = 4, 15.0
 SAMPLE_WAIT_S = 10.0  # for one more sample of who follows the writer
 
@@ -57,8 +57,8 @@ class _Prepared:
 class Cutter:
     """Has the power cut once its moment has come.
 
-    load, following: set by whoever begins them; None before that, and following of a
-            single server.
+    load, following: set once they have begun, None before; a single server has no
+            following.
     asked:  the switch was asked to cut, whatever the result.
     before: the server's facts just before that, None if they could not be read.
     canary_held, switched_us: see core.records.LoadRecord.
@@ -187,7 +187,7 @@ class Cutter:
         self.switched_us = now_us()
 
     def _is_held(self) -> bool:
-        """Return whether the switch is to be asked, as far as a hold decides that."""
+        """Return True once a hold, if one was drawn, allows the cut."""
         moment = self._started.manifest.moment
         if self.load is None or moment is None or moment.stratum is not Stratum.HOLD:
             return True
@@ -208,7 +208,7 @@ class Cutter:
         return self._holding.quiet_us if self._holding is not None else ()
 
     def _is_idle(self, due_us: int) -> bool:
-        """Return whether the load has to get going yet before it is cut.
+        """Return True while the load has too few answers to be cut.
 
         A load that sends nothing for too long is over, so one whose commits all wait
         for an answer is cut before that.
@@ -222,14 +222,14 @@ class Cutter:
         return moment_us - due_us <= ANSWERS_WAIT_S * 1e6
 
     def _lags(self, behind_s: float, ack_us: int | None) -> bool:
-        """Return whether the load waits for the witness, or has not resumed yet."""
+        """Return True while the load waits for the witness, or has not resumed."""
         if behind_s >= BEHIND_S:
             self._waited = True
             return True
         return self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6)
 
     def _lacks_sample(self) -> bool:
-        """Return whether it is still to be seen who follows the writer just now.
+        """Return True until one more sample shows who follows the writer.
 
         Asked once all else is done, so that no sample is older than the switch takes.
         """
