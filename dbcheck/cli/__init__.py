@@ -45,6 +45,7 @@ def main() -> None:
     Once the exit code is known, it holds.
     """
     try:
+        _replace_closed()
         # Nothing here does linear algebra, for which numpy would start threads.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from dbcheck import interrupt
@@ -62,6 +63,23 @@ def main() -> None:
         interrupt.ended.append(FAILED)  # first of all: no other is raised after this
         _say_interrupted()
     sys.exit(interrupt.ended[0])
+
+
+def _replace_closed() -> None:
+    """Give the numbers of standard streams that were closed at the start to /dev/null.
+
+    No other file gets them then.  What is printed on such a stdout fails, as it does on
+    a closed one; what goes to such a stderr is discarded.
+    """
+    streams = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+    for number, (name, mode) in enumerate(streams):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _end_at_once() -> None:

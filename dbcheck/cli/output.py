@@ -95,14 +95,15 @@ def printing(code: int) -> Iterator[None]:
     """Print a result, after which the command exits with *code*.
 
     If it cannot be printed, exit here: then a success counts as a failure, and any
-    other code stays.  A reader who has seen enough, as of `| head`, changes nothing.
+    other code stays.  Nothing is said of a reader who is gone, as of `| head`.
     """
     try:
         yield
-    except BrokenPipeError:
-        mute(sys.stdout)
     except OSError as error:
-        give_up_printing(error)
+        if isinstance(error, BrokenPipeError):
+            mute(sys.stdout)
+        else:
+            give_up_printing(error)
         sys.exit(code or FAILED)
 
 

@@ -47,8 +47,8 @@ VERBS = {
 
 
 PROGRAM = "dbcheck"
-# Why stdout takes no more: a full disk, a quota, a limit of size, a fault.
-_UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+# Why stdout takes no more: a full disk, a quota, a limit of size, a fault, closed.
+_UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 COMPLETE = "_DBCHECK_COMPLETE"  # set by a shell that wants to know how a word goes on
 
 
@@ -56,18 +56,30 @@ class _Unread(Exception):
     """The reader of stdout is gone."""
 
 
+@contextlib.contextmanager
+def _unread() -> Iterator[None]:
+    """Make an error of its own of a reader that is gone, as of `| head`.
+
+    click would exit with 1, which means FAIL.
+    """
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _Unread from error
+
+
 class _Verbs(click.Group):
     """Imports a verb's module only when that verb is called: --help stays quick."""
 
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a verb; a reader that is gone, as of `| head`, is an error of its own.
+    def make_context(self, *given: Any, **more: Any) -> click.Context:
+        """Read the command line, and print what --version and --help do."""
+        with _unread():
+            return super().make_context(*given, **more)
 
-        click would exit with 1, which means FAIL.
-        """
-        try:
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a verb."""
+        with _unread():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise _Unread from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
