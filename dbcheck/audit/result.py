@@ -101,6 +101,7 @@ class AuditResult:
     name:     of the host in the inventory, "" if flags described it.
     host:     the name of its host, "" if that was not read.
     host_error: why its host could not be read, "" if it was, or was not to be.
+    host_error_id: of that.
     findings: what is not safe, the worst first, what is not known last.
     safe:     how many facts are safe.
     error:    why it could not be audited, "" if it could.  error_id: of that.
@@ -116,6 +117,7 @@ class AuditResult:
     error: str = ""
     error_id: str = ""
     host_error: str = ""
+    host_error_id: str = ""
 
     @classmethod
     def failed(cls, name: str, target: str, error: DbcheckError) -> AuditResult:

@@ -53,14 +53,14 @@ def audit(
     """
     server = engine.facts()
     facts: TargetFacts | None = None
-    unasked = ""
+    unasked = unasked_id = ""
     if host is not None:
         try:
             directory = data_directory(server)
             require_own_data(host, directory, server, lambda: "")
             facts = host.facts(directory, engine.places(tables))
         except HostError as error:
-            unasked = f"{error}. {error.hint}"
+            unasked, unasked_id = error.with_hint, error.id
     audited = audited_of(engine, server, host, facts, unasked)
     return AuditResult(
         name=name,
@@ -71,6 +71,7 @@ def audit(
         safe=count_safe(engine.family, audited.subjects),
         subjects=tuple(map(SubjectResult.of, audited.subjects)),
         host_error=unasked,
+        host_error_id=unasked_id,
     )
 
 

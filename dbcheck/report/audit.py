@@ -13,6 +13,7 @@ from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.report.style import BAD, DOUBTFUL, MINOR, NOTED, WRONG, badge
+from dbcheck.report.words.run import with_id
 
 _STYLES = {
     Severity.ERROR: badge(BAD),
@@ -46,13 +47,15 @@ def audit_report(result: AuditResult) -> RenderableType:
     """Return the whole report on one server."""
     title = Text.assemble((result.name or result.target, "bold"), f"  {result.server}")
     if result.error:
-        return Group("", title, Text(f"  not audited: {result.error}", WRONG), "")
+        why = with_id(result.error, result.error_id)
+        return Group("", title, Text(f"  not audited: {why}", WRONG), "")
     if result.name:
         title.append(f"  {result.target}")
     style = WRONG if result.host_error else ""
     parts: list[RenderableType] = ["", title, Text(f"  {summary(result)}", style)]
     if result.host_error:
-        parts.append(Text(f"  its host could not be read: {result.host_error}"))
+        why = with_id(result.host_error, result.host_error_id)
+        parts.append(Text(f"  its host could not be read: {why}"))
     parts.append("")
     unsafe = [f for f in result.findings if f.standing is RuleStanding.UNSAFE]
     unknown = [f for f in result.findings if f.standing is RuleStanding.UNKNOWN]

@@ -12,6 +12,7 @@ from rich.text import Text
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult
 from dbcheck.report.style import BAD, DOUBTFUL, GOOD, WRONG, badge
+from dbcheck.report.words.run import with_id
 
 _STYLES = {
     Outcome.MISSING: badge(BAD),
@@ -37,7 +38,8 @@ def flushes_reports(results: Sequence[FlushesResult]) -> RenderableType:
 def _flushes(result: FlushesResult) -> RenderableType:
     title = Text.assemble((result.name or result.target, "bold"), f"  {result.server}")
     if result.error:
-        return Group("", title, Text(f"  not probed: {result.error}", WRONG), "")
+        why = with_id(result.error, result.error_id)
+        return Group("", title, Text(f"  not probed: {why}", WRONG), "")
     if result.name:
         title.append(f"  {result.target}")
     counts = (

@@ -63,7 +63,8 @@ def _campaign(result: CampaignResult) -> TestCase:
     first, *rest = of_campaign.lines(result)
     case = _case("dbcheck.campaign", result.name, result.verdict, first, rest)
     if result.error and result.verdict is not Verdict.FAIL:
-        case.result = [Error(result.error, "ended early")]
+        text = of_run.with_id(result.error, result.error_id)
+        case.result = [Error(text, "ended early")]
     return case
 
 
@@ -83,7 +84,9 @@ def _row(row: RowResult, result: MatrixResult) -> TestCase:
     if row.as_expected:
         return case
     expected = row.expect.value if row.expect else "PASS or FAIL"
-    message = row.error or f"expected {expected}, got {verdict}"
+    message = f"expected {expected}, got {verdict}"
+    if row.error:
+        message = of_run.with_id(row.error, row.error_id)
     known = row.verdict in (Verdict.PASS, Verdict.FAIL) and not row.error
     case.result = [(Failure if known else Error)(message, verdict)]
     return case

@@ -14,6 +14,7 @@ from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import Bucket
 from dbcheck.probe.latency_result import FolderResult, LatencyResult, TimingResult
 from dbcheck.report.style import WRONG
+from dbcheck.report.words.run import with_id
 
 _DRIFT = 1.5  # times slower or quicker than before, and it is shown in bold
 _BAR = 40  # characters of the longest bar
@@ -36,7 +37,8 @@ def _report(result: LatencyResult) -> RenderableType:
     if result.name and result.target:
         title.append(f"  {result.target}")
     if result.error:
-        return Group("", title, Text(f"  not probed: {result.error}", WRONG), "")
+        why = with_id(result.error, result.error_id)
+        return Group("", title, Text(f"  not probed: {why}", WRONG), "")
     parts: list[RenderableType] = ["", title, ""]
     for folder in result.folders:
         parts += [*_folder(folder), ""]

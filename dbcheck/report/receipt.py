@@ -11,6 +11,7 @@ from rich.text import Text
 from dbcheck.audit.rule import Rule
 from dbcheck.judge.results import ReceiptResult
 from dbcheck.report.style import BAD, GOOD, MINOR
+from dbcheck.report.words.run import with_id
 
 
 def receipt_report(rule: Rule, results: Sequence[ReceiptResult]) -> RenderableType:
@@ -22,7 +23,8 @@ def receipt_report(rule: Rule, results: Sequence[ReceiptResult]) -> RenderableTy
     table.add_column("what a cut lost", overflow="fold")
     for each in results:
         named = Text("yes", GOOD) if each.named else Text("no", BAD)
-        table.add_row(each.row, named, str(each.cuts), each.lost or each.error or "-")
+        lost = each.lost or with_id(each.error, each.error_id) or "-"
+        table.add_row(each.row, named, str(each.cuts), lost)
     title = Text.assemble((rule.id, "bold"), f"  {rule.severity.value}")
     source = Text(f"Source: {rule.source}", MINOR)
     return Group("", title, Text(rule.why), source, "", table, "")

@@ -9,6 +9,7 @@ from dbcheck.audit.result import AuditResult, AuditsResult, FindingResult
 from dbcheck.audit.rule import Rule
 from dbcheck.audit.rules import all_rules
 from dbcheck.core.audited import RuleStanding
+from dbcheck.report.words.run import with_id
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -48,9 +49,10 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 def _invocation(result: AuditsResult) -> dict[str, Any]:
     failed = [
-        f"{_named(target)} was not audited: {target.error}"
+        f"{_named(target)} was not audited: {with_id(target.error, target.error_id)}"
         if target.error
-        else f"the host of {_named(target)} could not be read: {target.host_error}"
+        else f"the host of {_named(target)} could not be read:"
+        f" {with_id(target.host_error, target.host_error_id)}"
         for target in result.targets
         if target.error or target.host_error
     ]

@@ -21,6 +21,7 @@ from dbcheck.core.audited import Flag, RuleStanding, Severity
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.verdict import Verdict
 from dbcheck.engines.registry import open_engine
+from dbcheck.error_ids import ErrorId
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.servers.base import DatabaseServer
@@ -357,12 +358,14 @@ def test_a_host_that_cannot_be_read_is_no_success(
         assert done.returncode == FAILED, done.stderr
         (one,) = json.loads(done.stdout)["targets"]
         assert one["host_error"] and not one["error"] and not one["host"]
+        assert ErrorId(one["host_error_id"]) and not one["error_id"]
         assert one["safe"] > 20
         assert "fs-in-memory" in {each["rule"] for each in one["findings"]}
     shown = dbcheck(*flag, server=server)
     assert shown.returncode == FAILED
     _, title, headline, *_ = shown.stdout.splitlines()
     assert server.url in title and "host" in headline
+    assert one["host_error_id"] in shown.stdout
     log = json.loads(dbcheck("--format", "sarif", *flag, server=server).stdout)
     assert not log["runs"][0]["invocations"][0]["executionSuccessful"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import groupby
@@ -19,15 +20,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dbcheck.cli.report import as_json
 from dbcheck.core.verdict import CycleVerdict, Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.judge.results import CampaignsResult, MatrixResult
+from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import as_junit
 from dbcheck.report.markdown import as_markdown
+from dbcheck.report.matrix import matrix_report
 from dbcheck.report.prometheus import as_metrics
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.subject import RunSubject, Step, Verdicts
 from dbcheck.report.words import run as words
 from tests.kit.poisoned_reports import CAMPAIGN, poisoned_campaign
+from tests.kit.reports import printed
 from tests.kit.subjects import MARKUP, detail, poisoned_subjects, subject_of
 
 KINDS = ("run", "campaign", "matrix")
@@ -74,6 +79,14 @@ def campaigns_of(**changed: Any) -> CampaignsResult:
     whole = poisoned_campaign("")
     whole = replace(whole, error="", cycles=whole.cycles[:1])
     return CampaignsResult("/c", (replace(whole, **changed),))
+
+
+def as_text(subject: Verdicts) -> str:
+    """Return what a terminal shows."""
+    if isinstance(subject, CampaignsResult):
+        return printed(campaigns_report(subject))
+    assert isinstance(subject, MatrixResult)
+    return printed(matrix_report(subject))
 
 
 def metrics_of(subject: Verdicts) -> dict[tuple[str, str], float]:
@@ -189,6 +202,26 @@ def test_a_row_of_a_matrix_passes_if_it_came_out_as_expected(
     whole = JUnitXml.fromstring(as_junit(matrix_of(row)).encode())
     assert (whole.failures, whole.errors) == counts
     assert whole.tests == 1
+
+
+@pytest.mark.parametrize("draw", [as_junit, as_html, as_markdown, as_text])
+def test_an_error_is_shown_with_its_id(draw: Callable[[Verdicts], str]) -> None:
+    """Scripts compare the id alone, and find it where people read as well."""
+    ended, broke, refused = (
+        ErrorId.SERVER_NOT_BACK,
+        ErrorId.WITNESS_LOST,
+        ErrorId.PRIVILEGE_MISSING,
+    )
+    campaign = campaigns_of(verdict=Verdict.INCONCLUSIVE, error="e", error_id=ended)
+    (target,) = campaign.targets
+    cycle = replace(
+        target.cycles[0], number=1, verdict=CycleVerdict.ERROR, error_id=broke
+    )
+    target = replace(target, cycles=(cycle,))
+    shown = draw(CampaignsResult("/c", (target,))).replace("\\", "")
+    assert ended in shown and broke in shown
+    row = replace(line("a", Verdict.PASS), error="it broke", error_id=refused)
+    assert refused in draw(matrix_of(row)).replace("\\", "")
 
 
 @pytest.mark.parametrize("verdict", Verdict)

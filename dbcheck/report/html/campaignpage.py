@@ -90,7 +90,7 @@ def _target(result: CampaignResult) -> dict[str, Any]:
         "limits": limits,
         "figures": list(_figures(result)),
         "cycles": [
-            _Cycle((*words.cycle_cells(one),), one.verdict.value, one.reason)
+            _Cycle((*words.cycle_cells(one),), one.verdict.value, words.reason(one))
             for one in _chosen(result.cycles)
         ],
         "left_out": _left_out(result.cycles),

@@ -14,6 +14,7 @@ from dbcheck.report.words.run import (
     number,
     rows_lost,
     sentence,
+    with_id,
 )
 
 PRICE = "price: for each durable commit per second."
@@ -67,6 +68,11 @@ def cycle_cells(cycle: CycleResult) -> Iterator[str]:
     yield "-" if rate is None else f"{rate:,.0f}"
 
 
+def reason(cycle: CycleResult) -> str:
+    """Return why a cycle ended as it did, with the id of an error that ended it."""
+    return with_id(cycle.reason, cycle.error_id)
+
+
 def lines(result: CampaignResult) -> Iterator[str]:
     """Yield what the cuts of a target show, the bound first."""
     proven = result.statistics
@@ -98,13 +104,13 @@ def lines(result: CampaignResult) -> Iterator[str]:
         yield f"{result.cuts_still_needed} more cuts are needed"
     yield from [
         f"{cycle.verdict.value} in cycle {cycle.number} ({cycle.stratum}):"
-        f" {cycle.reason}"
+        f" {reason(cycle)}"
         for cycle in result.cycles
         if cycle.number and cycle.verdict is not CycleVerdict.PASS
     ][:SHOWN_MAX]
     yield from _at_fault(result.cycles)
     if result.error:
-        yield result.error
+        yield with_id(result.error, result.error_id)
         yield f"dbcheck campaign --resume {result.folder}"
 
 

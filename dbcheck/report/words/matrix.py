@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dbcheck.core.cutclass import shown
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.results import MatrixResult, RowResult
-from dbcheck.report.words.run import depth_of, lab_scope, sentence
+from dbcheck.report.words.run import depth_of, lab_scope, sentence, with_id
 
 PRICE = "price: for each durable commit per second."
 
@@ -66,7 +66,7 @@ def faults(result: MatrixResult) -> Iterator[str]:
     """Yield what went wrong: rows that ended early, or came out unexpectedly."""
     for row in result.rows:
         if row.error:
-            yield f"{row.name}: {row.error}"
+            yield f"{row.name}: {with_id(row.error, row.error_id)}"
     for row in result.rows:
         if row.expect and not row.error and not row.as_expected:
             found = _named(row.verdict)

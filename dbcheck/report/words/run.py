@@ -454,6 +454,11 @@ def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+def with_id(text: str, error_id: str | None) -> str:
+    """Return the text of an error with its id, which scripts compare, if it has one."""
+    return f"{text} [{error_id}]" if error_id else text
+
+
 def number(value: int | None) -> str:
     """Return a count, "-" if it is not known."""
     return "-" if value is None else f"{value:,}"
