@@ -40,7 +40,6 @@ import numpy as np
 from dbcheck import clientkey, stored
 from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
-from dbcheck.core.gone import Gone
 from dbcheck.core.records import (
     AfterRecord,
     CutAsked,
@@ -305,8 +304,7 @@ class RunFolder:
         load = self.load()
         if load is None:  # of a client that was lost
             return self.cut_asked() is not None
-        was_cut = any(seen.cut for seen in load.nodes.values()) or load.cut_failed
-        return bool(was_cut) or load.gone is not Gone.NEVER
+        return load.may_be_cut
 
     def unread_failure(self) -> AfterRecord | None:
         """Return the record of a server that certainly did not come back, unread.

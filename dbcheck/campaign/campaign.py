@@ -21,6 +21,7 @@ from dbcheck.campaign.known import Known
 from dbcheck.campaign.outcome import Outcome, missed_stratum
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
+from dbcheck.campaign.unjudged import note_judged
 from dbcheck.campaign.waiting import wait_for_server
 from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState, SwitchKind
@@ -201,6 +202,7 @@ def _began(rig: Rig, run: RunFolder) -> bool:
 def _settled(rig: Rig, run: RunFolder) -> Outcome:
     """Restore the power if it is off, and judge a run that another client began."""
     if run.was_read():
+        note_judged(rig, run.path.name)
         return judge_run(run, rig.reader, rig.listener.progress)
     manifest = run.manifest()
     require_same_site(rig.site, manifest)

@@ -21,13 +21,13 @@ from dbcheck.core.cut import Cut
 from dbcheck.core.moments import Stratum
 from dbcheck.core.records import CutAsked
 from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.witnessed import CUT_EVENT
 from dbcheck.errors import EngineError, PartlyCut, PowerError
 from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
 from dbcheck.ports.listener import Phase
 
 CLOCK_EVENT = "clock"  # noted before a load on other machines
-CUT_EVENT = "cut asked"  # the switch is asked soon
 LATE_S = 0.5  # a witness so late may be about to stop: the cut waits, up to BEHIND_S
 RESUMED_S = 0.5  # so young an ack shows that a load which had to wait has resumed
 # Chores of any kind come several times a second; a cut does not wait for one for long.

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from dbcheck import interrupt
 from dbcheck.campaign import observable
 from dbcheck.campaign.again import require_restarter
-from dbcheck.campaign.cutter import CUT_EVENT, Cutter
+from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.elsewhere import stays_off
 from dbcheck.campaign.fetching import fetch_logs, have_grown
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.loading import LOAD_EVENT, load_until_cut
+from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import STANDS, read_survivors
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.unjudged import note_judged
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment
 from dbcheck.core.records import Manifest, RestoreRecord
+from dbcheck.core.witnessed import LOAD_EVENT, LogFacts
 from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
@@ -211,7 +212,7 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     load = run.load()
     cut = load is not None and any(seen.cut for seen in load.nodes.values())
     asked = run.cut_asked() is not None
-    asked = asked or CUT_EVENT in {event.get("event") for event in _events(rig, run)}
+    asked = asked or _noted(rig, run).cut_announced
     if not cut and not asked:
         return ""
     if is_away:
@@ -225,12 +226,11 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     )
 
 
-def _events(rig: Rig, run: RunFolder) -> Sequence[Mapping[str, Any]]:
-    """Return what the client noted in the run's first log, as far as it is intact."""
+def _noted(rig: Rig, run: RunFolder) -> LogFacts:
+    """Return what the run's first log holds; of a damaged one, nothing."""
     with contextlib.suppress(LogDamaged):  # which the judgement will report
-        run_id = run.manifest().run_id
-        return rig.reader.facts(run.acks_path(), run_id, 0, None).events
-    return ()
+        return rig.reader.facts(run.acks_path(), run.manifest().run_id, 0, None)
+    return LogFacts(0, 0, 0, None, ())
 
 
 def require_same_site(site: Site, manifest: Manifest) -> None:
@@ -314,6 +314,8 @@ def _reconcile(
     rig.listener.phase(Phase.JUDGE, str(run.path))
     outcome = judge_run(run, rig.reader, rig.listener.progress)
     if failed is None or not outcome.judgement.other_data:
+        if run.was_read():
+            note_judged(rig, manifest.run_id)
         return outcome
     rig.listener.phase(Phase.JUDGE, f"{outcome.judgement.reasons[0]}; {STANDS}")
     run.write_after(failed)
@@ -322,7 +324,7 @@ def _reconcile(
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:
     """Take what the client saw of the load from the witness, if it left that there."""
-    for event in _events(rig, run):
+    for event in _noted(rig, run).events:
         if event.get("event") == LOAD_EVENT:
             content = str(event.get("load")).encode(errors="replace")
             where = f"the load record in {run.acks_path()}"

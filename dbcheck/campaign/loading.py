@@ -24,7 +24,7 @@ from dbcheck.core.records import LoadRecord, NodeAtTheCut
 from dbcheck.core.table import LEDGER
 from dbcheck.core.unobserved import Observed
 from dbcheck.core.values import Json
-from dbcheck.core.witnessed import WindowFacts
+from dbcheck.core.witnessed import LOAD_EVENT, WindowFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.group import GroupResult, SessionGroup
@@ -36,7 +36,6 @@ from dbcheck.load.readers import Readers
 from dbcheck.load.sessions import Sessions, is_same_server
 from dbcheck.ports.listener import Phase
 
-LOAD_EVENT = "load"
 ENDING = (
     "stopping the load; waiting up to a minute for the witness to confirm the last "
     "acks (Ctrl-C again stops waiting; confirmed acks are kept)"

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import dbcheck
 from dbcheck import clientkey, interrupt, stored
@@ -28,6 +27,7 @@ from dbcheck.campaign.members import (
 )
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.room import with_room
+from dbcheck.campaign.unjudged import require_none_on_witness
 from dbcheck.campaign.waiting import settled_facts
 from dbcheck.clock import now_us
 from dbcheck.core.chores import problem
@@ -51,9 +51,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
     NoCanary,
-    RunFormatError,
     RunWriteError,
-    UsageError,
     WitnessError,
 )
 from dbcheck.load.commit import commit
@@ -111,6 +109,7 @@ def preflight(
     engine = rig.site.writer.engine
     rig.listener.phase(Phase.PREFLIGHT, f"{engine.target} and {rig.witness.url}")
     witness = _require_fit(rig, workload, known, control=control)
+    require_none_on_witness(rig)
     if text := observable.restore_durability(engine):
         rig.listener.phase(Phase.CONTROL, text)
     canaries: dict[str, HostCanaries] = {}
@@ -153,27 +152,6 @@ def preflight(
         end_canaries(rig.site, canaries, remove=True)
         raise
     return replace(started, no_checkpoint=skipped)
-
-
-def require_none_pending(runs: Path, target: str) -> None:
-    """Raise UsageError if a run in *runs* was cut on *target* and is not judged.
-
-    Rows of another run in its tables would leave it without a verdict.
-    """
-    for path in sorted(runs.glob("*/manifest.json")):
-        run = RunFolder.open(path.parent)
-        with contextlib.suppress(RunFormatError):  # it can have no verdict
-            if not run.awaits_judgement():
-                continue
-            nodes = run.manifest().nodes.values()
-            if target in {node.target for node in nodes}:
-                raise UsageError(
-                    f"run {path.parent.name} was cut on {target} and is not"
-                    " judged yet; another run would write to its tables",
-                    id=ErrorId.RUN_NOT_JUDGED,
-                    hint=f"Judge it first: dbcheck reconcile {run.path}. To give it up,"
-                    " move its folder elsewhere.",
-                )
 
 
 def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]:

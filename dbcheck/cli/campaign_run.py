@@ -11,9 +11,9 @@ from pathlib import Path
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder, folders_in
 from dbcheck.campaign.holding import WAIT_S, held
-from dbcheck.campaign.preflight import require_none_pending
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
+from dbcheck.campaign.unjudged import require_none_pending
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.cli.options import RUNS
@@ -43,7 +43,7 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
         )
     require_passable(entry)
     engine = assemble.engine(entry.target, entry.password)
-    require_none_pending(RUNS, engine.target)
+    require_none_pending(RUNS, engine)
     guard(entry, engine, yes=yes, i_know=i_know)
 
 
@@ -97,7 +97,7 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
         )
     if folder.runs.resolve() != RUNS.resolve():  # its own runs are settled first
         engine = assemble.engine(entry.target, entry.password)
-        require_none_pending(RUNS, engine.target)
+        require_none_pending(RUNS, engine)
     if entry.power.guarded:
         require_sole(entry)
         consent.require(entry.wiring, yes=yes)

@@ -9,8 +9,8 @@ from dbcheck.campaign import observable
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.cycle import require_answered
 from dbcheck.campaign.known import NOTHING_KNOWN
-from dbcheck.campaign.preflight import require_none_pending
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.unjudged import require_none_pending
 from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.resumable import resumable_cycle
@@ -40,7 +40,7 @@ def on_target(
     """
     fit: list[tuple[Measured, Rig]] = []
     node = base.site.writer
-    require_none_pending(base.runs, node.engine.target)
+    require_none_pending(base.runs, node.engine)
     for one in measured:
         url = session_url(node.engine.target, one.row.settings)
         engine = assemble.engine(url, password) if one.row.settings else node.engine

@@ -13,8 +13,8 @@ from dbcheck import workload as workloads
 from dbcheck.campaign.control import facts_of, run_controls
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import require_none_pending
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.unjudged import require_none_pending
 from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -108,7 +108,7 @@ def command(
         assemble.far_workers(entry, scheduler, workload.sessions) as far,
     ):
         rig = assemble.entry_rig(entry, log, view, runs, load.limits)
-        require_none_pending(runs, rig.site.writer.engine.target)
+        require_none_pending(runs, rig.site.writer.engine)
         if far is not None:
             rig, workload = replace(rig, far=far), far.shared(workload)
         for one, node in assemble.cut_nodes(entry, rig.site):

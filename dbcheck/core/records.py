@@ -284,6 +284,12 @@ class LoadRecord:
     watched: Watched | None = None
     observed: tuple[Observed, ...] | None = None
 
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the power was cut, or may have been."""
+        was_cut = any(seen.cut for seen in self.nodes.values())
+        return was_cut or bool(self.cut_failed) or self.gone is not Gone.NEVER
+
 
 @dataclass(frozen=True, slots=True)
 class CutAsked:

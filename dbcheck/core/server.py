@@ -107,6 +107,20 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return f"{text}: it was changed, or a different server answers"
 
 
+# What an upgrade or a failover changes, or what differs within one server.
+_NOT_OF_DATA = {"version", "server_version_num", "timeline", "database"}
+
+
+def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Say whether two identities name the same data, however they were reached.
+
+    A copy on another host that names itself alike counts as the same.
+    """
+    shared = (one.keys() & other.keys()) - _NOT_OF_DATA
+    named = bool(shared & _HOW_TO_READ.keys())
+    return named and all(one[name] == other[name] for name in shared)
+
+
 def unread_identity(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Return why two identities do not show whose data were read, "" if they do."""
     named = before.keys() & _HOW_TO_READ.keys()

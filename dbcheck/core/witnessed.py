@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from dbcheck.core.values import Json
 
+CUT_EVENT = "cut asked"  # noted when the switch is asked soon; then "cut asked 2"
+LOAD_EVENT = "load"  # with what the client saw of the load
+
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
@@ -49,3 +52,10 @@ class LogFacts:
     newest_us: int | None
     events: Sequence[Json]
     events_us: Sequence[int] = ()
+
+    @property
+    def cut_announced(self) -> bool:
+        """Whether the client noted that it was about to have the power cut."""
+        return any(
+            str(event.get("event")).startswith(CUT_EVENT) for event in self.events
+        )

@@ -76,6 +76,11 @@ class Case:
         """Return when the client was lost; of a case without its record of the load."""
         if self.cut_asked is not None:
             return "the client was lost once the cut had been asked for"
+        if any(log.cut_announced for log in self.logs):
+            return (
+                "the client was lost about when it asked for the cut, as the witness"
+                " holds, and the cut may have come"
+            )
         return "the client was lost before the cut"
 
     @property

@@ -153,6 +153,12 @@ class Witness(Protocol):
         Every log is opened before the first session of a load commits.
         """
 
+    def unjudged(self) -> Sequence[str]:
+        """Return the ids of those of them that note_judged() was not called for."""
+
+    def note_judged(self, run_id: str) -> None:
+        """Note durably that the rows of a run were read; raise WitnessError."""
+
     def manifest(self, run_id: str) -> bytes:
         """Return the stored manifest; raise WitnessError if there is none."""
 

@@ -24,6 +24,7 @@ of one log can pass for one of another.
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -75,12 +76,13 @@ WRITE_BYTES_MAX = 1 << 20  # a write holds at most one frame more than this
 
 # Verbs; a batch carries the token of its log.
 FACTS, PROBE, CREATE, JOIN, APPEND, NOTE, RUNS, MANIFEST, READ, REMOVE = range(1, 11)
-HOLD = 11
+HOLD, JUDGED = 11, 12
 # frames, acks, events, digest; the clock when it was sent, as in a frame
 MARKED = struct.Struct("<QQQ32sQ")
 
 LOG_NAMES = re.compile(r"acks(-[1-9][0-9]*)?\.log")
 MANIFEST_NAME = "manifest.json"
+JUDGED_NAME = "judged"  # empty; its rows were read, so later ones spoil nothing
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 VOLATILE = ("tmpfs", "ramfs", "devtmpfs", "rootfs", "mfs")
 PROBE_COUNT_MAX = 10000
@@ -151,8 +153,7 @@ def require_own(folder: str) -> None:
         )
     # A group of the user's own, as many systems give each: then 0775 is their default.
     others = 0o002 if status.st_gid == os.getegid() else 0o022
-    if status.st_mode & others:
-        mode = stat.S_IMODE(status.st_mode)
+    if (mode := stat.S_IMODE(status.st_mode)) & others:
         raise Refusal("not-own", f"{folder} has mode {mode:o}: others may write")
 
 
@@ -285,6 +286,7 @@ class Agent:
             READ: self._read,
             REMOVE: self._remove,
             HOLD: self._hold,
+            JUDGED: self._judged,
         }
 
     def handle(self, messages: list[tuple[int, int, int, bytes]]) -> None:
@@ -407,6 +409,8 @@ class Agent:
         for run_id in list_folder(folder):
             path = os.path.join(folder, run_id)
             try:
+                if ask.get("unjudged") and os.path.lexists(f"{path}/{JUDGED_NAME}"):
+                    continue
                 made_ns = os.lstat(os.path.join(path, MANIFEST_NAME)).st_mtime_ns
                 for number in range(logs_announced(path)):
                     os.lstat(os.path.join(path, log_name(number)))
@@ -415,6 +419,16 @@ class Agent:
             if RUN_ID.fullmatch(run_id):
                 found.append((made_ns, run_id))
         self._send(RESULT, to_json([run_id for _, run_id in sorted(found)]))
+
+    def _judged(self, ask: Any) -> None:
+        """Note durably that the rows of a run were read."""
+        path = run_folder(folder_of(ask), ask["run"])
+        logs_announced(path)  # which refuses a run that is not there
+        require_own(path)
+        with contextlib.suppress(FileExistsError):
+            write_durably(os.path.join(path, JUDGED_NAME), b"")
+        sync_folder(path)
+        self._send(RESULT, to_json(None))
 
     def _hold(self, ask: Any) -> None:
         """Lock the folder until this channel ends; answer whether that was possible.
@@ -470,7 +484,7 @@ class Agent:
         require_own(folder)
         require_own(path)
         logs = [name for name in names if LOG_NAMES.fullmatch(name)]
-        strangers = set(names) - {*logs, MANIFEST_NAME}
+        strangers = set(names) - {*logs, MANIFEST_NAME, JUDGED_NAME}
         if strangers:
             raise Refusal(
                 "strangers",

@@ -149,6 +149,12 @@ class AgentWitness(ABC):
         """Return the ids of the runs whose logs are there, oldest first."""
         return self._request(RunIds, agent.RUNS)
 
+    def unjudged(self) -> Sequence[str]:
+        return self._request(RunIds, agent.RUNS, unjudged=True)
+
+    def note_judged(self, run_id: str) -> None:
+        self._request(type(None), agent.JUDGED, run=run_id)
+
     def manifest(self, run_id: str) -> bytes:
         content = bytearray()
         for part in self._stream(agent.MANIFEST, run_id):

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from dbcheck import stored
-from dbcheck.campaign.loading import LOAD_EVENT, sealed_load
+from dbcheck.campaign.loading import sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.acks import pack
 from dbcheck.core.history import Ack
+from dbcheck.core.witnessed import LOAD_EVENT
 from dbcheck.errors import UsageError, WitnessError
 from dbcheck.remote.wire import clock_us
 from dbcheck.witness import agent

@@ -24,10 +24,12 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.engine import Engine
 from tests.kit.canaries import is_free
+from tests.kit.lab_access import connect
 from tests.kit.users import DBCHECK, User, said_until, user_of
 from tests.kit.users import user as user
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import is_agent
+from tests.runs import make
 
 
 @pytest.fixture(params=["honest", "lying"])
@@ -64,8 +66,8 @@ def test_a_run_from_start_to_verdict_and_what_can_be_asked_of_it(user: User) -> 
 
     assert run in user.run("witness", "show", *user.witness, code=0).splitlines()
     for words, code in (
-        (["reconcile", folder, "--offline"], 0),
-        (["reconcile", folder, "--offline", "--json"], 0),
+        (["reconcile", folder, "--offline"], 4),
+        (["reconcile", folder, "--offline", "--json"], 4),
         (["witness", "show", folder], 4),
     ):
         assert unread(user, *words) == (code, "")
@@ -143,23 +145,56 @@ def test_the_client_killed_after_the_cut_is_judged_from_the_witness_alone(
 
 @user_of("postgresql")
 def test_a_run_that_is_not_judged_is_not_spoilt_by_another(user: User) -> None:
-    """Its client is lost behind the cut; the next run names it, and touches nothing."""
+    """Its client is lost behind the cut; the next run names it, and touches nothing.
+
+    A client with folders of its own learns of it from the witness.
+    """
     with user.start("run", *user.rig) as client:
         said_until(client, "restore")
         client.kill()
         client.communicate()
     (left,) = (user.folder / "runs").iterdir()
     user.lab.switch().restore()
-    with user.start("run", *user.rig) as refused:
-        _, said = refused.communicate(timeout=60)
-    assert refused.returncode == 2, said
-    (command,) = re.findall(r"dbcheck reconcile \S*\w", said)
+    elsewhere = ("--runs", str(user.folder / "elsewhere"))
+    commands = []
+    for more in ((), elsewhere):
+        with user.start("run", *user.rig, *more) as refused:
+            _, said = refused.communicate(timeout=60)
+        assert refused.returncode == 2, said
+        commands += re.findall(r"dbcheck (reconcile .*?)(?:\. |, )", said)
     assert list((user.folder / "runs").iterdir()) == [left]
-    judged = (*shlex.split(command)[1:], *user.witness[2:])
-    with user.start(*judged) as again:
+    assert not (user.folder / "elsewhere").exists()
+    in_folder, from_witness = map(shlex.split, commands)
+    assert {left.name, user.lab.target_url} <= set(from_witness)
+    with user.start(*in_folder, *user.witness[2:]) as again:
         again.communicate(timeout=60)
     assert again.returncode in (0, 3)  # what the lost client saw of the end may lack
-    user.run("run", *user.rig, code=0)
+    user.run("run", *user.rig, *elsewhere, code=0)
+
+
+@user_of("postgresql")
+def test_rows_that_are_missing_after_the_client_was_lost_are_a_loss(user: User) -> None:
+    """No record of the client's contradicts that: it lacks them all."""
+    user.workload(600)
+    with user.start("run", *user.rig) as client:
+        wait_until(lambda: acks_logged(user) > 200, "acks on the witness")
+        client.kill()
+        user.lab.switch().cut()
+        client.communicate()
+    (run,) = (user.folder / "runs").iterdir()
+    user.lab.switch().restore()
+    server = connect(user.lab.target_url, user.lab.password)
+    with contextlib.closing(server), server.cursor() as cursor:
+        cursor.execute(
+            "delete from dbcheck.ledger where id in"
+            " (select id from dbcheck.ledger where session > 0 order by id limit 3)"
+        )
+    shutil.move(run, user.folder / "lost")
+    words = ["--run", run.name, "--target", user.lab.target_url]
+    result = user.json("reconcile", *user.witness, *words, code=1)
+    assert result["verdict"] == "FAIL"
+    assert sum(result["losses"].values()) == 3
+    assert result["confirmed"] - result["kept"] == 3
 
 
 @user_of("postgresql")
@@ -475,6 +510,48 @@ def test_a_full_disk_takes_no_output_and_is_told(words: str, tmp_path: Path) -> 
     said = b"dbcheck: the result cannot be printed: No space left on device"
     assert done.stderr.splitlines()[-1] == said  # after what `demo` lacks, if anything
     assert b"Traceback" not in done.stderr
+
+
+RUN = str(Path(make.__file__).parent / "postgresql-pass")
+NO_SERVER = "postgresql://nobody@127.0.0.1:1/nothing"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--version",
+        f"report {RUN}",
+        f"witness show {RUN}",
+        f"audit --target {NO_SERVER}",
+    ],
+)
+@pytest.mark.parametrize("stdout", ["closed", "unread"])
+def test_output_that_nobody_gets_is_no_success(
+    words: str, stdout: str, tmp_path: Path
+) -> None:
+    """Closed at the start, so that another file could get its number; or `| head`."""
+    command = shlex.join((*DBCHECK, *words.split()))
+    into = {"closed": f"exec {command} >&-", "unread": f"exec {command}"}[stdout]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(
+            ("sh", "-c", into), cwd=tmp_path, stdout=pipe, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 4
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("--version", 0), ("nosuch", 2), (f"report {RUN}", 0)]
+)
+def test_closed_stderr_changes_nothing(words: str, code: int, tmp_path: Path) -> None:
+    command = shlex.join((*DBCHECK, *words.split()))
+    done = subprocess.run(
+        ("sh", "-c", f"exec {command} 2>&- <&-"), cwd=tmp_path, stdout=subprocess.PIPE
+    )
+    assert done.returncode == code
+    assert bool(done.stdout) == (code == 0)
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dbcheck.campaign import observable
+from dbcheck.campaign.unjudged import require_none_pending
 from dbcheck.core.plans.insert import INSERT
+from dbcheck.core.records import CutAsked
 from dbcheck.core.server import difference
 from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.errors import OtherServer
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import OtherServer, UsageError
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
+from dbcheck.runs import RunFolder, new_run_id
 from tests.kit.cases import is_same
+from tests.kit.nodes import one
+from tests.kit.operations import INSERTS
+from tests.kit.refusals import refused
 from tests.kit.servers import NewServer, engine_of
+from tests.kit.stored_run import manifest
 from tests.kit.waiting import wait_until
 
 # By what a session's own connection recognises its server, beside when it started.
@@ -78,6 +88,35 @@ def test_a_replica_of_mariadb_is_another_one(mariadb_server: DatabaseServer) -> 
     before = identity(engine_of(mariadb_server))
     assert before["server_id"] == "1"
     assert difference(before, {**before, "server_id": "2"})
+
+
+@pytest.mark.parametrize("known_by", ["data", "rows"])
+def test_a_run_that_is_not_judged_is_found_under_another_name(
+    engine: Engine, known_by: str, tmp_path: Path
+) -> None:
+    """By the name of the data, or by the rows in the table where they have none."""
+    here = identity(engine)
+    strange = {name: f"not {value}" for name, value in here.items()}
+    made = replace(manifest(), family=engine.family, epoch=1)  # that of INSERTS
+
+    def pend(identity: dict[str, str]) -> None:
+        facts = replace(made.writer.facts, identity=identity)
+        nodes = one(replace(made.writer, facts=facts))
+        run_id = new_run_id("20260102-030405")
+        run = RunFolder.create(tmp_path, replace(made, run_id=run_id, nodes=nodes))
+        run.write_cut_asked(CutAsked(1))
+
+    pend({})
+    pend(strange)
+    require_none_pending(tmp_path, engine)
+    if known_by == "data":
+        pend(here)
+    else:
+        session = engine.open_session(INSERTS.statements)
+        commit(session, INSERTS.operation(1, 1))
+        session.close()
+    with refused(ErrorId.RUN_NOT_JUDGED, UsageError):
+        require_none_pending(tmp_path, engine)
 
 
 @pytest.mark.wide_with("mysql")

@@ -15,9 +15,8 @@ from typing import Any, cast
 import pytest
 
 from dbcheck import clientkey, stored
-from dbcheck.campaign.cutter import CUT_EVENT
 from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.loading import LOAD_EVENT, sealed_load
+from dbcheck.campaign.loading import sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey
@@ -27,6 +26,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import LEDGER, TableFacts, TableSpec
 from dbcheck.core.target import HostBefore
 from dbcheck.core.verdict import Verdict
+from dbcheck.core.witnessed import CUT_EVENT, LOAD_EVENT
 from dbcheck.errors import WitnessError
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Pace

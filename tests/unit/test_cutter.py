@@ -13,7 +13,6 @@ import pytest
 from dbcheck.campaign.cutter import (
     ANSWERS_MIN,
     ANSWERS_WAIT_S,
-    CUT_EVENT,
     RESUMED_S,
     Cutter,
 )
@@ -24,6 +23,7 @@ from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import AT_ONCE, Moment, Stratum
 from dbcheck.core.records import CutAsked
+from dbcheck.core.witnessed import CUT_EVENT
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S, SILENCE_S

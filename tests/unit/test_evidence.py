@@ -16,7 +16,7 @@ from dbcheck.core.records import LoadRecord
 from dbcheck.core.server import LogPosition
 from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.verdict import Verdict, worst
-from dbcheck.core.witnessed import LogFacts, WindowFacts
+from dbcheck.core.witnessed import CUT_EVENT, LogFacts, WindowFacts
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.load import load_at_the_cut, since_checkpoint
 from dbcheck.judge.server import restarted, same_server, same_settings, same_tables
@@ -596,3 +596,17 @@ def test_only_the_server_itself_shows_that_no_cut_took_its_rows(
         shown.append(Item(ItemId.RESTARTED, standing, "the start time", True))
     found = judge_rows(LOST, shown)
     assert found.verdict is verdict
+
+
+def test_a_cut_that_the_witness_alone_knows_of_is_not_denied() -> None:
+    """A client that was lost then may have had it made; it noted it once or more."""
+
+    def said(*events: str) -> str:
+        log = LogFacts(1, 1, 0, 1, [{"event": event} for event in events])
+        known = dataclasses.replace(case(load=None), logs=(log,))
+        assert load_at_the_cut(known).standing is Standing.NOT_OBSERVABLE
+        return load_at_the_cut(known).reason
+
+    once = said(CUT_EVENT)
+    assert once == said("clock", f"{CUT_EVENT} 2")
+    assert once != said() == said("clock")

@@ -211,6 +211,18 @@ def test_a_run_in_use_is_not_removed(replies: Replies, tmp_path: Path) -> None:
     assert code_of(other.ask(agent.REMOVE, run=RUN)) == "no-run"
 
 
+def test_a_run_whose_rows_were_read_is_told_from_the_others(replies: Replies) -> None:
+    for run_id in ("read", "unread"):
+        replies.create(run_id)
+        replies.agent.close()
+    for _ in range(2):  # another client may read them as well
+        assert replies.ask(agent.JUDGED, run="read")[0][0] == wire.RESULT
+    assert json.loads(replies.ask(agent.RUNS, unjudged=True)[0][1]) == ["unread"]
+    assert set(json.loads(replies.ask(agent.RUNS)[0][1])) == {"read", "unread"}
+    assert code_of(replies.ask(agent.JUDGED, run="nowhere")) == "no-run"
+    assert replies.ask(agent.REMOVE, run="read")[0][0] == wire.RESULT
+
+
 def test_one_channel_at_a_time_holds_a_folder(tmp_path: Path) -> None:
     """It holds it until it ends; it keeps no other from creating a log there."""
     first, second = Replies(tmp_path), Replies(tmp_path)

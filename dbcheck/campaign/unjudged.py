@@ -1,0 +1,156 @@
+"""Finds a run that was cut on a server and is not judged yet, before another begins.
+
+Rows of another run in its tables, or another cut, would leave it without a verdict.
+Its folder may be elsewhere, as may its client: so the witness is asked which runs
+nobody has read the rows of.  A server has many names, so it is recognised by what names
+its data, and by the rows of that run in its table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from dbcheck import stored
+from dbcheck.campaign.fetching import at_most, room_for_log
+from dbcheck.campaign.rig import Rig
+from dbcheck.core.plans.registry import tables_of
+from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.server import ServerFacts, is_restarted, is_same_data
+from dbcheck.core.table import LEDGER
+from dbcheck.core.witnessed import LOAD_EVENT, LogFacts
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import (
+    EngineError,
+    LogDamaged,
+    RunFormatError,
+    UsageError,
+    WitnessError,
+)
+from dbcheck.ports import abilities
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Phase
+from dbcheck.runs import RunFolder, read_manifest
+
+
+def require_none_pending(runs: Path, engine: Engine) -> None:
+    """Raise UsageError if a run in *runs* was cut on this server and is not judged.
+
+    A server that does not answer is recognised by its URL alone: an earlier client may
+    have left it without power.
+    """
+    for run, manifest in _pending_in(runs):
+        targets = {node.target for node in manifest.nodes.values()}
+        is_same = engine.target in targets
+        if not is_same:
+            with contextlib.suppress(EngineError):
+                is_same = _is_on(engine, engine.facts(), manifest)
+        if is_same:
+            raise _not_judged(
+                manifest,
+                f"Judge it first: dbcheck reconcile {run.path}. To give it up, move"
+                " its folder elsewhere.",
+            )
+
+
+def require_none_on_witness(rig: Rig) -> None:
+    """Raise UsageError if the witness knows a run as require_none_pending() does.
+
+    Also of one whose client was lost before it noted that it has the power cut, if the
+    server has started anew since.  Raise EngineError, WitnessError.
+    """
+    engine, facts = rig.site.writer.engine, None
+    for run_id in rig.witness.unjudged():
+        with contextlib.suppress(RunFormatError):  # it can have no verdict
+            where = f"{rig.witness.url}/{run_id}/manifest.json"
+            manifest = read_manifest(rig.witness.manifest(run_id), where)
+            facts = facts or engine.facts()
+            if _is_on(engine, facts, manifest) and _is_pending(rig, manifest, facts):
+                url = rig.witness.url
+                raise _not_judged(
+                    manifest,
+                    f"Judge it first: dbcheck reconcile --witness {url} --run {run_id}"
+                    f" --target {engine.target}, or with its folder if you have it."
+                    f" To give it up: dbcheck clean --witness {url} --run {run_id}",
+                )
+
+
+def note_judged(rig: Rig, run_id: str) -> None:
+    """Note on the witness that the rows of the run were read; show why if that fails.
+
+    The verdict stands, and another client would only be asked to judge it once more.
+    """
+    try:
+        rig.witness.note_judged(run_id)
+    except WitnessError as error:
+        text = f"the witness could not note that the run is judged: {error}"
+        rig.listener.phase(Phase.JUDGE, text)
+
+
+def _pending_in(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
+    for path in sorted(runs.glob("*/manifest.json")):
+        run = RunFolder.open(path.parent)
+        with contextlib.suppress(RunFormatError):  # it can have no verdict
+            if run.awaits_judgement():
+                yield run, run.manifest()
+
+
+def _is_on(engine: Engine, facts: ServerFacts, manifest: Manifest) -> bool:
+    """Say whether the run was made on this server.  Raise EngineError."""
+    nodes = manifest.nodes.values()
+    if any(is_same_data(node.facts.identity, facts.identity) for node in nodes):
+        return True
+    if manifest.family != engine.family or LEDGER not in tables_of(manifest.workload):
+        return False
+    is_there = bool(abilities.keeps_house(engine) and engine.present([LEDGER]))
+    if not is_there:
+        return False
+    newest = engine.open_newest(LEDGER, manifest.epoch)
+    with contextlib.closing(newest):
+        return bool(newest.read(0))
+
+
+def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
+    """Say whether the run was cut, as far as its folder or the witness shows."""
+    folder = rig.runs / manifest.run_id
+    if (folder / "manifest.json").is_file():
+        run = RunFolder.open(folder)
+        if run.was_read():
+            return False
+        if run.awaits_judgement():
+            return True
+    with tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch:
+        path = Path(scratch, "acks.log")
+        where = f"log 0 of run {manifest.run_id} on {rig.witness.url}"
+        chunks = rig.witness.read(manifest.run_id)
+        with path.open("wb") as file:
+            file.writelines(at_most(room_for_log(path.parent), chunks, where))
+        try:
+            log = rig.reader.facts(path, manifest.run_id, 0, None)
+        except LogDamaged:
+            return True  # which the judgement will report
+    if (load := _load(log)) is not None:
+        return load.may_be_cut
+    began = log.newest_us is not None or manifest.ack_logs > 1
+    was_restarted = is_restarted(manifest.writer.facts, now)
+    return log.cut_announced or (began and was_restarted)
+
+
+def _load(log: LogFacts) -> LoadRecord | None:
+    """Return what the client left of its load; None if it was lost before that."""
+    for event in log.events:
+        if event.get("event") == LOAD_EVENT:
+            content = str(event.get("load")).encode(errors="replace")
+            return stored.from_bytes(content, LoadRecord, "the load record there")
+    return None
+
+
+def _not_judged(manifest: Manifest, hint: str) -> UsageError:
+    return UsageError(
+        f"run {manifest.run_id} was cut on {manifest.writer.target}, which is this"
+        " server, and is not judged yet; another one would leave it without a verdict",
+        id=ErrorId.RUN_NOT_JUDGED,
+        hint=hint,
+    )
