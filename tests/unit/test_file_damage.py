@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -71,6 +72,28 @@ def test_damage_that_keeps_a_server_down_is_blamed_if_its_log_shows_it(
         assert judged(line).verdict == "FAIL"
     else:
         assert judged(line) == line
+
+
+def as_syslog(said: str) -> str:
+    return f"Nov 27 07:58:41 db1 mariadbd[123]: {said}"
+
+
+def as_journal(said: str) -> str:
+    return f"2026-11-27T07:58:41.123456+0100 db1.lan postgres[123]: {said}"
+
+
+def as_json(said: str) -> str:
+    return json.dumps({"__CURSOR": "s=1", "MESSAGE": said, "_PID": "123"})
+
+
+@pytest.mark.parametrize("kept", [as_syslog, as_journal, as_json])
+def test_a_log_shows_the_same_where_syslog_or_the_journal_keeps_it(
+    kept: Callable[[str], str],
+) -> None:
+    for line in DOWN:
+        said = line.log.split("\n")
+        there = replace(line, log="\n".join(kept(each) for each in said), verdict="")
+        assert judged(there).verdict == judged(line).verdict, name(line)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ documentation, 20.8), MariaDB's have a severity in brackets and no code.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import math
@@ -218,6 +219,12 @@ _DYING = re.compile(
 # What PostgreSQL writes before it can log has its program's name and no severity
 # (postmaster.c, checkControlFile; guc.c, SelectConfigFiles).
 _UNLOGGED = re.compile(r"post(?:gres|master): (.*)")
+# What journalctl(1) and syslog write before a message: time, host, program and process
+# (systemd.journal-fields(7); RFC 3164, 4.1; RFC 3339 for the time of newer forms).
+_BEFORE = re.compile(
+    r"(?:[A-Z][a-z]{2} [ 0-9][0-9] |[0-9]{4}-[0-9]{2}-[0-9]{2}T)[-+:.0-9Z]{8,24} "
+    r"[^\s\[]{1,255} [^\s\[:]{1,255}\[[0-9]+\]: "
+)
 _LACKING = ("Expected to find it in the directory", "but could not open file")
 _NAMED = re.compile(r"(?:InnoDB: |(?:/\S{0,200}/)?(?:mysqld|mariadbd)(?:-\w+)?: )")
 _ADDED = frozenset({"DETAIL", "HINT"})
@@ -295,7 +302,7 @@ def _form(line: Line) -> str:
 
 def _lines(text: str) -> Iterator[Line]:
     last: Line | None = None
-    for raw in text.split("\n"):
+    for raw in map(_said, text.split("\n")):
         line = parse(raw)
         added = line.severity in _ADDED if line else raw.startswith(_LACKING)
         if added and last is not None:
@@ -311,6 +318,16 @@ def _lines(text: str) -> Iterator[Line]:
         last = line
     if last is not None:
         yield last
+
+
+def _said(raw: str) -> str:
+    """Return what the server wrote of a line that the journal or syslog keeps."""
+    if raw.startswith('{"') and '"MESSAGE"' in raw:  # journalctl --output=json
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(raw)
+            if isinstance(said := found.get("MESSAGE"), str):
+                return said
+    return _BEFORE.sub("", raw, count=1) if _BEFORE.match(raw) else raw
 
 
 def parse(raw: str) -> Line | None:
