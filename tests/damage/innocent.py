@@ -124,6 +124,8 @@ CAUSES: Mapping[str, Mapping[str, Cause]] = {
         "redo log not readable": unreadable("#innodb_redo/#ib_redo*[0-9]"),
         "data dictionary not readable": unreadable("mysql.ibd"),
         "lower_case_table_names": setting(lower_case_table_names="1"),
+        "another undo folder": setting(innodb_undo_directory="{place}"),
+        "undo file not readable": unreadable("undo_001"),
     },
-    "myrocks": {},
+    "myrocks": {"tc.log not readable": unreadable("tc.log")},
 }
