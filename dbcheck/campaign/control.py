@@ -12,6 +12,7 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.unjudged import require_none_on_witness
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cut import Rung
 from dbcheck.core.verdict import Verdict
@@ -52,6 +53,7 @@ def run_control(
     process dies before, a restart undoes it, or the next cycle or reconciliation on
     that server.
     """
+    require_none_on_witness(rig)
     try:
         with turn(rig):
             started = preflight(rig, workload, seed, control=True, known=known)

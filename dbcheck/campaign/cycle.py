@@ -18,7 +18,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import STANDS, read_survivors
 from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.unjudged import note_judged
+from dbcheck.campaign.unjudged import note_judged, require_none_on_witness
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment
@@ -68,6 +68,7 @@ def run_cycle(
     Raise NotBack as require_answered() does.
     """
     with turn(rig):
+        require_none_on_witness(rig)
         started = preflight(
             rig,
             workload,

@@ -27,7 +27,6 @@ from dbcheck.campaign.members import (
 )
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.room import with_room
-from dbcheck.campaign.unjudged import require_none_on_witness
 from dbcheck.campaign.waiting import settled_facts
 from dbcheck.clock import now_us
 from dbcheck.core.chores import problem
@@ -109,7 +108,6 @@ def preflight(
     engine = rig.site.writer.engine
     rig.listener.phase(Phase.PREFLIGHT, f"{engine.target} and {rig.witness.url}")
     witness = _require_fit(rig, workload, known, control=control)
-    require_none_on_witness(rig)
     if text := observable.restore_durability(engine):
         rig.listener.phase(Phase.CONTROL, text)
     canaries: dict[str, HostCanaries] = {}

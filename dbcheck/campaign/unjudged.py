@@ -32,7 +32,8 @@ from dbcheck.errors import (
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
-from dbcheck.runs import RunFolder, read_manifest
+from dbcheck.ports.witness import Witness
+from dbcheck.runs import RunFolder, read_manifest, require_run_id
 
 
 def require_none_pending(runs: Path, engine: Engine) -> None:
@@ -61,20 +62,17 @@ def require_none_on_witness(rig: Rig) -> None:
     Also of one whose client was lost before it noted that it has the power cut, if the
     server has started anew since.  Raise EngineError, WitnessError.
     """
-    engine, facts = rig.site.writer.engine, None
-    for run_id in rig.witness.unjudged():
-        with contextlib.suppress(RunFormatError):  # it can have no verdict
-            where = f"{rig.witness.url}/{run_id}/manifest.json"
-            manifest = read_manifest(rig.witness.manifest(run_id), where)
-            facts = facts or engine.facts()
-            if _is_on(engine, facts, manifest) and _is_pending(rig, manifest, facts):
-                url = rig.witness.url
-                raise _not_judged(
-                    manifest,
-                    f"Judge it first: dbcheck reconcile --witness {url} --run {run_id}"
-                    f" --target {engine.target}, or with its folder if you have it."
-                    f" To give it up: dbcheck clean --witness {url} --run {run_id}",
-                )
+    engine, url, facts = rig.site.writer.engine, rig.witness.url, None
+    for manifest in _unjudged(rig.witness):
+        facts = facts or engine.facts()
+        if _is_on(engine, facts, manifest) and _is_pending(rig, manifest, facts):
+            run_id = manifest.run_id
+            raise _not_judged(
+                manifest,
+                f"Judge it first: dbcheck reconcile --witness {url} --run {run_id}"
+                f" --target {engine.target}, or with its folder if you have it."
+                f" To give it up: dbcheck clean --witness {url} --run {run_id}",
+            )
 
 
 def note_judged(rig: Rig, run_id: str) -> None:
@@ -97,6 +95,16 @@ def _pending_in(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
                 yield run, run.manifest()
 
 
+def _unjudged(witness: Witness) -> Iterator[Manifest]:
+    """Yield the manifests of the runs that reconcile would take from the witness."""
+    for run_id in witness.unjudged():
+        with contextlib.suppress(RunFormatError, UsageError):  # it can have no verdict
+            where = f"{witness.url}/{require_run_id(run_id)}/manifest.json"
+            manifest = read_manifest(witness.manifest(run_id), where)
+            if manifest.run_id == run_id:
+                yield manifest
+
+
 def _is_on(engine: Engine, facts: ServerFacts, manifest: Manifest) -> bool:
     """Say whether the run was made on this server.  Raise EngineError."""
     nodes = manifest.nodes.values()
@@ -113,14 +121,18 @@ def _is_on(engine: Engine, facts: ServerFacts, manifest: Manifest) -> bool:
 
 
 def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
-    """Say whether the run was cut, as far as its folder or the witness shows."""
+    """Say whether the run was cut, as far as its folder or the witness shows.
+
+    One of which a record is damaged counts as cut: judging it will report that.
+    """
     folder = rig.runs / manifest.run_id
     if (folder / "manifest.json").is_file():
-        run = RunFolder.open(folder)
-        if run.was_read():
-            return False
-        if run.awaits_judgement():
-            return True
+        run = RunFolder(folder)
+        with contextlib.suppress(RunFormatError):  # the witness has more of it
+            if run.was_read():
+                return False
+            if run.awaits_judgement():
+                return True
     with tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch:
         path = Path(scratch, "acks.log")
         where = f"log 0 of run {manifest.run_id} on {rig.witness.url}"
@@ -129,9 +141,10 @@ def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
             file.writelines(at_most(room_for_log(path.parent), chunks, where))
         try:
             log = rig.reader.facts(path, manifest.run_id, 0, None)
-        except LogDamaged:
-            return True  # which the judgement will report
-    if (load := _load(log)) is not None:
+            load = _load(log)
+        except (LogDamaged, RunFormatError):
+            return True
+    if load is not None:
         return load.may_be_cut
     began = log.newest_us is not None or manifest.ack_logs > 1
     was_restarted = is_restarted(manifest.writer.facts, now)

@@ -10,6 +10,7 @@ from dbcheck.campaign.known import Known
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
+from dbcheck.campaign.unjudged import require_none_on_witness
 from dbcheck.cli.entry_options import (
     HostOptions,
     Named,
@@ -74,6 +75,7 @@ def resumable_cycle(
 
     controls, known: see preflight().  again: see reconcile_flags().
     """
+    require_none_on_witness(rig)
     started = preflight(rig, workload, seed, controls=controls, known=known)
     command = shlex.join(["dbcheck", "reconcile", str(started.run.path), *again])
     try:

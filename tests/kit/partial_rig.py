@@ -79,9 +79,6 @@ class Parts:
 
     canary = open_weak_session = None
 
-    def unjudged(self) -> tuple[()]:
-        return ()
-
     def create(self, run_id: str, content: bytes) -> Closed:
         return self.log
 
