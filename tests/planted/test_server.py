@@ -383,7 +383,7 @@ SHUT_DOWN = {
 KILLED = {
     "postgresql": "confirmed commits survived",
     "mariadb": "confirmed commits survived",
-    "mysql": "error log over SQL it says 'was not shutdown normally'",
+    "mysql": "error log over SQL it says 'Database was not shutdown normally!'",
 }
 INNODB = ("mariadb", "mysql")
 REPLACED = "ledger was truncated, rewritten or recreated since the load began"

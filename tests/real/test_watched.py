@@ -193,6 +193,8 @@ def test_a_change_between_two_looks_leaves_its_time(
                 if fact.kind is FactKind.SETTING:
                     assert value == settings[fact.of]
             assert len(first) > 15
+            writer.open_look(settings, None).close()  # it sets what sessions may set
+            assert times(look.read()) == times(first)
             for statement in change[engine]:
                 here.execute(statement)
             if engine != "mariadb":

@@ -13,6 +13,13 @@ from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.watch import Watch
 
+# Any session may set these for itself, as each of dbcheck's does. MySQL then shows the
+# time of that as set_time, to every session (seen with 9.7), so it dates no change of
+# the server. Their scope: MySQL 8.4 manual, 7.1.8, 19.1.6.4 and 20.9.1.
+_OF_SESSIONS = frozenset(
+    ("default_storage_engine", "binlog_format", "group_replication_consistency")
+)
+
 
 class Look(Watch):
     """A connection that looks at what is set for the server; see ports.abilities.
@@ -31,7 +38,7 @@ class Look(Watch):
         rows = self._rows(self._statement, {"names": self._names})
         looked = settings_looked({name: value for name, value, _ in rows})
         for name, _, set_time in rows:
-            if set_time is not None:
+            if set_time is not None and name not in _OF_SESSIONS:
                 looked[Fact(FactKind.CHANGE_TIME, name)] = set_time
         return looked
 
