@@ -10,10 +10,10 @@ from pathlib import Path
 
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder, folders_in
-from dbcheck.campaign.holding import WAIT_S, held
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
 from dbcheck.campaign.unjudged import require_none_pending
+from dbcheck.campaign.witness_lock import WAIT_S, locked
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.cli.options import RUNS
@@ -151,11 +151,11 @@ def run_stored(
         limits = WindowLimits()
         with (
             assemble.opened_witness(entry, limits) as witness,
-            held(witness, view, wait_s) as holding,
+            locked(witness, view, wait_s) as lock,
         ):
             rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
             rig = adapted(replace(rig, twice=folder.plan().twice))
-            rig = replace(rig, before_load=both(holding.require, rig.before_load))
+            rig = replace(rig, before_load=both(lock.require, rig.before_load))
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
             run_campaign(rig, folder)
     except (KeyboardInterrupt, DbcheckError) as error:

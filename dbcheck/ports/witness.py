@@ -108,8 +108,8 @@ class WitnessHostFacts:
     clock_us: int
 
 
-class Holding(Protocol):
-    """A witness that this client alone uses, until its connection to it ends."""
+class WitnessLock(Protocol):
+    """The lock of a witness, which is this client's until its connection ends."""
 
     def require(self) -> None:
         """Raise WitnessError unless that is still so."""
@@ -168,10 +168,10 @@ class Witness(Protocol):
     def remove(self, run_id: str) -> None:
         """Delete the folder of a run; raise WitnessError if a log of it is open."""
 
-    def hold(self) -> Holding | None:
+    def lock(self) -> WitnessLock | None:
         """Keep other clients' campaigns away; return None if one of them does so.
 
-        Each target has a witness's folder of its own, so this holds the target.
+        Each target has a witness's folder of its own, so this locks the target.
         """
 
     def close(self) -> None:

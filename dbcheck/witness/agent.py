@@ -76,7 +76,7 @@ WRITE_BYTES_MAX = 1 << 20  # a write holds at most one frame more than this
 
 # Verbs; a batch carries the token of its log.
 FACTS, PROBE, CREATE, JOIN, APPEND, NOTE, RUNS, MANIFEST, READ, REMOVE = range(1, 11)
-HOLD, JUDGED = 11, 12
+LOCK, JUDGED = 11, 12
 # frames, acks, events, digest; the clock when it was sent, as in a frame
 MARKED = struct.Struct("<QQQ32sQ")
 
@@ -275,7 +275,7 @@ class Agent:
         """Answer through *send*, which takes a kind of reply and its payload."""
         self._send = send
         self._log: Log | None = None
-        self._held: int | None = None
+        self._locked: int | None = None
         self._verbs: dict[int, Callable[[Any], None]] = {
             FACTS: self._facts,
             PROBE: self._probe,
@@ -285,7 +285,7 @@ class Agent:
             MANIFEST: self._manifest,
             READ: self._read,
             REMOVE: self._remove,
-            HOLD: self._hold,
+            LOCK: self._lock,
             JUDGED: self._judged,
         }
 
@@ -318,9 +318,9 @@ class Agent:
         if self._log is not None:
             self._log.close()
             self._log = None
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        if self._locked is not None:
+            os.close(self._locked)
+            self._locked = None
 
     def _error(self, code: str, message: str) -> None:
         self._send(ERROR, to_json({"code": code, "message": message}))
@@ -430,7 +430,7 @@ class Agent:
         sync_folder(path)
         self._send(RESULT, to_json(None))
 
-    def _hold(self, ask: Any) -> None:
+    def _lock(self, ask: Any) -> None:
         """Lock the folder until this channel ends; answer whether that was possible.
 
         flock(2) locks a directory as it does a file, and leaves nothing behind.
@@ -438,17 +438,17 @@ class Agent:
         folder = folder_of(ask)
         make_folder(folder)
         require_own(folder)
-        if self._held is None:
-            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if self._locked is None:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._held = held
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._locked = opened
             except BlockingIOError:
-                os.close(held)
+                os.close(opened)
             except BaseException:
-                os.close(held)
+                os.close(opened)
                 raise
-        self._send(RESULT, to_json(self._held is not None))
+        self._send(RESULT, to_json(self._locked is not None))
 
     def _manifest(self, ask: Any) -> None:
         self._stream(ask, MANIFEST_NAME)

@@ -31,19 +31,19 @@ RunIds = Annotated[
 T = TypeVar("T")
 
 
-class Holding:
-    """A folder that this client alone uses; see ports.witness.Holding."""
+class WitnessLock:
+    """The lock of a witness's folder; see ports.witness.WitnessLock."""
 
     def __init__(self, channel: Channel, folder: str) -> None:
-        """Hold *folder* over *channel*, which is closed in the end."""
+        """Lock *folder* over *channel*, which is closed in the end."""
         self._channel, self._folder = channel, folder
 
-    def holds(self) -> bool:
-        """Have the agent lock the folder, unless it has done so; say whether it did."""
-        return self._channel.answer(bool, agent.HOLD, folder=self._folder)
+    def is_taken(self) -> bool:
+        """Have the agent lock the folder; return whether it has the lock."""
+        return self._channel.answer(bool, agent.LOCK, folder=self._folder)
 
     def require(self) -> None:
-        if not self.holds():
+        if not self.is_taken():
             raise WitnessError(
                 f"another client is using {self._folder}",
                 id=ErrorId.WITNESS_IN_USE,
@@ -175,12 +175,12 @@ class AgentWitness(ABC):
         """Delete the folder of a run; raise WitnessError if a log of it is in use."""
         self._request(type(None), agent.REMOVE, run=run_id)
 
-    def hold(self) -> Holding | None:
+    def lock(self) -> WitnessLock | None:
         channel = self._borrow()
-        holding = Holding(channel, self._folder)
+        lock = WitnessLock(channel, self._folder)
         try:
-            if holding.holds():
-                return holding
+            if lock.is_taken():
+                return lock
         except BaseException:
             channel.close()
             raise

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.holding import held
+from dbcheck.campaign.witness_lock import locked
 from dbcheck.core.cut import PowerState
 from dbcheck.errors import WitnessError
 from dbcheck.runs import RunFolder
@@ -138,20 +138,20 @@ def test_a_fleet_dies_with_its_client_and_goes_on_with_another(
     assert verdicts == ["PASS", "FAIL"]
 
 
-def test_one_client_at_a_time_holds_a_witness(rigs: Fleet, tmp_path: Path) -> None:
+def test_one_client_at_a_time_locks_a_witness(rigs: Fleet, tmp_path: Path) -> None:
     lab = rigs.labs[0]
     first, second = (open_witness(lab.witness_url, options=lab.ssh) for _ in range(2))
     said = Said()
     with contextlib.closing(first), contextlib.closing(second):
-        with held(first, said):
+        with locked(first, said):
             with (
                 pytest.raises(WitnessError, match="another client works with"),
-                held(second, said, wait_s=0.5),
+                locked(second, said, wait_s=0.5),
             ):
                 pass
             assert "another client works with" in said.text
-        with held(second, said, wait_s=60) as holding:
-            holding.require()
+        with locked(second, said, wait_s=60) as lock:
+            lock.require()
 
 
 @pytest.mark.wide_with("no one")

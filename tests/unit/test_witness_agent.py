@@ -223,16 +223,16 @@ def test_a_run_whose_rows_were_read_is_told_from_the_others(replies: Replies) ->
     assert replies.ask(agent.REMOVE, run="read")[0][0] == wire.RESULT
 
 
-def test_one_channel_at_a_time_holds_a_folder(tmp_path: Path) -> None:
-    """It holds it until it ends; it keeps no other from creating a log there."""
+def test_one_channel_at_a_time_locks_a_folder(tmp_path: Path) -> None:
+    """Its lock lasts until it ends, and keeps no other from creating a log there."""
     first, second = Replies(tmp_path), Replies(tmp_path)
-    held, not_held = [(wire.RESULT, b"true")], [(wire.RESULT, b"false")]
-    assert first.ask(agent.HOLD) == held
-    assert first.ask(agent.HOLD) == held
-    assert second.ask(agent.HOLD) == not_held
+    locked, refused = [(wire.RESULT, b"true")], [(wire.RESULT, b"false")]
+    assert first.ask(agent.LOCK) == locked
+    assert first.ask(agent.LOCK) == locked
+    assert second.ask(agent.LOCK) == refused
     second.create()
     first.agent.close()
-    assert second.ask(agent.HOLD) == held
+    assert second.ask(agent.LOCK) == locked
     assert not set(os.listdir(tmp_path)) - {RUN}
 
 

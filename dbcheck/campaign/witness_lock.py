@@ -14,27 +14,27 @@ from collections.abc import Iterator
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import WitnessError
 from dbcheck.ports.listener import Listener, Phase
-from dbcheck.ports.witness import Holding, Witness
+from dbcheck.ports.witness import Witness, WitnessLock
 
 WAIT_S = 30.0  # an agent ends within moments of its client, over SSH too
 _POLL_S = 0.25
 
 
 @contextlib.contextmanager
-def held(
+def locked(
     witness: Witness, listener: Listener, wait_s: float = WAIT_S
-) -> Iterator[Holding]:
-    """Hold *witness*; raise WitnessError if another client holds it for so long."""
-    holding = _wait(witness, listener, wait_s)
+) -> Iterator[WitnessLock]:
+    """Lock *witness* for this client; raise WitnessError if that fails for *wait_s*."""
+    lock = _wait(witness, listener, wait_s)
     try:
-        yield holding
+        yield lock
     finally:
-        holding.release()
+        lock.release()
 
 
-def _wait(witness: Witness, listener: Listener, wait_s: float) -> Holding:
+def _wait(witness: Witness, listener: Listener, wait_s: float) -> WitnessLock:
     ends_s, said = time.monotonic() + wait_s, False
-    while (holding := witness.hold()) is None:
+    while (lock := witness.lock()) is None:
         if time.monotonic() >= ends_s:
             raise WitnessError(
                 f"another client works with the witness {witness.url}",
@@ -48,4 +48,4 @@ def _wait(witness: Witness, listener: Listener, wait_s: float) -> Holding:
             text = f"another client works with the witness {witness.url}"
             listener.phase(Phase.WAITING, text)
         time.sleep(_POLL_S)
-    return holding
+    return lock
