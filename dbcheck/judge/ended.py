@@ -26,7 +26,8 @@ _OF_THE_WRITER = "the crash canary is the writer's, and another node was read"
 class Ended:
     """What is known of the end of the server.
 
-    restarted:  another server process answers; None if that is not known.
+    restarted:  another server process answers; None if that is not known.  PostgreSQL's
+                main process may outlive a crash of the others, and recover from it.
     canary:     the crash canary's row is still there; None if unknown.
     by_session: the row stays also if the canary's session ended before the cut.
     unflushed:  the server never flushes the canary: where its host loses power soon
@@ -60,6 +61,11 @@ class Ended:
     def crashed(self) -> bool:
         """Whether the server itself shows that it recovered from a crash."""
         return self.canary is False or self.logged
+
+    @property
+    def outlived_crash(self) -> bool:
+        """Whether its main process ran on while the others crashed, and recovered."""
+        return self.restarted is False and self.crashed
 
 
 def ended(case: Case) -> Ended:
@@ -150,8 +156,10 @@ def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
 
 def _against(load: LoadRecord | None, ended: Ended) -> str:
     """Return what shows that the power of this server was not cut, "" if nothing."""
+    if ended.outlived_crash:
+        return ""
     if ended.restarted is False:
-        return "the server never stopped: its start time did not change"
+        return "its main process never stopped: its start time did not change"
     # A server whose drives are gone may crash, and say so, before it is killed.
     by_drives = ended.drive_only and ended.crashed
     if load is not None and load.farewells and not by_drives:
@@ -178,6 +186,8 @@ def _against(load: LoadRecord | None, ended: Ended) -> str:
 
 def _shown(ended: Ended, *, silent: bool) -> str:
     """Return what shows that it was not shut down, "" if nothing does."""
+    if ended.outlived_crash:
+        return "it recovered from a crash under the main process that it had before"
     if ended.canary is False and (silent or not ended.unflushed):
         return "recovery from a crash removed the canary row"
     if ended.logged:

@@ -54,7 +54,7 @@ def _outlived(case: Case, end: Ended) -> str:
     A postmaster of PostgreSQL starts its processes anew after a crash, with the start
     time that it had (restart_after_crash).
     """
-    if end.crashed:
+    if end.outlived_crash:
         return "it recovered from a crash"
     gone = drives_gone(case)
     if gone is not None and gone.standing is Standing.PRESENT:

@@ -14,6 +14,9 @@ import pytest
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.rig import Limits
+from dbcheck.clock import now_us
+from dbcheck.core.cut import Cut
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.watched import FactKind, Looked, WatchTally
 from dbcheck.judge.diagnosis import Cause
@@ -167,6 +170,40 @@ def test_a_canary_that_was_emptied_before_the_cut_shows_nothing(tmp_path: Path) 
         outcome = here.judge(started)
     assert outcome.after.canary is False
     assert ended(outcome.case).canary is None
+
+
+def test_a_crash_that_postgresql_outlives_is_not_called_a_shutdown(
+    tmp_path: Path,
+) -> None:
+    """Its main process keeps its start time, and ends the sessions with a farewell."""
+
+    class Crash:
+        """A switch that has a backend crash, and leaves the power on."""
+
+        def __init__(self, real: Any) -> None:
+            self._real = real
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+        def cut(self) -> Cut:
+            asked_us = now_us()
+            with pytest.raises(psycopg2.OperationalError):
+                here.execute("copy (select 1) to program 'kill -9 $PPID'")
+            return Cut(asked_us, None)
+
+    limits = Limits(return_s=60, cut_s=3)
+    with bench(process_lab("postgresql"), tmp_path, limits) as here:
+        writer = here.rig.site.writer
+        crashing = replace(here, rig=with_node(here.rig, power=Crash(writer.power)))
+        started = preflight(crashing.rig, quick(), SEED)
+        crashing.loading(started)
+        wait_until(lambda: writer.engine.ready() is None, "server is back")
+        outcome = here.judge(started)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert ended(outcome.case).restarted is False
+    assert standing(outcome, ItemId.NOT_SHUT_DOWN) is Standing.PRESENT
+    assert standing(outcome, ItemId.RESTARTED) is Standing.ABSENT
 
 
 @pytest.mark.parametrize("engine", ENGINES)
