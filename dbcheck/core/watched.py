@@ -82,6 +82,10 @@ class Watched:
     ended: str = ""
     gaps: tuple[tuple[int, int], ...] = ()
 
+    def looked_by(self, until_us: int | None) -> bool:
+        """Return whether a look came by *until_us*; None: at any time."""
+        return bool(self.looks) and (until_us is None or self.first_us <= until_us)
+
     def of(self, *kinds: FactKind) -> list[Seen]:
         """Return what was unlike before, of the facts of these kinds."""
         return [each for each in self.seen if each.kind in kinds]
@@ -171,10 +175,14 @@ def volumes_looked(volumes: Iterable[Volume]) -> dict[Fact, str]:
     return found
 
 
-def settings_seen(watched: Watched | None) -> list[tuple[str, str]]:
-    """Return the settings that were unlike before while the load ran, and their values.
+def settings_seen(
+    watched: Watched | None, until_us: int | None
+) -> list[tuple[str, str]]:
+    """Return the settings that were unlike before *until_us* once, and their values.
 
-    One that could not be seen is left out.
+    until_us: when the cut came, None if that is not known.  What was first seen after
+    it is of a server that had started again.  One that could not be seen is left out.
     """
     found = watched.of(FactKind.SETTING) if watched else ()
-    return [(seen.of, seen.value) for seen in found if seen.value]
+    before = (s for s in found if until_us is None or s.first_us < until_us)
+    return [(seen.of, seen.value) for seen in before if seen.value]

@@ -9,6 +9,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.watched import settings_seen
 from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.driveonly import drives_gone
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -115,22 +116,33 @@ def _readings(
     Each node is compared with itself.
     """
     reader = case.manifest.nodes[case.after.reader_name].facts.settings
-    if case.promoted or case.manifest.site.is_group:  # which elects its writer anew
-        reader = {k: v for k, v in reader.items() if not k.startswith(_OF_A_ROLE)}
     readings = [("after the cut", reader, now.settings)]
+    if case.promoted or case.manifest.site.is_group:  # which elects its writer anew
+        readings = [("after the cut", _own(reader), _own(now.settings))]
     # A control weakens the server itself where it cannot weaken its sessions.
     if case.load is not None and not case.manifest.control:
         before = case.writer.facts.settings
         readings.insert(0, ("before the cut", before, case.load.settings or {}))
-        if seen := settings_seen(case.load.watched):
-            readings.insert(0, ("while the load ran", before, dict(seen)))
+        if seen := settings_seen(case.load.watched, cut_us(case)):
+            while_loaded = {**before, **dict(seen)}
+            readings.insert(0, ("while the load ran", before, while_loaded))
     return readings
+
+
+def _own(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings that a node keeps whichever role it has."""
+    return {k: v for k, v in settings.items() if not k.startswith(_OF_A_ROLE)}
 
 
 def _unchanged(
     readings: Sequence[tuple[str, Mapping[str, str], Mapping[str, str]]],
 ) -> tuple[Standing, str]:
+    """Return whether the settings that were read both times are the same, and which.
+
+    One that was read at one of two times alone neither changed nor stayed the same.
+    """
     compared: list[str] = []
+    once: dict[str, None] = {}
     unread = [when for when, before, settings in readings if before and not settings]
     for when, before, settings in readings:
         shared = sorted(before.keys() & settings.keys())
@@ -140,11 +152,15 @@ def _unchanged(
                 reason = f"{setting} was {then}, and {now} {when}"
                 return Standing.CONTRADICTED, reason
         compared += [f"{len(shared)} compared {when}"] if shared else []
+        once |= dict.fromkeys(sorted(before.keys() ^ settings.keys()))
     if not compared:
         return Standing.NOT_OBSERVABLE, "none was read again"
     if unread:
         reason = f"they could not be read {' and '.join(unread)}"
         return Standing.NOT_OBSERVABLE, reason
+    if once:
+        reason = f"{', '.join(compared)}; not read each time: {', '.join(once)}"
+        return Standing.ASSUMED, reason
     return Standing.PRESENT, ", ".join(compared)
 
 

@@ -14,6 +14,7 @@ from dbcheck.core.records import LoadRecord, Manifest, NodeBefore
 from dbcheck.core.target import TargetFacts
 from dbcheck.core.watched import FactKind, settings_seen
 from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import hidden_drives
 from dbcheck.judge.watched import storage_seen
@@ -142,7 +143,9 @@ def durable_settings(case: Case) -> Item | None:
 def settings_of(case: Case) -> Settings:
     """Return the settings of a run that are not safe, those of its storage too."""
     depths = [each.depth for each in case.depths]
-    found = settings_at(case.manifest, case.load, depths, case.tested_name)
+    found = settings_at(
+        case.manifest, case.load, depths, case.tested_name, cut_us(case)
+    )
     return replace(found, depth=None) if case.spared else found
 
 
@@ -151,11 +154,13 @@ def settings_at(
     load: LoadRecord | None,
     depths: Sequence[Depth | None],
     tested_name: str = "",
+    went_us: int | None = None,
 ) -> Settings:
     """Return the settings of a run whose cut went so deep on each of its volumes.
 
     As they were in the preflight, or while the load ran or just before the cut where
     they were worse then; a control makes them worse itself.
+    went_us: when the cut came, None if that is not known.
     tested_name: see Case; "" for the writer.  Where a standby was cut and read, its own
     settings count beside those of the writer, which answered the commits.
     """
@@ -168,7 +173,7 @@ def settings_at(
         own = _flagged(manifest, {**tested.facts.settings, **kept})
         flagged = _worse(flagged, own)
     if load is not None and not manifest.control:
-        for setting, value in settings_seen(load.watched):
+        for setting, value in settings_seen(load.watched, went_us):
             flagged = _worse(flagged, _flagged(manifest, {**settings, setting: value}))
         if load.settings:
             flagged = _worse(flagged, _flagged(manifest, load.settings))

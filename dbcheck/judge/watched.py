@@ -87,11 +87,13 @@ def canary_gone(case: Case) -> str:
     """
     watched = case.load.watched if case.load else None
     by_session = case.manifest.family == "mysql"  # whose row is not looked at
-    if watched is not None and not watched.looks and not by_session:
-        return f"the crash canary was not looked at before the cut ({_failed(watched)})"
-    if watched is None or FactKind.CANARY not in watched.facts:
+    if watched is None:
         return ""
     went_us = cut_us(case)
+    if not watched.looked_by(went_us) and not by_session:
+        return f"the crash canary was not looked at before the cut ({_failed(watched)})"
+    if FactKind.CANARY not in watched.facts:
+        return ""
     for seen in _before(watched.of(FactKind.CANARY), went_us):
         when = _ago(seen.first_us, went_us)
         return (
@@ -121,7 +123,7 @@ def _looked(
     watched: Watched, words: Mapping[FactKind, str], went_us: int | None
 ) -> str:
     """Return what was looked at, how often, and when for the last time."""
-    if not watched.looks:
+    if not watched.looked_by(went_us):
         return _never(watched, words)
     what = " and ".join(
         f"{watched.facts[kind]} {text}"
@@ -149,7 +151,8 @@ def _changed(seen: Seen, went_us: int | None) -> str:
 
 def _never(watched: Watched, words: Mapping[FactKind, str]) -> str:
     """Return what was not looked at at all, and why."""
-    return f"{' and '.join(words.values())} were not looked at ({_failed(watched)})"
+    what = " and ".join(words.values())
+    return f"{what} were not looked at before the cut ({_failed(watched)})"
 
 
 def _failed(watched: Watched) -> str:
@@ -167,7 +170,7 @@ def _unseen(
 
     acked_us: when the last ack came, None if none did.
     """
-    if not watched.looks:
+    if not watched.looked_by(went_us):
         return _never(watched, words)
     if times := _before(watched.of(FactKind.CHANGE_TIME), went_us):
         names = ", ".join(dict.fromkeys(seen.of for seen in times))

@@ -378,7 +378,10 @@ def test_a_writer_may_return_as_a_node_that_is_read_only() -> None:
     nodes = {**one.manifest.nodes, "a": replace(one.writer, facts=before)}
     now = replace(AFTER, settings={**SETTINGS, "super_read_only": "ON"})
     after = replace(one.after, nodes={**one.after.nodes, "a": NodeAfter(now)})
-    one = replace(one, manifest=replace(one.manifest, nodes=nodes), after=after)
+    assert one.load is not None
+    load = replace(one.load, settings=before.settings)
+    manifest = replace(one.manifest, nodes=nodes)
+    one = replace(one, manifest=manifest, load=load, after=after)
     assert item(same_settings, one).standing is Standing.PRESENT
     relaxed = {**SETTINGS, "innodb_flush_log_at_trx_commit": "2"}
     now = replace(AFTER, settings=relaxed)
