@@ -25,7 +25,7 @@ def facts_of_process(process: ServerProcess) -> Mapping[str, str]:
     facts = {
         FLUSH_CALLS: ", ".join(process.replaced) or ("" if unknown else OWN),
         PRELOADED: ", ".join(process.preloaded) or ("" if unknown else NONE),
-        NO_SYNC: process.no_sync or ("" if unknown else NONE),
+        NO_SYNC: process.no_sync or ("" if process.no_sync_unread else NONE),
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -55,8 +55,8 @@ RULES = (
         " the memory of the host.",
         fix="take the option out of the command line and the option files, and restart"
         " the server",
-        source="MariaDB documentation, mariadbd options, --debug-no-sync; os0file.cc,"
-        " os_file_flush_func",
+        source="MariaDB documentation, mariadbd options, --debug-no-sync; my_sync.c and"
+        " os0file.cc, my_disable_sync",
         severity=Severity.ERROR,
         subject=SubjectKind.HOST,
         harm=Harm(Depth.OS, everything=True),

@@ -13,7 +13,7 @@ from dbcheck.core.readings import Reading, Readings
 from dbcheck.core.target import Drive, Layer, ServerProcess, TargetFacts, Volume
 
 _MOUNTS = "/proc/self/mountinfo"
-_PROCESS = "/proc/PID of the server: cmdline, environ, maps"
+_PROCESS = "/proc/PID of the server: cmdline, environ, maps, mem"
 _ROOT = "log in there as root"
 _AS_ROOT = f"{_ROOT} (--target-host ssh://root@HOST, or ansible_user in the inventory)"
 _NOT_ASKED = "the host was not asked"
@@ -127,7 +127,8 @@ def _host(readings: Readings, process: ServerProcess | None) -> Subject:
     if process is not None:
         read = platform.facts_of_process(process)
         for name in (platform.FLUSH_CALLS, platform.PRELOADED, platform.NO_SYNC):
-            facts[name] = Fact(read.get(name), _PROCESS, process.unread, _AS_ROOT)
+            why = process.no_sync_unread if name == platform.NO_SYNC else process.unread
+            facts[name] = Fact(read.get(name), _PROCESS, why, _AS_ROOT)
     return Subject(SubjectKind.HOST, "the target's host", facts)
 
 

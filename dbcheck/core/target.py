@@ -123,17 +123,20 @@ class Volume:
 class ServerProcess:
     """Facts of a server's process that may keep its flushes from its files.
 
-    no_sync:   the word of its command line that switches them off, "" if there is none.
+    no_sync:   the option that switches them off, "" if none is in force.
     preloaded: what LD_PRELOAD and /etc/ld.so.preload name (ld.so(8)).
     replaced:  path of an object that it has mapped, other than the C library -> the
                flushes that this defines in the place of the C library's.
     unread:    why not all of it could be read, "" if it could.
+    no_sync_unread: why it is not known whether an option switches them off, "" if it
+               is.
     """
 
     no_sync: str
     preloaded: tuple[str, ...]
     replaced: Mapping[str, tuple[str, ...]]
     unread: str
+    no_sync_unread: str = "only its command line was looked at"
 
 
 @dataclass(frozen=True, slots=True)

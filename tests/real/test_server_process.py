@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import ctypes.util
+import re
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from dbcheck.audit import platform
 from dbcheck.audit.result import AuditResult
+from dbcheck.audit.rules import located
+from dbcheck.audit.stack import subjects_of
 from dbcheck.campaign.auditing import audit
 from dbcheck.core.audited import RuleStanding
-from dbcheck.hosts.agent.process import is_no_sync
+from dbcheck.core.readings import Readings
+from dbcheck.core.target import ServerProcess
+from dbcheck.hosts.agent.process import is_no_sync, server_process
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
+from tests.kit.host_samples import BEFORE
 from tests.kit.servers import NewServer, engine_of
+from tests.kit.waiting import wait_until
 
 OF_THE_PROCESS = {"host-flush-replaced", "host-no-sync-option", "host-preloaded"}
 
@@ -80,11 +91,94 @@ def test_an_option_that_no_statement_shows_is_named(new_server: NewServer) -> No
     assert "no" in (found["host-no-sync-option"] or "")
 
 
+# Each is what the option files say, and whether the server flushes nothing then.
+OPTION_FILES = {
+    "loose": ({"my.cnf": "[mariadbd]\nloose_debug_no_sync\n"}, True),
+    "included": (
+        {
+            "my.cnf": "[client]\n!includedir {folder}/conf.d\n",
+            "conf.d/50-server.cnf": "[mysqld-{version}]\nenable-debug-no-s=1\n",
+        },
+        True,
+    ),
+    "undone": (
+        {
+            "my.cnf": "[mysqld]\ndebug-no-sync\n!include {folder}/late.cnf\n",
+            "late.cnf": "[server]\nskip-debug-no-sync\n",
+        },
+        False,
+    ),
+}
+
+
+def with_option_file(
+    server: DatabaseServer, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have *server* start with the option file at *path*, and no other."""
+    _, *others = server._arguments()
+    words = [f"--defaults-file={path}", *others]
+    monkeypatch.setattr(server, "_arguments", lambda: words)
+
+
+@pytest.mark.parametrize("case", OPTION_FILES)
+def test_an_option_in_an_option_file_is_named(
+    case: str, new_server: NewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, (files, is_off) = new_server("mariadb"), OPTION_FILES[case]
+    (version,) = re.findall(r"\b\d+\.\d+", server.version())[:1]
+    folder = server.data.parent
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text.format(folder=folder, version=version))
+    with_option_file(server, folder / "my.cnf", monkeypatch)
+    server.start()
+    expected = {"host-no-sync-option"} if is_off else set()
+    assert unsafe(audited(server)).keys() == expected
+
+
+def test_an_option_file_that_was_changed_since_the_start_is_not_in_force(
+    new_server: NewServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = new_server("mariadb")
+    option_file = server.data.parent / "my.cnf"
+    option_file.write_text("[mysqld]\n")
+    with_option_file(server, option_file, monkeypatch)
+    server.start()
+    option_file.write_text("[mysqld]\ndebug-no-sync\n")
+    assert unsafe(audited(server)) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "standing"),
+    [((), RuleStanding.UNKNOWN), (("--debug-no-sync",), RuleStanding.UNSAFE)],
+    ids=["not on its command line", "on its command line"],
+)
+def test_a_program_that_does_not_show_its_variable_is_not_called_safe(
+    words: tuple[str, ...], standing: RuleStanding, tmp_path: Path
+) -> None:
+    """It knows the option, which then may stand in an option file."""
+    program = tmp_path / "mariadbd"
+    program.write_bytes(Path("/bin/sh").read_bytes() + b"debug-no-sync\0")
+    program.chmod(0o755)
+    command = [str(program), "-c", "read line", "sh", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE) as running:
+        link = Path(f"/proc/{running.pid}/exe")
+        wait_until(lambda: link.resolve() == program.resolve(), "it runs")
+        read = msgspec.convert(server_process(str(tmp_path)), ServerProcess)
+        assert running.stdin is not None
+        running.stdin.close()
+    facts = replace(BEFORE.facts, process=read)
+    host = subjects_of(facts, Readings(), 16 << 10, guarded=True)
+    found = {e.finding.rule.id: e.finding.standing for e in located("mysql", host)}
+    assert found["host-no-sync-option"] is standing
+
+
 def test_a_server_as_it_is_has_flushes_of_its_own(server: DatabaseServer) -> None:
     found = audited(server)
     assert unsafe(found) == {}
     (host,) = [each for each in found.subjects if each.name == "the target's host"]
     assert host.facts["flush calls"].value == "the c library's"
+    assert host.facts[platform.NO_SYNC].value == platform.NONE
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.ended import ended, not_shut_down
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.server import same_settings
-from dbcheck.judge.settings import settings_at
+from dbcheck.judge.settings import settings_at, settings_of
 from dbcheck.judge.watched import LATE_S, through_the_load
 from dbcheck.judge.writecache import write_cache
 from tests.kit.cases import case, item, loaded
@@ -98,6 +98,29 @@ def test_an_unsafe_value_of_a_moment_is_at_fault() -> None:
     found = item(through_the_load, one)
     assert found.standing is Standing.CONTRADICTED
     assert "from 1.1 s before the cut to 0.6 s before the cut" in found.reason
+
+
+def test_a_value_that_was_first_seen_after_the_cut_is_not_of_the_load() -> None:
+    """A server that is up again has lost what was set for a while, or been changed."""
+    tally, off = WatchTally(SAFE), {**SAFE, FSYNC: "off"}
+    tally.add(CUT_US - 100_000, SAFE, CUT_US - 90_000)
+    tally.add(CUT_US + 1, off, CUT_US + 2)
+    one = of_looks()
+    assert one.load is not None
+    one = replace(one, load=replace(one.load, watched=tally.watched()))
+    assert not settings_of(one).at_fault(lost=True)
+    assert item(same_settings, one).standing is _PRESENT
+
+
+def test_looks_that_all_came_after_the_cut_show_nothing_of_the_load() -> None:
+    """What the first of them found was not known before."""
+    tally = WatchTally({FSYNC: "on", CANARY: THERE})
+    tally.add(CUT_US + 1, SAFE, CUT_US + 2)
+    one = of_looks()
+    assert one.load is not None
+    one = replace(one, load=replace(one.load, watched=tally.watched()))
+    assert item(through_the_load, one).standing is Standing.ASSUMED
+    assert not ended(one).crashed, "its canary may have been gone before"
 
 
 def test_a_control_changes_settings_itself() -> None:
@@ -263,6 +286,7 @@ def test_the_values_that_are_kept_have_a_bound() -> None:
         ({"no_sync": "--debug-no-sync"}, "host-no-sync-option"),
         ({"preloaded": ("libjemalloc.so",)}, None),
         ({"unread": "Permission denied"}, None),
+        ({"no_sync_unread": "Permission denied"}, None),
         ({}, None),
     ],
 )

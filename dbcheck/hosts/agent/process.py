@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dbcheck.hosts.agent.open import open_regular
@@ -22,16 +22,21 @@ SERVERS = ("postgres", "postmaster", "mysqld", "mariadbd")
 FLUSHES = (b"fsync", b"fdatasync")  # by which all of these flush
 # What defines them for every program: glibc, in older releases libpthread, and musl.
 C_LIBRARY = re.compile(r"(libc|libpthread)([.-][0-9.]*)?\.so(\.[0-9]+)?|ld-musl-.*")
-# MariaDB's option under which it flushes nothing (mysys/my_sync.c; os0file.cc,
-# os_file_flush_func).  No statement shows it.  Options may be cut short as long as no
-# other begins so, and "_" is "-" (MariaDB documentation, Option Files).
+# MariaDB's option under which it flushes nothing, and the variable that it sets
+# (mysys/my_sync.c; os0file.cc, os_file_flush_func).  No statement shows it.  Options
+# may be cut short as long as no other begins so, and "_" is "-" (MariaDB documentation,
+# Option Files).  MySQL 8.0 and later have no such option.
 NO_SYNC, NO_SYNC_LEAST = "debug-no-sync", "debug-no-s"
+NO_SYNC_VARIABLE = b"my_disable_sync"
+ENTRY = 9  # getauxval(3), AT_ENTRY
 READ_MAX = 1 << 20  # of a text in /proc
 TABLE_MAX = 32 << 20  # of symbols, or of their names
 SECTIONS_MAX = 4096
 # ELF, 64 bits (elf(5)): the header's e_shoff, e_shentsize and e_shnum; a section's
-# sh_type, sh_offset, sh_size and sh_link; a symbol's st_name and st_shndx.
-HEADER, SECTION, SYMBOL = "40xQ10xHH2x", "4xI16xQQI20x", "I2xH16x"
+# sh_type, sh_offset, sh_size and sh_link; a symbol's st_name, st_shndx, st_value and
+# st_size.
+HEADER, SECTION, SYMBOL = "40xQ10xHH2x", "4xI16xQQI20x", "I2xHQQ"
+ELF_ENTRY = "24xQ"  # the header's e_entry
 DYNSYM = 11
 
 
@@ -107,7 +112,13 @@ def server_process(directory: str) -> dict[str, Any]:
 
 def unread_process(why: str) -> dict[str, Any]:
     """Return that the process could not be read."""
-    return {"no_sync": "", "preloaded": [], "replaced": {}, "unread": why}
+    return {
+        "no_sync": "",
+        "preloaded": [],
+        "replaced": {},
+        "unread": why,
+        "no_sync_unread": why,
+    }
 
 
 def described(folder: str) -> dict[str, Any]:
@@ -128,16 +139,71 @@ def described(folder: str) -> dict[str, Any]:
         if path == program or C_LIBRARY.fullmatch(os.path.basename(path)):
             continue
         try:
-            if found := defined(root + path):
-                replaced[path] = found
+            if found := defined(root + path, FLUSHES):
+                replaced[path] = sorted(found)
         except (OSError, struct.error) as error:
             unread = unread or f"{path}: {error}"
+    no_sync, no_sync_unread = no_sync_of(folder, command)
     return {
-        "no_sync": next((each for each in command[1:] if is_no_sync(each)), ""),
+        "no_sync": no_sync,
+        "no_sync_unread": no_sync_unread,
         "preloaded": re.findall(r"[^\s:]+", " ".join(preloaded)),
         "replaced": replaced,
         "unread": unread,
     }
+
+
+def no_sync_of(folder: str, command: list[str]) -> tuple[str, str]:
+    """Return by what a process flushes nothing, "" if it flushes, or why it is unknown.
+
+    Its own variable is read: it may be set in any option file and group, under any
+    spelling, and a file may have been changed since the server read it.
+    command: its command line, which alone is looked at where its memory is not shown.
+    """
+    word = next((each for each in command[1:] if is_no_sync(each)), "")
+    try:
+        if not syncs_are_off(folder):
+            return "", ""
+    except (OSError, struct.error) as error:
+        why = f"whether {NO_SYNC} is set is not known: {folder}: {error}"
+        return word, "" if word else why
+    return word or NO_SYNC + " (in an option file)", ""
+
+
+def syncs_are_off(folder: str) -> bool:
+    """Return whether a server's process flushes nothing; raise OSError, struct.error.
+
+    OSError if the program has the option, and does not show the variable.
+    """
+    program = folder + "/exe"
+    variable = defined(program, (NO_SYNC_VARIABLE,))
+    if not variable:
+        if contains(program, NO_SYNC.encode()):
+            raise OSError(0, f"it does not show {NO_SYNC_VARIABLE.decode()}", program)
+        return False
+    ((address, size),) = variable.values()
+    with open(folder + "/auxv", "rb") as file:
+        text = file.read(READ_MAX)
+    entries = dict(struct.iter_unpack("QQ", text[: len(text) // 16 * 16]))
+    with os.fdopen(open_regular(program, follow=True), "rb") as file:
+        (entry,) = struct.unpack("=" + ELF_ENTRY, file.read(32))
+    if ENTRY not in entries:  # of a process that is ending
+        raise OSError(0, "it shows no entry point", folder + "/auxv")
+    # Where it was loaded: proc(5), mem, has its memory by address.
+    with open(folder + "/mem", "rb", buffering=0) as memory:
+        memory.seek(entries[ENTRY] - entry + address)
+        return any(memory.read(size))
+
+
+def contains(path: str, text: bytes) -> bool:
+    """Return whether *text* stands in a file; raise OSError."""
+    end = b""
+    with os.fdopen(open_regular(path, follow=True), "rb") as file:
+        while part := file.read(READ_MAX):
+            if text in end + part:
+                return True
+            end = part[-len(text) :]
+    return False
 
 
 def is_no_sync(option: str) -> bool:
@@ -167,15 +233,16 @@ def text_of(path: str) -> str:
         return file.read(READ_MAX).decode("utf-8", "replace")
 
 
-def defined(path: str) -> list[str]:
-    """Return those of FLUSHES that an ELF object defines; raise OSError, struct.error.
+def defined(path: str, wanted: Sequence[bytes]) -> dict[str, tuple[int, int]]:
+    """Return which symbols an ELF object defines for others: address and size of each.
 
-    Of one of 32 bits nothing is known: no server of today is one.
+    wanted: their names.  Raise OSError, struct.error.  Of an object of 32 bits nothing
+    is known: no server of today is one.
     """
     with os.fdopen(open_regular(path, follow=True), "rb") as file:
         ident = file.read(16)
         if ident[:5] != b"\x7fELF\x02":
-            return []
+            return {}
         order = "<" if ident[5] == 1 else ">"
         at, size, count = struct.unpack(
             order + HEADER, b"".join((ident, file.read(48)))
@@ -184,27 +251,27 @@ def defined(path: str) -> list[str]:
         for number in range(min(count, SECTIONS_MAX)):
             file.seek(at + number * size)
             sections.append(struct.unpack(order + SECTION, file.read(64)))
-        found = set()
+        found: dict[str, tuple[int, int]] = {}
         for kind, offset, length, link in sections:
             if kind != DYNSYM or link >= len(sections):
                 continue
             file.seek(sections[link][1])
             names = file.read(min(sections[link][2], TABLE_MAX))
-            wanted = dict(named(names))
-            if not wanted:
+            places = dict(named(names, wanted))
+            if not places:
                 continue
             file.seek(offset)
             symbols = file.read(min(length, TABLE_MAX) // 24 * 24)
-            for name, section in struct.iter_unpack(order + SYMBOL, symbols):
-                if section and name in wanted:  # 0: it is needed from elsewhere
-                    found.add(wanted[name])
-    return sorted(found)
+            for at, inside, *where in struct.iter_unpack(order + SYMBOL, symbols):
+                if inside and at in places:  # 0: it is needed from elsewhere
+                    found[places[at]] = (where[0], where[1])
+    return found
 
 
-def named(names: bytes) -> Iterator[tuple[int, str]]:
-    """Yield where each of FLUSHES stands in a table of names, also as another's end."""
-    for flush in FLUSHES:
-        at = names.find(flush + b"\0")
+def named(names: bytes, wanted: Sequence[bytes]) -> Iterator[tuple[int, str]]:
+    """Yield where each wanted name stands in a table of them, also as another's end."""
+    for name in wanted:
+        at = names.find(name + b"\0")
         while at >= 0:
-            yield at, flush.decode()
-            at = names.find(flush + b"\0", at + 1)
+            yield at, name.decode()
+            at = names.find(name + b"\0", at + 1)
