@@ -18,7 +18,7 @@ from dbcheck.campaign.cycle import (
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import Known
-from dbcheck.campaign.outcome import Outcome, missed_stratum
+from dbcheck.campaign.outcome import Outcome, met_stratum
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
 from dbcheck.campaign.unjudged import note_judged
@@ -27,7 +27,6 @@ from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState, SwitchKind
 from dbcheck.core.moments import (
     AT_ONCE,
-    NOT_KNOWN,
     WITHOUT_CHORES,
     Moment,
     Stratum,
@@ -40,7 +39,7 @@ from dbcheck.core.statistics import Tally
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
-from dbcheck.judge.cutmoment import cut_us, lag_s
+from dbcheck.judge.cutmoment import alive_us, lag_s
 from dbcheck.ports.abilities import makes_checkpoints
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
@@ -221,18 +220,15 @@ def add_outcome(
     """
     folder.write_known(folder.known().with_outcome(outcome))
     drawn, found = outcome.manifest.moment, outcome.found
-    missed = missed_stratum(outcome)
+    met = met_stratum(outcome)
     chores, seen = outcome.result.housekeeping, outcome.result.seen
     at_cut = chores.at_cut if chores else None
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
-    stratum = drawn.stratum if drawn else None
-    if drawn and missed and missed != NOT_KNOWN:
-        stratum = Stratum.STEADY
     folder.add(
         Cycle(
             number=drawn.number if drawn else 0,
             run=outcome.manifest.run_id,
-            stratum=stratum.value if stratum else "",
+            stratum=met.stratum.value if met and met.stratum else "",
             after_s=drawn.after_s if drawn else 0.0,
             verdict=CycleVerdict(outcome.verdict.value),
             reason=outcome.judgement.reasons[0],
@@ -247,7 +243,7 @@ def add_outcome(
             control=facts_of(outcome) if outcome.manifest.control else None,
             at_fault=tuple(f.sentence for f in at_fault),
             cut_class=outcome.manifest.writer.cut_class.value,
-            missed=missed,
+            missed=met.missed if met else "",
             drawn=drawn.drawn.value if drawn else "",
             cut_s=_cut_s(outcome),
             lag_s=lag_s(outcome.case),
@@ -262,7 +258,7 @@ def add_outcome(
 
 def _cut_s(outcome: Outcome) -> float | None:
     """Return the second of the load at which the power went, None if not known."""
-    went_us, load = cut_us(outcome.case), outcome.load
+    went_us, load = alive_us(outcome.case), outcome.load
     if went_us is None or load is None:
         return None
     return round((went_us - load.began_us) / 1e6, 3)
@@ -273,7 +269,7 @@ def _failed(run: str, drawn: Moment | None, reason: str, id: str = "") -> Cycle:
     return Cycle(
         number=drawn.number if drawn else 0,
         run=run,
-        stratum=drawn.stratum.value if drawn else "",
+        stratum="",
         drawn=drawn.drawn.value if drawn else "",
         after_s=drawn.after_s if drawn else 0.0,
         verdict=CycleVerdict.ERROR,

@@ -64,6 +64,7 @@ class Cutter:
     canary_held, switched_us: see core.records.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
+    checkpoint_us: see core.records.LoadRecord.
     failed: why a switch that was asked did not report its cut, "" if it did.
     noted_us: see core.records.LoadRecord.
     """
@@ -85,6 +86,7 @@ class Cutter:
         self._holding: Holding | None = None
         self.due_us: int | None = None
         self.no_checkpoint = ""
+        self.checkpoint_us: tuple[int, int | None] | None = None
         if self._into_s and started.no_checkpoint:
             self.no_checkpoint, self._into_s = started.no_checkpoint, 0.0
         self.asked, self.failed = False, ""
@@ -333,12 +335,17 @@ class Cutter:
     def _begin_checkpoint(self) -> None:
         """Ask for a checkpoint and do not wait: the cut is to come in its midst."""
 
+        asked_us = now_us()
+        self.checkpoint_us = asked_us, None
+
         def ask() -> None:
             try:
                 refused = observable.checkpoint(self._rig.site.writer.engine)
             except EngineError as error:
                 refused = str(error)
-            if not self.asked:  # else it ended with the server
+            if not refused:
+                self.checkpoint_us = asked_us, now_us()
+            elif not self.asked:  # else it ended with the server
                 self.no_checkpoint = refused
 
         self._rig.listener.phase(Phase.CHECKPOINT, "asked for; the cut comes meanwhile")

@@ -80,9 +80,8 @@ class Cycle:
 
     number:   1-based; 0 for a control.
     run:      run id, "" if the cycle ended before it had one.
-    stratum:  what went on at the cut, see core.moments: "steady" where the one that was
-              drawn was missed, and that one where it is not known whether it was;
-              missed: why that was, "" if it was met.
+    stratum:  what went on when the power went, see core.moments; "" if not known.
+    missed:   why that is not known to be the stratum that was drawn, "" if it is.
     drawn:    the stratum that was drawn, "" if none was or it is not known.
     after_s:  see core.moments: the moment that was drawn.
     cut_s:    seconds of load when the power went, as well as it is known; None if it

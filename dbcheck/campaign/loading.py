@@ -315,6 +315,7 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         due_us=cutter.due_us,
         quiet_us=cutter.quiet_us,
         no_checkpoint=cutter.no_checkpoint,
+        checkpoint_us=cutter.checkpoint_us,
         cut_failed=cutter.failed,
         lost_early=tuple(load.lost_early),
         chore_at_end=load.chore_at_end,

@@ -18,7 +18,7 @@ from dbcheck.core.chores import Chores
 from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.core.loss import IdRange, LossKind
 from dbcheck.core.lossshape import NO_SHAPE
-from dbcheck.core.moments import AtTheCut, Stratum, missed
+from dbcheck.core.moments import NOT_KNOWN, AtTheCut, Met, met
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.core.statistics import Statistics, Tally
@@ -127,19 +127,19 @@ class Outcome:
         return max(0, went_us - acked_us) / 1e6
 
 
-def missed_stratum(outcome: Outcome) -> str:
-    """Return why the cut did not come in the stratum drawn for it, "" if it did."""
+def met_stratum(outcome: Outcome) -> Met | None:
+    """Return the stratum that the cut came in, None if no moment was drawn for it."""
     drawn, load = outcome.manifest.moment, outcome.load
     if drawn is None:
-        return ""
+        return None
     if load is None:
-        return missed(drawn, AtTheCut())
+        return Met(None, NOT_KNOWN)
     refused, chores = load.no_checkpoint, outcome.result.housekeeping
     if drawn.chore is not None and (chores is None or chores.at_cut != drawn.chore):
         refused = refused or f"the cut came when no {drawn.chore.value} was under way"
-    held = drawn.stratum is Stratum.HOLD
-    went_us = alive_us(outcome.case) if held else cut_us(outcome.case)
-    return missed(drawn, AtTheCut(load.due_us, went_us, refused, load.quiet_us))
+    went_us = None if load.due_us is None else alive_us(outcome.case)
+    seen = AtTheCut(load.began_us, went_us, refused, load.checkpoint_us, load.quiet_us)
+    return met(drawn, seen)
 
 
 class _Fate(TypedDict):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from statistics import median
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.core.moments import NOT_KNOWN
 from dbcheck.core.statistics import Tally, cuts_needed, loss_ppm_max
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.error_ids import ErrorId
@@ -131,10 +130,8 @@ def _cycle_result(cycle: Cycle) -> CycleResult:
 
 def strata(cycles: Sequence[Cycle]) -> dict[str, int]:
     """Return how many of the cuts that count came in each stratum, as far as known."""
-    counted = [
-        c for c in cycles if c.number and c.verdict in COUNTS and c.missed != NOT_KNOWN
-    ]
-    return dict(Counter(cycle.stratum for cycle in counted))
+    counted = (c.stratum for c in cycles if c.number and c.verdict in COUNTS)
+    return dict(Counter(filter(None, counted)))
 
 
 def _windows(cycles: Sequence[Cycle]) -> dict[str, WindowResult]:

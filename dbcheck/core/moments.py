@@ -6,6 +6,7 @@ import enum
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dbcheck.core.chores import ChoreKind
 
@@ -23,7 +24,6 @@ class Stratum(enum.Enum):
 
 
 NOT_KNOWN = "when the cut came is not known"  # as of a client that was lost
-LATE_MAX_S = 1.0  # a cut that comes later than that has missed its stratum
 # Of the last ack at the cut, which must be younger than a second; and from the last
 # flush until then, for the newest report of the canaries, which is up to 0.25 s old on
 # a busy host, to be of later writes.
@@ -34,6 +34,7 @@ LAG_ERROR_S = 0.1  # how much sooner or later the power may go than it did befor
 LAGS_MAX = 8  # so many of the newest count
 AT_ONCE = (0.0, LAG_ERROR_S)  # of a switch that needs no time
 RAMP_UP_S = (0.2, 1.0)
+RAMP_UP_MAX_S = 2.0  # of load, by which the sessions have no longer just begun
 INTO_S = {
     Stratum.CHECKPOINT: (0.0, 0.2),
     Stratum.HOLD: (0.05, 0.2),
@@ -135,44 +136,78 @@ def with_hold(drawn: Moment, lag_s: tuple[float, float] | None) -> Moment:
 class AtTheCut:
     """The facts about a moment that came; times on the client's clock.
 
-    due_us:  when the cut was to come, None if that is not known.
-    went_us: when the power went, as well as it is known.
+    began_us: when the load began.
+    went_us: when the power went, as well as it is known; None if it is not.
     refused: why there was no checkpoint, or no chore, "" if there was one.
+    checkpoint_us: when a checkpoint was asked for, and when it had ended, None if it
+             was under way as long as the server answered; None if that is not known.
     quiet_us: from when until when nothing was in flight as the sessions were held, each
              time; None if that is not known.
     """
 
-    due_us: int | None = None
+    began_us: int
     went_us: int | None = None
     refused: str = ""
+    checkpoint_us: tuple[int, int | None] | None = None
     quiet_us: Sequence[tuple[int, int]] | None = None
 
 
-def missed(drawn: Moment, seen: AtTheCut) -> str:
-    """Return why a cut did not come in the stratum that was drawn, "" if it did."""
-    stratum, due_us, went_us = drawn.stratum, seen.due_us, seen.went_us
-    if drawn.no_hold or stratum is Stratum.STEADY:
-        return drawn.no_hold
+class Met(NamedTuple):
+    """What went on when a cut came.
+
+    stratum: None if that is not known.  missed: why it is not known to be the one that
+    was drawn, "" if it is that one.
+    """
+
+    stratum: Stratum | None
+    missed: str = ""
+
+
+def met(drawn: Moment, seen: AtTheCut) -> Met:
+    """Return the stratum that a cut came in, by when the power went."""
+    stratum, went_us = drawn.stratum, seen.went_us
     if stratum in (Stratum.CHECKPOINT, Stratum.HOUSEKEEPING) and seen.refused:
         no_checkpoint = stratum is Stratum.CHECKPOINT
         what = "no checkpoint was under way: " if no_checkpoint else ""
-        return f"{what}{seen.refused}"
-    if due_us is None or went_us is None:
-        return NOT_KNOWN
+        return Met(Stratum.STEADY, f"{what}{seen.refused}")
+    if went_us is None:
+        return Met(None, drawn.no_hold or NOT_KNOWN)
     if stratum is Stratum.HOLD:
-        return _not_held(went_us, seen.quiet_us)
-    late_s = (went_us - due_us) / 1e6
-    return f"the cut came {late_s:.1f} s late" if late_s > LATE_MAX_S else ""
+        return _of_hold(went_us, seen.quiet_us)
+    if stratum is Stratum.CHECKPOINT:
+        return _of_checkpoint(went_us, seen.checkpoint_us)
+    after_s = (went_us - seen.began_us) / 1e6
+    if stratum is Stratum.RAMP_UP and after_s > RAMP_UP_MAX_S:
+        why = f"the cut came {after_s:.1f} s after the load had begun"
+        return Met(Stratum.STEADY, why)
+    return Met(stratum, drawn.no_hold)
 
 
-def _not_held(went_us: int, quiet_us: Sequence[tuple[int, int]] | None) -> str:
-    """Return why the sessions were not held when the power went, "" if they were."""
+def _of_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met:
+    """Return whether a checkpoint was under way when the power went."""
+    if asked is None:
+        why = "whether the checkpoint was under way at the cut is not known"
+        return Met(None, why)
+    asked_us, ended_us = asked
+    if went_us < asked_us:
+        late_s = (asked_us - went_us) / 1e6
+        return Met(Stratum.STEADY, f"the checkpoint came {late_s:.2f} s after the cut")
+    if ended_us is None or went_us <= ended_us:
+        return Met(Stratum.CHECKPOINT)
+    late_s = (went_us - ended_us) / 1e6
+    why = f"the checkpoint had ended {late_s:.2f} s before the power went"
+    return Met(Stratum.STEADY, why)
+
+
+def _of_hold(went_us: int, quiet_us: Sequence[tuple[int, int]] | None) -> Met:
+    """Return whether the sessions were held when the power went."""
     if quiet_us is None:
-        return "whether the sessions were held at the cut is not known"
+        return Met(None, "whether the sessions were held at the cut is not known")
     if any(begun_us <= went_us <= ended_us for begun_us, ended_us in quiet_us):
-        return ""
+        return Met(Stratum.HOLD)
     ended = [ended_us for _, ended_us in quiet_us if ended_us < went_us]
-    if not ended:
-        return "commits that were sent before the hold were in flight at the cut"
-    late_s = (went_us - max(ended)) / 1e6
-    return f"the sessions had resumed {late_s:.2f} s before the power went"
+    why = "commits that were sent before the hold were in flight at the cut"
+    if ended:
+        late_s = (went_us - max(ended)) / 1e6
+        why = f"the sessions had resumed {late_s:.2f} s before the power went"
+    return Met(Stratum.STEADY, why)

@@ -237,6 +237,8 @@ class LoadRecord:
     quiet_us:    from when until when no session had an operation in flight as they were
                  held before the cut and through it, each time; None if not known.
     no_checkpoint: why there was none although the cut was to come in its midst.
+    checkpoint_us: of that, when it was asked for, and when the server had answered that
+                 it ended, None if it never did; None if none was asked for, or unknown.
     cut_failed:  why a switch that was asked to cut did not report that it had (it
                  failed, or the client was interrupted), "" if it did: the power may
                  have gone all the same.
@@ -272,6 +274,7 @@ class LoadRecord:
     due_us: int | None = None
     quiet_us: tuple[tuple[int, int], ...] | None = None
     no_checkpoint: str = ""
+    checkpoint_us: tuple[int, int | None] | None = None
     cut_failed: str = ""
     seen: int = 0
     seen_watermark: Watermark | None = None

@@ -31,10 +31,11 @@ def price_per_rate(
 class CycleResult:
     """The result of one cycle; see campaign.folder.Cycle.
 
-    stratum, cut_class, depth: "" if unknown.  missed: why the cut did not come in the
-    stratum drawn for it, "" if it did.  settings_at_fault: sentences.
-    drawn: the stratum that was drawn, "" if unknown.  after_s: the moment that was
-    drawn, in seconds of load; cut_s: when the power went, null if that is not known.
+    stratum: what went on when the power went.  drawn: the stratum that was drawn.
+    missed: why they are not known to be the same, "" if they are.  stratum, drawn,
+    cut_class, depth: "" if unknown.  settings_at_fault: sentences.
+    after_s: the moment that was drawn, in seconds of load; cut_s: when the power went,
+    null if that is not known.
     window: the chore that was under way at the cut, "" if none was.
     seen, seen_lost: rows that readers saw, and those of them that are missing and were
     never acknowledged; null without readers, or if no rows were compared.
@@ -98,7 +99,7 @@ class CampaignResult:
     finished:   there is nothing more to do.
     commits_per_s: the median of the cycles; null without any.
     price:      of what the target runs on, null if none was given.
-    strata:     what went on at the cuts that count -> how many.
+    strata:     what went on at the cuts that count, as far as known -> how many.
     windows:    the chore that was under way at such a cut -> what those cuts show.
     seen:       null if no cycle had readers.
     bound_ppm:  what the cuts are to show if none loses, null if a number was given.

@@ -10,11 +10,11 @@ import pytest
 from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.loading import load_until_cut
-from dbcheck.campaign.outcome import Outcome, missed_stratum
+from dbcheck.campaign.outcome import Outcome, met_stratum
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.moments import Moment, Stratum
+from dbcheck.core.moments import Met, Moment, Stratum
 from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.listener import LoadStatus
@@ -58,7 +58,9 @@ def test_a_cut_comes_during_the_chore_that_was_drawn(
                 chores = outcome.result.housekeeping
                 assert chores is not None
                 has_hit = chores.at_cut is kind
-                assert has_hit is (missed_stratum(outcome) == "")
+                found = met_stratum(outcome)
+                assert found is not None
+                assert (found == Met(Stratum.HOUSEKEEPING)) is has_hit
                 assert outcome.verdict is Verdict.PASS, outcome.judgement
                 if has_hit:
                     break

@@ -66,7 +66,8 @@ def test_an_honest_drive_passes_in_each_stratum(here: Bench, tmp_path: Path) -> 
     drawn = [moment.stratum for moment in moments if moment]
     assert set(drawn) == set(WITHOUT_CHORES)
     for cycle, stratum in zip(cycles, drawn, strict=True):
-        assert cycle.stratum == (stratum.value if not cycle.missed else "steady")
+        assert cycle.drawn == stratum.value
+        assert (cycle.stratum == stratum.value) is (not cycle.missed)
     assert {cycle.cut_class for cycle in cycles} == {"lab drive"}
     assert (shown.cuts, shown.losses) == (4, 0)
     assert "no loss in 4 cuts" in shown.sentence

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.outcome import Outcome, missed_stratum
+from dbcheck.campaign.outcome import Outcome, met_stratum
 from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
-from dbcheck.core.moments import AT_ONCE, Moment, Stratum
+from dbcheck.core.moments import AT_ONCE, Met, Moment, Stratum
 from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost
@@ -180,7 +180,7 @@ def held(here: Bench, number: int) -> Outcome:
     moment = Moment(number, Stratum.HOLD, 0.6, into_s, lag_s=AT_ONCE)
     outcome = run_cycle(here.rig, quick(sessions=8), SEED + number, moment=moment)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
-    assert missed_stratum(outcome) == ""
+    assert met_stratum(outcome) == Met(Stratum.HOLD)
     return outcome
 
 

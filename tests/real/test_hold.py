@@ -14,7 +14,7 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.outcome import Outcome, missed_stratum
+from dbcheck.campaign.outcome import Outcome, met_stratum
 from dbcheck.campaign.rig import Limits
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut
@@ -74,7 +74,9 @@ class Slow:
     def shown(self, outcome: Outcome) -> Mapping[str, object]:
         """Return what is seen of a cut, by a clock that the judge does not have."""
         load, depth = outcome.load, outcome.case.shown_depth
+        met = met_stratum(outcome)
         assert load is not None and outcome.case.depth is not None
+        assert met is not None
         return {
             "last ack, s": round(
                 (self.switch.went_us - (load.last_ack_us or 0)) / 1e6, 3
@@ -86,7 +88,7 @@ class Slow:
             "verdict": outcome.verdict.value,
             "depth": depth and depth.value,
             "canaries": str(outcome.case.depth.direct),
-            "missed": missed_stratum(outcome),
+            "missed": met.missed,
         }
 
 

@@ -188,7 +188,7 @@ def test_a_crash_that_postgresql_outlives_is_not_called_a_shutdown(
 
         def cut(self) -> Cut:
             asked_us = now_us()
-            with pytest.raises(psycopg2.OperationalError):
+            with pytest.raises(psycopg2.OperationalError, match="closed"):
                 here.execute("copy (select 1) to program 'kill -9 $PPID'")
             return Cut(asked_us, None)
 

@@ -325,31 +325,36 @@ def test_what_is_known_of_the_time_decides(
 
 
 @pytest.mark.parametrize(
-    ("late_s", "refused", "stratum"),
+    ("drawn", "changed", "stratum"),
     [
-        (0.1, "", "checkpoint"),
-        (48.0, "", "steady"),
-        (0.1, "must be superuser", "steady"),
+        ("checkpoint", {"checkpoint_us": (LAST_US, None)}, "checkpoint"),
+        ("checkpoint", {"checkpoint_us": (LAST_US, LAST_US + 100)}, "steady"),
+        ("checkpoint", {"no_checkpoint": "must be superuser"}, "steady"),
+        ("checkpoint", {}, ""),
+        ("ramp-up", {"began_us": LAST_US - 1_900_000}, "ramp-up"),
+        ("ramp-up", {"began_us": LAST_US - 2_000_000}, "steady"),
     ],
 )
 def test_a_campaign_counts_what_went_on_and_not_what_was_drawn(
-    late_s: float, refused: str, stratum: str, tmp_path: Path
+    drawn: str, changed: dict[str, Any], stratum: str, tmp_path: Path
 ) -> None:
-    drawn = Moment(1, Stratum.CHECKPOINT, 1.0, 0.1)
-    run = RunFolder.create(tmp_path, replace(manifest(), moment=drawn))
+    """Within a second of when it was due, as with a switch that takes that long."""
+    moment = Moment(1, Stratum(drawn), 1.0, 0.1)
+    run = RunFolder.create(tmp_path, replace(manifest(), moment=moment))
     stored_run(run)
-    due_us = LAST_US + 300 - int(late_s * 1e6)  # and it went 300 us after the ack
-    run.write_load(replace(LOAD, due_us=due_us, no_checkpoint=refused))
+    went_us = LAST_US + 300  # after the last ack
+    load = replace(LOAD, due_us=went_us - 900_000, **changed)
+    run.write_load(load)
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
     campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
     (cycle,) = folder.cycles()
     assert cycle.stratum == stratum
-    assert bool(cycle.missed) is (stratum != "checkpoint")
-    assert (cycle.drawn, cycle.after_s) == ("checkpoint", 1.0)
-    assert cycle.cut_s == round((LAST_US + 300 - LOAD.began_us) / 1e6, 3)
+    assert bool(cycle.missed) is (stratum != drawn)
+    assert (cycle.drawn, cycle.after_s) == (drawn, 1.0)
+    assert cycle.cut_s == round((went_us - load.began_us) / 1e6, 3)
     shown = result(folder)
-    assert shown.strata == {stratum: 1}
-    assert (shown.cycles[0].drawn, shown.cycles[0].cut_s) == ("checkpoint", cycle.cut_s)
+    assert shown.strata == ({stratum: 1} if stratum else {})
+    assert (shown.cycles[0].drawn, shown.cycles[0].cut_s) == (drawn, cycle.cut_s)
 
 
 def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
@@ -360,6 +365,7 @@ def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
         tmp_path, replace(manifest(), moment=with_hold(hold, (0, 2)))
     )
     stored_run(run)
+    run.write_load(replace(LOAD, due_us=LAST_US))
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
     campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
     shown = result(folder)
@@ -368,7 +374,7 @@ def test_a_switch_that_scatters_draws_no_hold_and_the_campaign_says_so(
     assert "2.0 s" in shown.cycles[0].missed
 
 
-def test_a_cycle_whose_client_was_lost_keeps_the_stratum_that_was_drawn(
+def test_a_cycle_whose_client_was_lost_has_no_known_stratum(
     tmp_path: Path,
 ) -> None:
     """Where the cut fell is not known, so it counts for no stratum."""
@@ -378,7 +384,7 @@ def test_a_cycle_whose_client_was_lost_keeps_the_stratum_that_was_drawn(
     folder = CampaignFolder.create(tmp_path / "campaign", campaign_plan())
     campaign.add_outcome(folder, judge_run(run, FrameLogReader()))
     (cycle,) = folder.cycles()
-    assert cycle.stratum == Stratum.RAMP_UP.value
+    assert (cycle.stratum, cycle.drawn) == ("", Stratum.RAMP_UP.value)
     assert cycle.missed
     assert result(folder).strata == {}
 

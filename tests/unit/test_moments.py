@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from dbcheck.core.chores import ChoreKind
@@ -9,10 +12,11 @@ from dbcheck.core.moments import (
     SPREAD_MAX_S,
     WITHOUT_CHORES,
     AtTheCut,
+    Met,
     Moment,
     Stratum,
     lag_range,
-    missed,
+    met,
     moment,
     with_hold,
 )
@@ -68,40 +72,55 @@ def test_a_server_without_checkpoints_meets_the_others() -> None:
     assert drawn.count(Stratum.STEADY) == drawn.count(Stratum.RAMP_UP) == 50
 
 
+BEGAN_US, WENT_US = 1_000_000, 6_000_000
+QUIET_US = [(5_900_000, 9_000_000)]
+RAMP_UP, STEADY = Stratum.RAMP_UP, Stratum.STEADY
+CHECKPOINT, HOUSEKEEPING = Stratum.CHECKPOINT, Stratum.HOUSEKEEPING
+
+
 @pytest.mark.parametrize(
-    ("stratum", "late_s", "refused", "said"),
+    ("drawn", "seen", "stratum"),
     [
-        (Stratum.CHECKPOINT, 0.1, "", ""),
-        (Stratum.CHECKPOINT, -0.1, "", ""),
-        (Stratum.CHECKPOINT, 0.1, "must be superuser", "under way: must be superuser"),
-        (Stratum.CHECKPOINT, 48.0, "", "the cut came 48.0 s late"),
-        (Stratum.RAMP_UP, 0.9, "", ""),
-        (Stratum.RAMP_UP, 1.1, "", "the cut came 1.1 s late"),
-        (Stratum.RAMP_UP, None, "", "is not known"),
-        (Stratum.STEADY, 70.0, "must be superuser", ""),
-        (Stratum.STEADY, None, "", ""),
-        (Stratum.HOUSEKEEPING, 0.1, "", ""),
-        (Stratum.HOUSEKEEPING, 0.1, "no drop was under way", "no drop was under way"),
-        (Stratum.HOLD, 0.01, "", ""),
-        (Stratum.HOLD, 2.0, "", ""),  # the sessions were held all the time
+        pytest.param(
+            CHECKPOINT, {"checkpoint_us": (5_900_000, None)}, CHECKPOINT, id="in it"
+        ),
+        pytest.param(
+            CHECKPOINT, {"checkpoint_us": (1, WENT_US)}, CHECKPOINT, id="long"
+        ),
+        pytest.param(
+            CHECKPOINT, {"checkpoint_us": (5_800_000, 5_990_000)}, STEADY, id="over"
+        ),
+        pytest.param(
+            CHECKPOINT, {"checkpoint_us": (6_000_001, None)}, STEADY, id="too late"
+        ),
+        pytest.param(CHECKPOINT, {}, None, id="an old record"),
+        pytest.param(CHECKPOINT, {"refused": "a superuser"}, STEADY, id="refused"),
+        pytest.param(RAMP_UP, {"began_us": 4_000_000}, RAMP_UP, id="ramp-up"),
+        pytest.param(RAMP_UP, {"began_us": 3_999_999}, STEADY, id="a slow switch"),
+        pytest.param(STEADY, {}, STEADY, id="steady"),
+        pytest.param(HOUSEKEEPING, {}, HOUSEKEEPING, id="during its chore"),
+        pytest.param(HOUSEKEEPING, {"refused": "no drop"}, STEADY, id="no chore"),
+        pytest.param(Stratum.HOLD, {"quiet_us": QUIET_US}, Stratum.HOLD, id="held"),
+        pytest.param(Stratum.HOLD, {"quiet_us": []}, STEADY, id="not held"),
+        pytest.param(Stratum.HOLD, {}, None, id="held or not"),
+        pytest.param(RAMP_UP, {"went_us": None}, None, id="ramp-up, not dated"),
+        pytest.param(STEADY, {"went_us": None}, None, id="steady, not dated"),
     ],
 )
-def test_a_cut_that_missed_its_stratum_is_none_of_it(
-    stratum: Stratum, late_s: float | None, refused: str, said: str
+def test_the_moment_at_which_the_power_went_decides(
+    drawn: Stratum, seen: Mapping[str, Any], stratum: Stratum | None
 ) -> None:
-    due_us = 5_000_000
-    went_us = None if late_s is None else due_us + int(late_s * 1e6)
-    seen = AtTheCut(due_us, went_us, refused, quiet_us=[(due_us, due_us + 3_000_000)])
-    found = missed(Moment(1, stratum, 5.0, 0.0), seen)
-    assert said in found
-    assert bool(found) is bool(said)
+    facts = {"began_us": BEGAN_US, "went_us": WENT_US, **seen}
+    found = met(Moment(1, drawn, 0.9, 0.0), AtTheCut(**facts))
+    assert found.stratum is stratum
+    assert bool(found.missed) is (stratum is not drawn)
 
 
 HELD = Moment(1, Stratum.HOLD, 5.0, 0.1)
 
 
 @pytest.mark.parametrize(
-    ("quiet_us", "met"),
+    ("quiet_us", "is_held"),
     [
         pytest.param([(1_000_000, 2_000_000)], True, id="held"),
         pytest.param([(1, 2), (1_400_000, 1_600_000)], True, id="held again"),
@@ -112,10 +131,10 @@ HELD = Moment(1, Stratum.HOLD, 5.0, 0.1)
     ],
 )
 def test_sessions_were_held_if_nothing_was_in_flight_at_the_cut(
-    quiet_us: list[tuple[int, int]] | None, met: bool
+    quiet_us: list[tuple[int, int]] | None, is_held: bool
 ) -> None:
-    found = missed(HELD, AtTheCut(900_000, 1_500_000, quiet_us=quiet_us))
-    assert (found == "") is met
+    found = met(HELD, AtTheCut(0, 1_500_000, quiet_us=quiet_us)).missed
+    assert (found == "") is is_held
     # Without a moment at which they went on, none is claimed.
     assert ("resumed" in found) is (quiet_us == [(1_000_000, 1_400_000)])
 
@@ -133,7 +152,8 @@ def test_a_switch_whose_moment_is_not_known_well_enough_draws_no_hold(
 ) -> None:
     drawn = with_hold(HELD, lag_range(lags_s))
     assert drawn.stratum is Stratum.STEADY and drawn.lag_s is None
-    assert missed(drawn, AtTheCut(1, 2)) == drawn.no_hold != ""
+    assert met(drawn, AtTheCut(1, 2)) == Met(Stratum.STEADY, drawn.no_hold)
+    assert drawn.no_hold
     # What the switch did long ago is no matter.
     again = with_hold(HELD, lag_range([*lags_s, *[0.3] * 8]))
     assert again.stratum is Stratum.HOLD

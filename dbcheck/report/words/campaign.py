@@ -58,7 +58,7 @@ def cycle_cells(cycle: CycleResult) -> Iterator[str]:
     rate = cycle.acks_per_s
     yield str(cycle.number) if cycle.number else "control"
     yield cycle.run or "-"
-    yield ", ".join(filter(None, (cycle.stratum, cycle.window))) or "-"
+    yield ", ".join(filter(None, (_activity(cycle), cycle.window))) or "-"
     yield cycle.depth or "not measured"
     yield number(cycle.confirmed)
     if cycle.lost is None:
@@ -73,6 +73,16 @@ def reason(cycle: CycleResult) -> str:
     return with_id(cycle.reason, cycle.error_id)
 
 
+def _activity(cycle: CycleResult) -> str:
+    """Return what went on at a cut, and what was drawn for it if that is not the same.
+
+    "" if no moment was drawn.
+    """
+    if cycle.stratum == cycle.drawn or not cycle.drawn:
+        return cycle.stratum
+    return f"{cycle.stratum or 'not known'} ({cycle.drawn} drawn)"
+
+
 def lines(result: CampaignResult) -> Iterator[str]:
     """Yield what the cuts of a target show, the bound first."""
     proven = result.statistics
@@ -80,7 +90,11 @@ def lines(result: CampaignResult) -> Iterator[str]:
     if proven.cuts and not proven.losses:
         yield unseen_sentence(proven.cuts)
     if proven.cuts:
-        counts = ", ".join(f"{n} {name}" for name, n in result.strata.items())
+        known = {
+            **result.strata,
+            "not known": proven.cuts - sum(result.strata.values()),
+        }
+        counts = ", ".join(f"{n} {name}" for name, n in known.items() if n)
         yield f"activity at the cuts: {counts}"
     if result.windows:
         counts = ", ".join(
@@ -95,7 +109,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
         )
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:
-        what = f"{len(missed)} cuts missed their planned activity, the first"
+        what = f"{len(missed)} cuts are not known to have met their planned activity"
         yield f"{what}: {missed[0].missed}"
     cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
     if classes := shown(cuts):
@@ -103,7 +117,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
     if result.cuts_still_needed:
         yield f"{result.cuts_still_needed} more cuts are needed"
     yield from [
-        f"{cycle.verdict.value} in cycle {cycle.number} ({cycle.stratum}):"
+        f"{cycle.verdict.value} in cycle {cycle.number} ({_activity(cycle) or '-'}):"
         f" {reason(cycle)}"
         for cycle in result.cycles
         if cycle.number and cycle.verdict is not CycleVerdict.PASS
