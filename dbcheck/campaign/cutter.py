@@ -20,7 +20,7 @@ from dbcheck.core.chores import Chores
 from dbcheck.core.cut import Cut
 from dbcheck.core.moments import Stratum
 from dbcheck.core.records import CutAsked
-from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.server import LogPosition, ServerFacts, is_restarted
 from dbcheck.core.witnessed import CUT_EVENT
 from dbcheck.errors import EngineError, PartlyCut, PowerError
 from dbcheck.limits import BEHIND_S
@@ -44,14 +44,16 @@ SAMPLE_WAIT_S = 10.0  # for one more sample of who follows the writer
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The server's facts, and the note that the cut comes: its name, when confirmed.
+    """The server's facts, when they were asked for, and the note that the cut comes.
 
-    before: None if they could not be read.
+    before: None if they could not be read.  noted_us: when the note of that name was
+    confirmed, None if none was left.
     """
 
     before: ServerFacts | None
+    read_us: int
     name: str
-    noted_us: int
+    noted_us: int | None
 
 
 class Cutter:
@@ -60,7 +62,8 @@ class Cutter:
     load, following: set once they have begun, None before; a single server has no
             following.
     asked:  the switch was asked to cut, whatever the result.
-    before: the server's facts just before that, None if they could not be read.
+    before, read_us: the server's facts just before that, and when they were asked for;
+            None if they could not be read.
     canary_held, switched_us: see core.records.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
@@ -101,6 +104,7 @@ class Cutter:
         self.noted_us: dict[str, int] = {}
         self._begun = self._server_facts()
         self.before: ServerFacts | None = None
+        self.read_us: int | None = None
         self.canary_held = True
 
     def note_clock(self) -> None:
@@ -120,6 +124,8 @@ class Cutter:
         came.
         """
         if self.asked:
+            if self.cut is not None and self.cut.by_hand:  # which may take minutes
+                self._keep_prepared()
             return
         if load_s >= self.after_s - PREPARE_S:
             self._keep_prepared()
@@ -271,10 +277,11 @@ class Cutter:
     def _keep_prepared(self) -> None:
         """Prepare the cut, and once more if it has to wait; raise what came of that.
 
+        While the sessions are held, or a hand is at the plug, only the facts are read.
         Not while a cut is to come within a checkpoint: it must not miss its moment.
         """
         self._take_prepared()
-        if self._preparing is not None or self._holding is not None:
+        if self._preparing is not None:
             return
         if self._prepared_us is not None:
             age_us = now_us() - self._prepared_us
@@ -288,6 +295,7 @@ class Cutter:
         Both may take seconds on a busy host, by which the cut would miss its moment.
         """
         prepared: Future[_Prepared] = Future()
+        notes = self._holding is None and not self.asked
         number = len([name for name in self.noted_us if name.startswith(CUT_EVENT)])
         # Each by a name of its own: one that is not confirmed must not count.
         name = f"{CUT_EVENT} {number + 1}" if number else CUT_EVENT
@@ -296,10 +304,12 @@ class Cutter:
             try:
                 # A restart undoes what was set for a while: SET GLOBAL, ALTER SYSTEM
                 # RESET.
+                read_us = now_us()
+                noted_us: int | None = None
                 before = self._server_facts()
-                if not self.asked:  # the load may have ended meanwhile
+                if notes and not self.asked:  # the load may have ended meanwhile
                     noted_us = self._note_event(name)
-                    prepared.set_result(_Prepared(before, name, noted_us))
+                prepared.set_result(_Prepared(before, read_us, name, noted_us))
             except Exception as error:  # of whatever kind: the watch raises it
                 prepared.set_exception(error)
 
@@ -310,6 +320,7 @@ class Cutter:
         """Take what was read and noted, once that is done; raise what came of it.
 
         Not in its thread: what that reads after the cut is of a recovered server.
+        Facts that cannot be read once more leave those of before, which are dated.
         """
         if self._preparing is None:
             return
@@ -317,8 +328,15 @@ class Cutter:
         if not self._preparing.done():
             return  # the witness lags: the watch is to see that
         done = self._preparing.result()
-        self._preparing, self.before = None, done.before
-        self.noted_us[done.name] = self._prepared_us = done.noted_us
+        self._preparing, self._prepared_us = None, done.noted_us or now_us()
+        if done.noted_us is not None:
+            self.noted_us[done.name] = done.noted_us
+        if done.before is not None and not self._is_of_another(done.before):
+            self.before, self.read_us = done.before, done.read_us
+
+    def _is_of_another(self, facts: ServerFacts) -> bool:
+        """Return whether *facts* are of a server that started during the load."""
+        return self._begun is not None and is_restarted(self._begun, facts)
 
     def _is_prepared(self) -> bool:
         """Return whether all is read and noted; raise what came of that."""

@@ -309,6 +309,7 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         farewells=tuple(load.farewells),
         nodes={name: _at_the_cut(started, beside, cutter, name) for name in nodes},
         settings=cutter.before.settings if cutter.before else None,
+        settings_us=cutter.read_us,
         log=cutter.log,
         canary_held=cutter.canary_held,
         switched_us=cutter.switched_us,

@@ -243,6 +243,7 @@ class LoadRecord:
                  failed, or the client was interrupted), "" if it did: the power may
                  have gone all the same.
     settings:    the writer's just before the cut, None if they were not read.
+    settings_us: when they were asked for, None if that is not known.
     log:         where the writer's log stood when the load began and just before the
                  cut; None if either is not known.
     replication: what the writer of a cluster showed of its standbys, None if nothing.
@@ -268,6 +269,7 @@ class LoadRecord:
     farewells: tuple[str, ...]
     nodes: Mapping[str, NodeAtTheCut]
     settings: Mapping[str, str] | None = None
+    settings_us: int | None = None
     log: tuple[LogPosition, LogPosition] | None = None
     canary_held: bool = True
     switched_us: int | None = None

@@ -13,6 +13,7 @@ from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.driveonly import drives_gone
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.watched import LATE_S
 
 # Beginnings of settings that a node which takes over may change: it takes writes, and
 # other nodes are to follow it.
@@ -122,11 +123,23 @@ def _readings(
     # A control weakens the server itself where it cannot weaken its sessions.
     if case.load is not None and not case.manifest.control:
         before = case.writer.facts.settings
-        readings.insert(0, ("before the cut", before, case.load.settings or {}))
+        readings.insert(0, (_before_cut(case), before, case.load.settings or {}))
         if seen := settings_seen(case.load.watched, cut_us(case)):
             while_loaded = {**before, **dict(seen)}
             readings.insert(0, ("while the load ran", before, while_loaded))
     return readings
+
+
+def _before_cut(case: Case) -> str:
+    """Return when the settings before the cut were read, with their age if it is high.
+
+    What changed since is seen by the looks through the load, see judge.watched.
+    """
+    load, went_us = case.load, cut_us(case)
+    if load is None or load.settings_us is None or went_us is None:
+        return "before the cut"
+    age_s = (went_us - load.settings_us) / 1e6
+    return f"{age_s:.1f} s before the cut" if age_s > LATE_S else "before the cut"
 
 
 def _own(settings: Mapping[str, str]) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import psycopg2
 import pytest
 
+from dbcheck.campaign.cutter import Cutter
+from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
@@ -24,6 +27,7 @@ from dbcheck.judge.ended import ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.abilities import can_be_watched
+from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from tests.kit.lab_access import server_pid
 from tests.kit.labs import host_of, process_lab
 from tests.kit.nodes import with_node
@@ -204,6 +208,41 @@ def test_a_crash_that_postgresql_outlives_is_not_called_a_shutdown(
     assert ended(outcome.case).restarted is False
     assert standing(outcome, ItemId.NOT_SHUT_DOWN) is Standing.PRESENT
     assert standing(outcome, ItemId.RESTARTED) is Standing.ABSENT
+
+
+def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
+    looks: Looks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompt may wait for minutes, in which somebody changes a setting."""
+    monkeypatch.setattr("dbcheck.campaign.cutter.PREPARED_MAX_S", 0.1)
+    name = "synchronous_commit"
+
+    def act() -> None:
+        here.execute(f"alter system set {name} = local")
+        here.execute("select pg_reload_conf()")
+        looks.await_value(FactKind.SETTING, lambda value: value == "local")
+        wait_until(lambda: before() == "local", "the facts before the cut are new")
+        power.cut()
+
+    def before() -> str:
+        made = cutters[0].before
+        return made.settings[name] if made is not None else ""
+
+    with bench(process_lab("postgresql"), tmp_path) as here, ThreadPoolExecutor(1) as p:
+        power, acting, cutters = here.rig.site.writer.power, list[Future[None]](), []
+        by_hand = ManualSwitch(ManualPlan(), lambda _: acting.append(p.submit(act)))
+        rig = with_node(here.rig, power=by_hand)
+        started = preflight(rig, quick(), SEED)
+        cutters.append(Cutter(rig, started))
+        load = load_until_cut(rig, started, cutters[0])
+        acting[0].result()
+        power.restore()
+        wait_until(lambda: here.rig.site.writer.engine.ready() is None, "it is back")
+        outcome = here.judge(started)
+    assert load.settings is not None and load.settings[name] == "local"
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
+    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
 
 
 @pytest.mark.parametrize("engine", ENGINES)

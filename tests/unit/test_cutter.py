@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.moments import AT_ONCE, Moment, Stratum
 from dbcheck.core.records import CutAsked
+from dbcheck.core.server import LogPosition
 from dbcheck.core.witnessed import CUT_EVENT
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
@@ -30,6 +32,7 @@ from dbcheck.limits import BEHIND_S, SILENCE_S
 from dbcheck.load.load import Load
 from dbcheck.ports.listener import Phase
 from tests.kit.nodes import site_of
+from tests.kit.samples import FACTS
 from tests.kit.waiting import wait_until
 
 DUE_S = 1.0
@@ -201,6 +204,7 @@ class Held:
         self.orders: list[bool] = []
         self.began_us = now_us()
         self.commits, self.sent_us = answered, 0
+        self.idle = True
 
     def answered(self) -> int:
         return self.commits
@@ -213,8 +217,8 @@ class Held:
     def status(self) -> Any:
         return SimpleNamespace(recent_ms={"max": 1.0})
 
-    def idle_us(self) -> int:
-        return now_us()
+    def idle_us(self) -> int | None:
+        return now_us() if self.idle else None
 
     def newest_sent_us(self) -> int:
         return self.sent_us
@@ -369,13 +373,15 @@ class Noting(Quiet):
 
     def __init__(self) -> None:
         self.asked, self.noted = 0, list[str]()
+        self.started_us = FACTS.started_us
         self.answers = threading.Event()
         self.answers.set()
 
     def facts(self) -> Any:
         self.asked += 1
         assert self.answers.wait(60)
-        return SimpleNamespace(log=self.asked)
+        log = cast(LogPosition, self.asked)
+        return replace(FACTS, log=log, started_us=self.started_us)
 
     def note(self, event: Mapping[str, object]) -> None:
         self.noted.append(str(event["event"]))
@@ -451,3 +457,50 @@ def taken(cutter: Cutter) -> object:
     """Return which facts the cutter has, before its cut is due or after it."""
     cutter.cut_if_due(DUE_S / 2, 0.0, now_us())
     return cutter.before and cutter.before.log
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have facts be read once more as soon as they were read."""
+    monkeypatch.setattr("dbcheck.campaign.cutter.PREPARED_MAX_S", 0.0)
+
+
+def newest(cutter: Cutter) -> int:
+    """Have the cutter go on; return which answer of the server it has, 0 for none."""
+    cutter.cut_if_due(DUE_S, 0.0, now_us())
+    return cast(int, cutter.before.log) if cutter.before else 0
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_facts_are_read_anew_while_a_hand_is_at_the_plug() -> None:
+    """Whatever is noted on the witness by then is all."""
+    served = Noting()
+    cutter = cutter_of(served)
+    wait_until(lambda: cut(cutter), "the hand is asked")
+    asked, noted, read_us = served.asked, len(served.noted), now_us()
+    wait_until(lambda: newest(cutter) > asked + 1, "newer facts count")
+    assert cutter.read_us is not None and cutter.read_us > read_us
+    assert len(served.noted) == noted
+    served.started_us += 60_000_000
+    restarted = served.asked
+    wait_until(
+        lambda: newest(cutter) > 0 and served.asked > restarted + 3, "more answers"
+    )
+    assert newest(cutter) <= restarted + 1, "a server that started anew is another one"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_facts_are_read_anew_while_the_sessions_are_held() -> None:
+    served = Noting()
+    cutter, load = in_hold(served)
+    load.idle = False
+    wait_until(
+        lambda: newest(cutter) > 0 and True in load.orders, "the sessions are held"
+    )
+    asked, noted = served.asked, len(served.noted)
+    wait_until(lambda: newest(cutter) > asked + 1, "newer facts count")
+    assert not cutter.asked
+    assert len(served.noted) <= noted + 1, "one may have been on its way"
+    load.idle = True
+    wait_until(lambda: cut(cutter), "the cut comes")
+    cutter.let_go()

@@ -248,6 +248,20 @@ def test_a_changed_setting_is_seen() -> None:
         assert "synchronous_commit was on, and off" in item.reason
 
 
+def test_settings_that_were_read_long_before_the_cut_are_dated() -> None:
+    """The cut of loaded() comes at 10 s."""
+    both = of_servers({"settings": {"fsync": "on"}}, {"settings": {"fsync": "on"}})
+    reasons = []
+    for settings_us in (9_000_000, 2_500_000, None):
+        load = loaded(settings={"fsync": "on"}, settings_us=settings_us)
+        item = same_settings(dataclasses.replace(both, load=load))
+        assert item is not None and item.standing is Standing.PRESENT
+        reasons.append(item.reason)
+    assert ["7.5 s before the cut" in reason for reason in reasons] == [
+        *(False, True, False)
+    ]
+
+
 def test_only_settings_that_were_read_again_are_called_the_same() -> None:
     before = {"fsync": "on", "synchronous_commit": "on"}
     unread: tuple[str, dict[str, str]] = ("before the cut", {})
