@@ -29,9 +29,12 @@ C_LIBRARY = re.compile(r"(libc|libpthread)([.-][0-9.]*)?\.so(\.[0-9]+)?|ld-musl-
 NO_SYNC, NO_SYNC_LEAST = "debug-no-sync", "debug-no-s"
 NO_SYNC_VARIABLE = b"my_disable_sync"
 ENTRY = 9  # getauxval(3), AT_ENTRY
+ADDRESS_END = 1 << 63
+VALUE_MAX = 8  # bytes of a variable
 READ_MAX = 1 << 20  # of a text in /proc
 TABLE_MAX = 32 << 20  # of symbols, or of their names
 SECTIONS_MAX = 4096
+PROGRAM_MAX = 1 << 30  # far more than a server has
 # ELF, 64 bits (elf(5)): the header's e_shoff, e_shentsize and e_shnum; a section's
 # sh_type, sh_offset, sh_size and sh_link; a symbol's st_name, st_shndx, st_value and
 # st_size.
@@ -191,14 +194,19 @@ def syncs_are_off(folder: str) -> bool:
         raise OSError(0, "it shows no entry point", folder + "/auxv")
     # Where it was loaded: proc(5), mem, has its memory by address.
     with open(folder + "/mem", "rb", buffering=0) as memory:
-        memory.seek(entries[ENTRY] - entry + address)
-        return any(memory.read(size))
+        memory.seek((entries[ENTRY] - entry + address) % ADDRESS_END)
+        value = memory.read(min(size, VALUE_MAX))
+    if not value:  # of a process that has ended
+        raise OSError(0, "its memory cannot be read", folder + "/mem")
+    return any(value)
 
 
 def contains(path: str, text: bytes) -> bool:
     """Return whether *text* stands in a file; raise OSError."""
     end = b""
     with os.fdopen(open_regular(path, follow=True), "rb") as file:
+        if os.fstat(file.fileno()).st_size > PROGRAM_MAX:
+            raise OSError(0, "it is too large to be read", path)
         while part := file.read(READ_MAX):
             if text in end + part:
                 return True

@@ -110,7 +110,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:
         what = f"{len(missed)} cuts are not known to have met their planned activity"
-        yield f"{what}: {missed[0].missed}"
+        yield f"{what}, the first: {missed[0].missed}"
     cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
     if classes := shown(cuts):
         yield f"class of the cuts: {classes}"
