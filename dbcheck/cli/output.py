@@ -37,6 +37,8 @@ class _Console(Console):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given, highlight=False, markup=False, emoji=False)
+        if self.width < 1:  # COLUMNS=0: rich would show nothing at all
+            self.width = 80
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

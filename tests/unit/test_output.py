@@ -88,3 +88,11 @@ def test_a_traceback_shows_what_a_terminal_would_obey(
     said = capsys.readouterr().err
     assert "ZeroDivisionError" in said
     assert is_harmless(said)
+
+
+def test_a_terminal_without_columns_is_shown_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    output.console().print("1 row is missing")
+    assert capsys.readouterr().out == "1 row is missing\n"
