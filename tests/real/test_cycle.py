@@ -149,8 +149,8 @@ def test_a_fickle_drive_passes_until_it_lies(engine: str, tmp_path: Path) -> Non
     for outcome in cycles:
         assert outcome.load is not None
         report = cut_of(outcome.load).report
-        assert report["flushes"] > 100
-        assert (report["flushes_honoured"] > 100) == (outcome.verdict is Verdict.PASS)
+        share = report["flushes_honoured"] / report["flushes"]
+        assert (share > 0.5) == (outcome.verdict is Verdict.PASS)
 
 
 @pytest.mark.wide_with("mariadb")

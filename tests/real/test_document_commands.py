@@ -23,7 +23,7 @@ from tests.kit.documents import DOCUMENTS, ROOT, shown, words_of
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.lab_state import own_state as own_state
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(1500), pytest.mark.wide]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(3600), pytest.mark.wide]
 LABS = {"db1": "postgresql", "db2": "mariadb", "db3": "postgresql"}
 # A line that matches is not run, for that reason.
 LEFT_OUT = {
