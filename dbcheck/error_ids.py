@@ -389,6 +389,7 @@ class ErrorId(StrEnum):
     SECRET_VARIABLE_NOT_SET = "secret-variable-not-set"
 
     # The server under test.
+    BULK_LOAD_ON = "bulk-load-on"
     CANARY_NEEDS_SETTING = "canary-needs-setting"
     CANARY_NOT_POSSIBLE = "canary-not-possible"
     CONTROL_CANNOT_PREPARE = "control-cannot-prepare"
@@ -426,6 +427,7 @@ class ErrorId(StrEnum):
     SURVIVORS_READ_ALREADY = "survivors-read-already"
     TABLES_DAMAGED_BEFORE_LOAD = "tables-damaged-before-load"
     TABLE_CHANGED_BY_OTHERS = "table-changed-by-others"
+    TABLE_CONVERTED = "table-converted"
     TABLE_LOST = "table-lost"
     TABLE_NOT_CREATED = "table-not-created"
     TABLE_OF_OTHERS = "table-of-others"

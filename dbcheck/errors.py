@@ -9,6 +9,7 @@ DbcheckError
 │   ├── ConnectionLost   the connection broke while the server worked for it
 │   ├── TableLost        the table is gone, or cannot be read to its end
 │   ├── TableRefused     the server does not read the table, which may be sound
+│   ├── TableConverted   the table is of another storage engine than dbcheck made it
 │   ├── RowsWithheld     a lock, a right or a policy keeps the rows from being read
 │   ├── IndexDamaged     the table was read whole; its index disagrees with it
 │   ├── OtherServer      a connection reached another server than one before it did
@@ -149,6 +150,19 @@ class TableRefused(EngineError):
     Its file is not where it was, may not be opened, or too many files are open: a
     volume that is not mounted, a wrong owner and a full disk do that to sound data.
     """
+
+
+class TableConverted(EngineError):
+    """A table is of another storage engine than the one that dbcheck made it in.
+
+    engines: table -> the engine that it is of now, as the server writes it.
+    """
+
+    def __init__(
+        self, message: str, engines: Mapping[str, str], *, id: ErrorId, hint: str = ""
+    ) -> None:
+        super().__init__(message, id=id, hint=hint)
+        self.engines = engines
 
 
 class RowsWithheld(EngineError):

@@ -30,6 +30,8 @@ _MYROCKS = (
 )
 # The storage engines that dbcheck's tables can have, as servers write them.
 INNODB, ROCKSDB = "InnoDB", "ROCKSDB"
+# Under which MyRocks writes the rows of a session past its log.
+BULK_LOAD = "rocksdb_bulk_load"
 # Where MariaDB keeps the binary log, from 12.3 on.
 BINLOG_STORAGE = "binlog_storage_engine"
 # Facts that are derived, not server variables; see engines.mysql.engine and audited.
@@ -365,6 +367,39 @@ RULES = (
         tables=ROCKSDB,
         absent_is_safe=True,
         unshown="MyRocks of MariaDB 10.11 refuses every commit under it",
+    ),
+    Rule(
+        id="my-rocksdb-bulk-load",
+        fact=BULK_LOAD,
+        safe=_OFF,
+        why="With this on MyRocks collects the inserts of each session that begins in a"
+        " data file of its own, past the log: until that is full, or the session ends,"
+        " no other session sees them, and any crash loses them.",
+        fix="set global rocksdb_bulk_load = off; and in the configuration file; then"
+        " end the sessions that began under it",
+        source=f"{_MYROCKS}, rocksdb_bulk_load; MariaDB 10.11,"
+        " storage/rocksdb/ha_rocksdb.cc, Rdb_transaction::finish_bulk_load",
+        severity=Severity.ERROR,
+        harm=Harm(Depth.PROCESS),
+        tables=ROCKSDB,
+        absent_is_safe=True,
+        unshown="no row is seen before its session ends, so no run begins under it",
+    ),
+    Rule(
+        id="my-rocksdb-commit-in-the-middle",
+        fact="rocksdb_commit_in_the_middle",
+        safe=_OFF,
+        why="With this on MyRocks commits a larger transaction in parts, each of"
+        " rocksdb_bulk_load_size rows (1000 by default) and past the binary log, so a"
+        " crash or a rollback leaves a part of it.",
+        fix="set global rocksdb_commit_in_the_middle = off; and in the configuration"
+        " file; then end the sessions that began under it",
+        source=f"{_MYROCKS}, rocksdb_commit_in_the_middle; MariaDB 10.11,"
+        " storage/rocksdb/ha_rocksdb.cc, Rdb_transaction::flush_batch",
+        severity=Severity.WARNING,
+        harm=Harm(),
+        tables=ROCKSDB,
+        absent_is_safe=True,
     ),
     Rule(
         id="my-rocksdb-wal-recovery-mode",

@@ -38,6 +38,7 @@ from dbcheck.errors import (
     NotBack,
     OtherServer,
     RowsWithheld,
+    TableConverted,
     TableLost,
     TableRefused,
 )
@@ -71,7 +72,7 @@ class Reading:
 
     stored: see AfterRecord.survivors.
     canary, logged, index, failure, missing, unanswered, tables, check, left_over,
-    sides_lost, conditions, places, deleted: as in AfterRecord.
+    sides_lost, conditions, places, deleted, engines: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RowStore, manifest: Manifest) -> None:
@@ -90,6 +91,7 @@ class Reading:
         self.left_over: tuple[LeftOver, ...] = ()
         self.sides_lost: dict[str, str] = {}
         self.conditions: ConditionCheck | None = None
+        self.engines: Mapping[str, str] = {}
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -135,6 +137,7 @@ class Reading:
             conditions=self.conditions,
             places=self.places,
             deleted=self.deleted,
+            engines=self.engines,
         )
 
     def _attempt(
@@ -182,15 +185,14 @@ class Reading:
             self.deleted = self._deleted(facts)
         except OtherServer as error:
             self.unanswered = f"{error}; {_ITSELF}"
+        except TableConverted as error:
+            self.engines = error.engines
         except TableLost as error:
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
             self.failure, self.missing = str(error), error.missing
         except TableRefused as error:
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
-            if damage := log.damage(self._plan.tables):
-                self.failure = f"{error}: {damage}"
-            else:
-                self.unanswered = f"{error}: {_MAY_BE_SOUND}"
+            self._refused(error, log)
         except RowsWithheld:
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
             raise
@@ -202,6 +204,13 @@ class Reading:
                 return _Broken(str(error), cause.crashed)
             self.failure = f"{error}: {cause.damage}"
         return None
+
+    def _refused(self, error: TableRefused, log: ReadingLog) -> None:
+        """Blame the table if the log names damage of it, else leave it open."""
+        if damage := log.damage(self._plan.tables):
+            self.failure = f"{error}: {damage}"
+        else:
+            self.unanswered = f"{error}: {_MAY_BE_SOUND}"
 
     def _places(self) -> tuple[Place, ...] | None:
         """Return where the tables lie now, None if the server does not show it."""
@@ -236,7 +245,7 @@ class Reading:
 
     def _check(self, facts: ServerFacts, log: ReadingLog) -> None:
         """Have the server check the tables, last of all: it may write."""
-        if self.failure or self.unanswered or self.index:
+        if self.failure or self.unanswered or self.index or self.engines:
             return
         self._rig.listener.phase(Phase.CHECK, "the server checks its own tables")
         engine, epoch = self._rig.site.reader.engine, self._manifest.epoch

@@ -403,6 +403,8 @@ class AfterRecord:
             any, the server counted as deleted from its start to the end of the
             reading; None if that is not known, or if another node than the writer
             was read.
+    engines: table -> the storage engine that it is of, where that is another one than
+            the load was written to; {} if none is known to be.  No row is read then.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -427,6 +429,7 @@ class AfterRecord:
     others: Mapping[str, OtherNode] = field(default_factory=dict)
     places: tuple[Place, ...] | None = None
     deleted: int | None = None
+    engines: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

@@ -13,7 +13,7 @@ from dbcheck.judge.cluster import diverged, left_behind, survived
 from dbcheck.judge.control import judge_control
 from dbcheck.judge.host import not_restored
 from dbcheck.judge.item import Item
-from dbcheck.judge.server import same_server
+from dbcheck.judge.server import same_server, same_tables
 from dbcheck.judge.settings import made_durable, settings_of
 from dbcheck.judge.table import evidence
 from dbcheck.judge.verdict import (
@@ -54,7 +54,7 @@ def judge(case: Case) -> Judgement:
 
 def other_data(case: Case) -> bool:
     """Say whether other data answered than those that took the load."""
-    items = (same_server(case), not_restored(case))
+    items = (same_server(case), not_restored(case), same_tables(case))
     return stranger([item for item in items if item is not None]) is not None
 
 

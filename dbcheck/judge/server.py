@@ -24,6 +24,10 @@ _OF_A_ROLE = (
     "synchronous_standby_names",
 )
 
+# Families of servers that number their tables, see ports.abilities.TableIdentity.
+_IDENTIFIED = ("postgresql", "mysql")
+_REPLACED = "truncated, rewritten or recreated"
+
 
 def restarted(case: Case) -> Item | None:
     """Judge whether the server process is another one than before the cut.
@@ -180,28 +184,52 @@ def _unchanged(
 def same_tables(case: Case) -> Item | None:
     """Compare the tables' identities before the load with those once they were read.
 
-    An identity is "" if it is not known.  None if no identity is known, or no server
-    answered.  A rewrite may keep every row, so another identity alone proves no fault.
-    But then the rows lie in files that most of the load was not written to, so it takes
-    a PASS away.
+    A rewrite may keep every row, so another identity alone proves no fault.  But then
+    the rows lie in files that most of the load was not written to, so it takes a PASS
+    away, and so does an identity that was known and no longer is.  Another storage
+    engine contradicts that what was read took the load.  None if no server answered,
+    or none of its kind, or of its cluster, has such identities.
     """
     if case.after.facts is None:
         return None
+    name = ItemId.SAME_TABLE
+    if engines := case.after.engines:
+        shown = ", ".join(
+            f"{table} is a table of {now}" for table, now in engines.items()
+        )
+        reason = f"{shown} now, another storage engine than the load was written to"
+        return Item(name, Standing.CONTRADICTED, reason, required=True)
     copied = case.promoted and case.manifest.site is not SiteKind.STREAMING
     if copied or case.manifest.site.is_group:
         return None  # each node gives its tables numbers of its own
-    before, after = _identities(case.manifest), _identities(case.after)
-    known = [name for name in before if before[name] and after.get(name)]
-    if not known:
+    if case.manifest.family not in _IDENTIFIED:
         return None
-    others = [name for name in known if before[name] != after[name]]
-    if not others:
-        reason = "not truncated, rewritten or recreated"
-        reason = f"{_named(known)} {reason}"
-        return Item(ItemId.SAME_TABLE, Standing.PRESENT, reason, required=True)
-    reason = "truncated, rewritten or recreated since the load began"
-    reason = f"{_named(others)} {reason}"
-    return Item(ItemId.SAME_TABLE, Standing.ABSENT, reason, required=True)
+    standing, reason = Standing.NOT_OBSERVABLE, "the tables were not read to their end"
+    if case.after.tables or case.found is not None:
+        standing, reason = _same(_identities(case.manifest), _identities(case.after))
+    return Item(name, standing, reason, required=True)
+
+
+def _same(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Standing, str]:
+    """Return whether the tables are the same; an identity that is not known is ""."""
+    known = [name for name in before if before[name]]
+    others = [n for n in known if after.get(n) and after[n] != before[n]]
+    gone = [n for n in known if not after.get(n)]
+    found = []
+    if others:
+        found.append(f"{_named(others)} {_REPLACED} since the load began")
+    if gone:
+        found.append(
+            f"{', '.join(gone)}: the server showed a number of it before the load, and"
+            " shows none now, as of a table that was partitioned or made anew in"
+            " another storage engine, or to an account that lost a right"
+        )
+    if found:
+        return Standing.ABSENT, "; ".join(found)
+    if unknown := [name for name in before if not before[name]]:
+        reason = f"{', '.join(unknown)}: no number of it was shown before the load"
+        return Standing.ASSUMED, reason
+    return Standing.PRESENT, f"{_named(known)} not {_REPLACED}"
 
 
 def _named(tables: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ _ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
 # other data, or a node that need not have it.
 _OF_THE_DATA = (
     ItemId.SAME_SERVER,
+    ItemId.SAME_TABLE,
     ItemId.NOT_RESTORED,
     ItemId.WRITER_OFF,
     ItemId.PROMOTED,

@@ -41,7 +41,10 @@ from tests.kit.waiting import wait_until
 ENGINES = ("postgresql", "mariadb", "mysql")
 # One server of each family, for what does not depend on the server.
 FAMILIES = ("postgresql", "mariadb")
-TABLES = {"postgresql": "dbcheck.ledger", "mariadb": "ledger", "mysql": "ledger"}
+TABLES = {
+    "postgresql": "dbcheck.ledger",
+    **dict.fromkeys(("mariadb", "mysql", "myrocks"), "ledger"),
+}
 CUT_AFTER_S = (0.6, 1.0)
 SEED = 11
 CUTS_MAX = 6

@@ -10,11 +10,14 @@ from dbcheck.campaign.control import run_controls
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from tests.kit.rigs import SEED, bench, cut_relaxed, quick
+from tests.kit.rigs import SEED, bench, cut_beside, cut_relaxed, quick
 from tests.kit.servers import skip_without_server
+from tests.kit.waiting import wait_until
 
 FLUSH = "rocksdb_flush_log_at_trx_commit"
 AT_DRIVE = pytest.mark.root
@@ -55,6 +58,44 @@ def test_a_relaxed_setting_fails_and_is_named(tmp_path: Path) -> None:
         assert outcome.verdict is Verdict.FAIL, outcome.judgement
         (finding,) = outcome.settings.at_fault(lost=True)
         assert finding.rule.id == "my-rocksdb-flush-log"
+
+
+def test_a_bulk_load_is_refused_before_any_row_is_written(tmp_path: Path) -> None:
+    with (
+        bench(spec("process", rocksdb_bulk_load="1"), tmp_path) as here,
+        pytest.raises(EngineError) as caught,
+    ):
+        run_cycle(here.rig, quick(), SEED)
+    assert caught.value.id is ErrorId.BULK_LOAD_ON
+
+
+def test_a_bulk_load_that_begins_under_load_is_named(tmp_path: Path) -> None:
+    """Only sessions that begin under it write past the log."""
+
+    def killed() -> bool:
+        at_work = here.execute(
+            "select id from information_schema.processlist"
+            " where info like '%insert%ledger%' and id <> connection_id()"
+        )
+        for (number,) in at_work:
+            here.execute(f"kill {number}")
+        return bool(at_work)
+
+    def act() -> None:
+        here.execute("set global rocksdb_bulk_load = 1")
+        wait_until(killed, "sessions of the load")
+        executed = "show global status like 'Com_insert'"
+        ((_, before),) = here.execute(executed)
+        wait_until(
+            lambda: int(here.execute(executed)[0][1]) > int(before) + 500, "commits"
+        )
+
+    with bench(spec("process"), tmp_path) as here:
+        outcome = cut_beside(here, act, quick())
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
+    assert outcome.result.diagnosis[0].cause is Cause.SETTING
+    (finding,) = outcome.settings.at_fault(lost=True)
+    assert finding.rule.id == "my-rocksdb-bulk-load"
 
 
 @pytest.mark.wide

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from dbcheck import workload
 from dbcheck.core.cut import Cut
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
@@ -60,7 +61,11 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
     both = case(after={"facts": FACTS, "tables": now})
     both = dataclasses.replace(
         both,
-        manifest=dataclasses.replace(both.manifest, tables=held),
+        manifest=dataclasses.replace(
+            both.manifest,
+            tables=held,
+            workload=workload.load("insert" if len(held) == 1 else "mixed"),
+        ),
     )
     item = same_tables(both)
     return [] if item is None else [item]
@@ -442,11 +447,46 @@ def test_rows_that_are_missing_from_another_table_give_no_verdict(
     assert reason.startswith(f"{rows} missing from the table, but {REPLACED}; a cut")
     explained = judge_rows(found, [SAME, *ANOTHER], explained=True)
     assert explained.verdict is Verdict.FAIL
-    for before, after in (("", "1 1"), ("1 1", "")):
-        unknown = tables({"ledger": before}, {"ledger": after})
-        assert not unknown
-    for known in (ONE, tables({"ledger": "1 1"}, {})):
+    for known in (ONE, tables({"ledger": "1 1"}, {}), tables({"ledger": ""}, {})):
         assert judge_rows(found, [SAME, *known]).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "standing", "verdict"),
+    [
+        pytest.param("1", "", Standing.ABSENT, Verdict.INCONCLUSIVE, id="no longer"),
+        pytest.param("", "1", Standing.ASSUMED, Verdict.PASS, id="only now"),
+        pytest.param("", "", Standing.ASSUMED, Verdict.PASS, id="never"),
+    ],
+)
+def test_each_table_counts_whose_number_was_not_shown(
+    before: str, after: str, standing: Standing, verdict: Verdict
+) -> None:
+    same = {"ledger": "7", "register": "8"}
+    (item,) = tables({**same, "item": before}, {**same, "item": after})
+    assert item.standing is standing
+    assert judge_rows(CLEAN, [SAME, item]).verdict is verdict
+
+
+def test_a_table_of_another_engine_gives_no_verdict_whatever_is_lost() -> None:
+    converted = case(after={"facts": FACTS, "engines": {"ledger": "Aria"}})
+    item = same_tables(converted)
+    assert item is not None and item.standing is Standing.CONTRADICTED
+    for found in (CLEAN, LOST, None):
+        for explained in (False, True):
+            judgement = judge_rows(found, [SAME, item], explained=explained)
+            assert judgement.verdict is Verdict.INCONCLUSIVE
+            assert judgement.other_data and "Aria" in judgement.reasons[0]
+    grouped = dataclasses.replace(
+        converted,
+        manifest=dataclasses.replace(converted.manifest, family="yugabytedb"),
+    )
+    assert same_tables(grouped) == item
+
+
+def test_tables_that_were_not_read_are_not_seen_to_be_the_same() -> None:
+    (item,) = tables({"ledger": "1 1"}, {})
+    assert item.standing is Standing.NOT_OBSERVABLE
 
 
 def test_another_table_with_every_row_takes_the_pass_away_alone() -> None:

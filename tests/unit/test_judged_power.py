@@ -320,7 +320,8 @@ def test_what_is_known_of_the_time_decides(
     reason = outcome.judgement.reasons[0]
     if cut in (CutClass.RESET, CutClass.UNKNOWN):
         assert "says nothing about their caches" in reason
-    assert ("assumed, not seen" in reason) is (standing is Standing.ASSUMED)
+    assumed = "assumed, not seen: time without power (" in reason
+    assert assumed is (standing is Standing.ASSUMED)
     assert to_values(outcome.result)["cut_class"] == cut.value
 
 

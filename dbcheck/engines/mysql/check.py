@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from dbcheck.audit.mysql import BULK_LOAD, ROCKSDB
 from dbcheck.core.operation import Verb
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.mysql import galera, group_replication
@@ -133,6 +134,14 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
                 hint=f"Run: set global {setting} = 0;",
             )
     _require_no_replica(link, name, numbers, account)
+    if link.storage.name == ROCKSDB and variables.get(BULK_LOAD, "") not in _OFF:
+        raise EngineError(
+            f"{BULK_LOAD} is {variables[BULK_LOAD]}: no session sees what another one"
+            " committed before that one ends, and a crash loses it",
+            id=ErrorId.BULK_LOAD_ON,
+            hint=f"Run: set global {BULK_LOAD} = off; and take it out of the"
+            " configuration file.",
+        )
 
 
 def require_packet(variables: Mapping[str, str], payload_bytes: int) -> None:

@@ -54,7 +54,13 @@ from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, Texts, answers, query
 from dbcheck.engines.rowsread import RowsRead
 from dbcheck.engines.watch import Watch
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
+from dbcheck.errors import (
+    ConnectionLost,
+    EngineError,
+    TableConverted,
+    TableLost,
+    TableRefused,
+)
 from dbcheck.files import sql
 
 FAMILY = "mysql"
@@ -249,6 +255,7 @@ class MysqlLink(Link):
         self.rows("snapshot")
         if server is not None:
             self.require(server)
+        self._require_engine(tables)
         read = {table: RowsRead(has_key_index=bool(table.key)) for table in tables}
         for table, rows in read.items():
             for batch in self._rows_of(table):
@@ -256,6 +263,25 @@ class MysqlLink(Link):
                 yield table, batch
         for table, rows in read.items():
             require_indexes(self, table, rows.count, rows.key_digest)
+
+    def _require_engine(self, tables: Sequence[TableSpec]) -> None:
+        """Raise TableConverted if one of *tables* is not of the URL's storage engine.
+
+        A crash takes commits from a table of another engine by design, and may leave
+        it damaged.
+        """
+        engine = self.storage.name
+        found = dict(self.rows("other_engines", {"engine": engine}))
+        others = {t.name: found[t.name] for t in tables if t.name in found}
+        if others:
+            shown = ", ".join(f"{table} of {now}" for table, now in others.items())
+            raise TableConverted(
+                f"{shown}, not of {engine}",
+                others,
+                id=ErrorId.TABLE_CONVERTED,
+                hint="Find out who changed the engine; drop the table, which dbcheck"
+                f" creates with engine = {engine}, and cut anew.",
+            )
 
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         statement = f"survivors_{table.name}"
