@@ -121,10 +121,11 @@ def _read_twice(
 ) -> AfterRecord:
     """Return *after*, which is stored, with a second reading if one is asked for.
 
-    A control's rows prove nothing, and another server's are not read again.
+    A control's rows prove nothing, and another server's are not read again, nor what
+    was not read at first.
     """
-    facts = after.facts
-    if not rig.twice or manifest.control or other or facts is None or after.failure:
+    facts, unread = after.facts, after.failure or after.engines
+    if not rig.twice or manifest.control or other or facts is None or unread:
         return after
     _stored(run, replace(after, again=UNFINISHED))
     again = read_again(rig, run, manifest, after, facts)

@@ -110,6 +110,9 @@ class Oracle:
             return _unrecoverable(len(acks), reading.failure)
         if reading.unanswered:
             return self._doubtful(len(acks), reading.unanswered)
+        if reading.engines:
+            engines = ", ".join(reading.engines.values())
+            return self._doubtful(len(acks), f"tables of other engines: {engines}")
         return self._compared(run, reading, facts, claimed, acks)
 
     def _of_this_lab(self, facts: ServerFacts) -> Manifest:
