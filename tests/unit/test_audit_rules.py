@@ -60,6 +60,8 @@ VALUES = {
     "my-semi-sync-master-timeout": ("OFF", "ON"),
     "my-rocksdb-flush-log": ("1", "2"),
     "my-rocksdb-disable-wal": ("OFF", "ON"),
+    "my-rocksdb-bulk-load": ("OFF", "ON"),
+    "my-rocksdb-commit-in-the-middle": ("OFF", "ON"),
     "my-rocksdb-wal-recovery-mode": ("1", "3"),
     "my-aurora-data-loss": ("0", "1"),
     "my-aria-recover": ("BACKUP,QUICK", "OFF"),
