@@ -226,13 +226,14 @@ def crash_of(text: str, session: int) -> tuple[str, ...]:
     """Return what *text* shows of a crash of what served that session, () if nothing.
 
     session: PostgreSQL's process or, for the others, the connection's number.  A signal
-    that no fault of a program raises, as SIGKILL and SIGTERM, is no crash; nor is one
-    beside errors about memory, space and the like.
+    that no fault of a program raises, as SIGKILL and SIGTERM, is no crash, nor is
+    SIGABRT without an error of the program itself before it; nor is one beside errors
+    about memory, space and the like.
     """
     lines = lines_of(text)
     if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
         return ()
-    crashed = [line for line in lines if line.shows is Shows.CRASHED]
+    crashed = _crashes(lines)
     process = re.compile(rf"\(PID {session}\) was terminated")
     if own := [line for line in crashed if process.search(line.message)]:
         return _shown(own[:1])
@@ -344,7 +345,7 @@ def _has_ended(lines: Sequence[Line]) -> bool:
     are many of them, ends only that one (postmaster.c, process_pm_child_exit); but one
     before the line that starts it is the server's.
     """
-    ends = (Shows.FAILS, Shows.STOPPED, Shows.CRASHED)
+    ends = (Shows.FAILS, Shows.STOPPED, Shows.CRASHED, Shows.ABORTED)
     return any(
         line.shows in ends
         or line.severity == "PANIC"
@@ -355,13 +356,27 @@ def _has_ended(lines: Sequence[Line]) -> bool:
 
 
 def _ended_itself(lines: Sequence[Line]) -> bool:
-    return any(
-        line.shows is Shows.CRASHED
-        or line.severity == "PANIC"
+    return any(line.shows is Shows.CRASHED or _gives_up(line) for line in lines)
+
+
+def _gives_up(line: Line) -> bool:
+    """Return whether a program ends itself, with SIGABRT, after it logged *line*."""
+    return (
+        line.severity == "PANIC"
         or "Assertion failure" in line.message
         or (line.product is Product.MARIADB and line.severity == "FATAL")
-        for line in lines
     )
+
+
+def _crashes(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of crashes; of SIGABRT those after the program's own error."""
+    gave_up = False
+    found = []
+    for line in lines:
+        gave_up = gave_up or _gives_up(line)
+        if line.shows is Shows.CRASHED or (line.shows is Shows.ABORTED and gave_up):
+            found.append(line)
+    return found
 
 
 def _stopped(lines: Sequence[Line]) -> str:

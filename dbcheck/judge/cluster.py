@@ -297,9 +297,9 @@ def _lost_power(one: Case) -> tuple[Standing, str]:
     log = server_log(one)
     if log is not None and log.standing is _CONTRADICTED:
         return _CONTRADICTED, f"{name}: {log.reason}"
-    if found.exact or found.logged:
+    if found.exact or (found.logged and not found.innodb):
         return _PRESENT, ""
-    if found.cache_lost or found.seen_off:
+    if found.seems_crashed or found.cache_lost or found.seen_off:
         return Standing.ASSUMED, f"that {name} was not shut down before is assumed"
     return _UNSEEN, (
         f"nothing shows that {name} lost its power and was not shut down: its switch"

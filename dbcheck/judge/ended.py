@@ -10,7 +10,9 @@ from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.server import is_restarted
+from dbcheck.core.watched import settings_seen
 from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.serverlog import server_log, server_log_sql
 from dbcheck.judge.watched import canary_gone
@@ -18,6 +20,15 @@ from dbcheck.judge.watched import canary_gone
 _DARK = (
     "it may have been shut down before that, unseen, if its network failed first; a "
     "crash canary or its log would show that"
+)
+# InnoDB's setting, and its value under which a shutdown writes no pages: the next start
+# recovers, and logs what it logs after a crash (MariaDB 10.11 srv0start.cc,
+# innodb_shutdown; MySQL 9.7 Reference Manual, 17.14, innodb_fast_shutdown).
+_FAST_SHUTDOWN, _LIKE_A_CRASH = "innodb_fast_shutdown", "2"
+_BY_LOG_ALONE = (
+    "its log shows recovery from a crash, and so it does after a shutdown with"
+    f" {_FAST_SHUTDOWN} = {_LIKE_A_CRASH}, which no look showed; a crash canary would"
+    " show which it was"
 )
 _OF_THE_WRITER = "the crash canary is the writer's, and another node was read"
 
@@ -34,6 +45,8 @@ class Ended:
                 after an orderly shutdown, the row is gone as after a crash.
     no_canary:  why there was no crash canary, "" if there was one.
     logged:     a log of the server shows recovery from a crash.
+    innodb:     a shutdown with innodb_fast_shutdown = 2 leaves the same log.
+    fast_seen:  when that setting was seen to be 2, "" if it never was.
     exact:      the lab cut the power itself.
     seen_off:   the switch read from its device that the power was off.
     recorded:   what the host recorded of an orderly shutdown of its own.
@@ -50,6 +63,8 @@ class Ended:
     unflushed: bool = False
     no_canary: str = ""
     logged: bool = False
+    innodb: bool = False
+    fast_seen: str = ""
     exact: bool = False
     seen_off: bool = False
     recorded: str = ""
@@ -60,7 +75,12 @@ class Ended:
     @property
     def crashed(self) -> bool:
         """Whether the server itself shows that it recovered from a crash."""
-        return self.canary is False or self.logged
+        return self.canary is False or (self.logged and not self.innodb)
+
+    @property
+    def seems_crashed(self) -> bool:
+        """Whether its log shows recovery, and no look the setting that explains it."""
+        return self.logged and not self.fast_seen
 
     @property
     def outlived_crash(self) -> bool:
@@ -85,6 +105,8 @@ def ended(case: Case) -> Ended:
         or canary_gone(case)
         or ("" if held else "the canary's session ended before the cut"),
         logged=any(item.standing is Standing.PRESENT for item in logs),
+        innodb=manifest.family == "mysql",
+        fast_seen=_fast_seen(case),
         exact=cut is not None and cut.exact_us is not None,
         seen_off=cut is not None and cut.off_seen and _stayed_off(case),
         recorded=(case.host.shut_down or "") if case.host else "",
@@ -112,6 +134,23 @@ def _canary(case: Case, *, held: bool) -> bool | None:
     if case.promoted or (found is False and canary_gone(case)):
         return None
     return found if held or found is False else None
+
+
+def _fast_seen(case: Case) -> str:
+    """Return when innodb_fast_shutdown was seen to be 2, "" if it never was.
+
+    While the load ran, and just before the cut, only the writer was asked.
+    """
+    load, after = case.load, case.after.facts
+    found = [("before the load", case.tested.facts.settings)]
+    if load is not None and case.tested_name == case.manifest.writer_name:
+        seen = settings_seen(load.watched, cut_us(case))
+        found += [("while the load ran", dict([one])) for one in seen]
+        found.append(("just before the cut", load.settings or {}))
+    if after is not None:
+        found.append(("after the cut", after.settings))
+    at_2 = (when for when, read in found if read.get(_FAST_SHUTDOWN) == _LIKE_A_CRASH)
+    return next(at_2, "")
 
 
 def _stayed_off(case: Case) -> bool:
@@ -149,6 +188,8 @@ def judge_end(load: LoadRecord | None, ended: Ended) -> tuple[Standing, str]:
     silent = load is not None and load.gone is Gone.SILENT
     if shown := _shown(ended, silent=silent):
         return Standing.PRESENT, shown
+    if ended.seems_crashed:
+        return Standing.ASSUMED, _BY_LOG_ALONE
     if silent and (lost := _lost_its_power(ended)):
         return Standing.ASSUMED, f"it fell silent, and {lost}; {_DARK}"
     return Standing.NOT_OBSERVABLE, _unknown(load, ended)
@@ -176,8 +217,15 @@ def _against(load: LoadRecord | None, ended: Ended) -> str:
             "the canary row that a crash removes is still there:"
             " it was shut down, not cut"
         )
-    if ended.exact or ended.logged:
+    if ended.exact:
         return ""
+    if ended.logged:
+        return (
+            "its log shows recovery from a crash, and the canary row that a crash"
+            f" removes is still there: it was shut down with {_FAST_SHUTDOWN} ="
+            f" {_LIKE_A_CRASH}, after which it recovers as well, or the connection that"
+            " held the canary broke before a crash"
+        )
     return (
         "the canary row that a crash removes is still there: it was shut down, not cut,"
         " or the connection that held the canary broke before the cut"
@@ -190,7 +238,7 @@ def _shown(ended: Ended, *, silent: bool) -> str:
         return "it recovered from a crash under the main process that it had before"
     if ended.canary is False and (silent or not ended.unflushed):
         return "recovery from a crash removed the canary row"
-    if ended.logged:
+    if ended.logged and not ended.innodb:
         return "the server's own log shows recovery from a crash"
     if ended.exact:
         return "the lab cut its power"
@@ -209,6 +257,11 @@ def _lost_its_power(ended: Ended) -> str:
 def _unknown(load: LoadRecord | None, ended: Ended) -> str:
     """Return why it is not known how the server ended."""
     why = ended.no_canary or "no crash canary and no log shows how it ended"
+    if ended.logged:
+        why = (
+            f"{_FAST_SHUTDOWN} was {_LIKE_A_CRASH} {ended.fast_seen}: a shutdown then"
+            f" leaves the log of a crash; {ended.no_canary or 'no canary shows more'}"
+        )
     if ended.unheard:
         return f"no session is connected to a standby; {why}"
     if load is None:

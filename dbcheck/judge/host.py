@@ -336,7 +336,7 @@ def _from_afar(end: Ended, *, silent: bool | None) -> tuple[Standing, str]:
         )
     if end.seen_off:
         return _PRESENT, "the switch saw the power off"
-    if end.crashed:
+    if end.crashed or end.seems_crashed:
         return Standing.ASSUMED, (
             "the server crashed in silence: its host lost its power, or the network"
             " failed and the server was killed; --target-host shows which"

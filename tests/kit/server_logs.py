@@ -87,6 +87,11 @@ MARIA_PAGE = (
 
 MARIA_KILLED = "261122  1:16:34 [ERROR] mysqld got signal 6 ;\n"
 
+MARIA_ASSERTED = (
+    "2026-11-22  1:16:34 0x7fa51d9fb6c0  InnoDB: Assertion failure in file ./buf0buf.cc"
+    f" line 2713\n{MARIA_KILLED}"
+)
+
 LOGS = {
     "postgresql": "pg_wal/0*",
     "mariadb": "ib_logfile0",

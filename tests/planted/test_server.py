@@ -25,14 +25,17 @@ from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.load.commit import commit
+from dbcheck.ports.host import TargetHost
 from tests.kit.operations import insert
 from tests.kit.proxy import PASS_ON, Proxy
 from tests.kit.rigs import ENGINES, quick
 from tests.kit.waiting import wait_until
+from tests.planted.booted import booted
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.site import LIMITS, Site
 from tests.planted.wrapped import Meanwhile, wrapped
@@ -99,8 +102,13 @@ def killed_in_the_dark(site: Site) -> Outcome:
     return _in_the_dark(site, site.server.kill)
 
 
-def _in_the_dark(site: Site, end: Callable[[], None]) -> Outcome:
-    """Have the server end once nothing of it is seen any more."""
+def _in_the_dark(
+    site: Site, end: Callable[[], None], host: TargetHost | None = None
+) -> Outcome:
+    """Have the server end once nothing of it is seen any more.
+
+    host: asked for the log as well.
+    """
     with Proxy(site.server.port, lambda _: PASS_ON) as proxy:
 
         def restore() -> None:
@@ -111,7 +119,13 @@ def _in_the_dark(site: Site, end: Callable[[], None]) -> Outcome:
 
         engine = site.through(proxy.port)
         outcome = site.cycle(
-            proxy.go_dark, restore, engine=engine, exact=False, lab=False
+            proxy.go_dark,
+            restore,
+            engine=engine,
+            exact=False,
+            lab=False,
+            host=host,
+            log=host is not None,
         )
     assert outcome.load is not None
     assert outcome.load.gone == Gone.SILENT
@@ -570,6 +584,28 @@ def test_servers(site: Site, fault: Fault) -> None:
         fault.require(fault.plant(site), site.name)
     finally:
         site.server.settings = settings
+
+
+@pytest.mark.wide_with("mysql")
+@engines("own_site", *INNODB)
+def test_a_server_that_is_shut_down_without_writing_its_pages_was_not_cut(
+    site: Site,
+) -> None:
+    """It recovers as from a crash, and the power took what it logged at its end."""
+    with booted() as host:
+
+        def end() -> None:
+            logged = site.server.log_file.stat().st_size
+            site.execute("set global innodb_fast_shutdown = 2")
+            site.server.stop()
+            os.truncate(site.server.log_file, logged)
+            host.cut = True
+
+        outcome = _in_the_dark(site, end, host.port)
+    items = {item.id: item for item in outcome.judgement.items}
+    assert items[ItemId.SERVER_LOG].standing is Standing.PRESENT
+    assert items[ItemId.NOT_SHUT_DOWN].standing is Standing.CONTRADICTED
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
 
 
 @pytest.mark.wide

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import PowerScope
+from dbcheck.core.cut import Cut, PowerScope
 from dbcheck.core.drivecut import CutDrive, DriveCut
 from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Loss, Losses, LossKind
@@ -16,6 +16,7 @@ from dbcheck.core.records import LoadRecord, RestoreRecord
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
+from dbcheck.core.watched import WatchTally, settings_looked
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import Ended, judge_end, not_shut_down
 from dbcheck.judge.item import ItemId, Standing
@@ -25,7 +26,7 @@ from tests.kit.host_samples import BEFORE
 from tests.kit.host_samples import after as host_after
 from tests.kit.nodes import having
 from tests.kit.samples import CLEAN, FACTS
-from tests.kit.server_logs import PG
+from tests.kit.server_logs import MARIA, PG
 
 CLOSED = loaded()
 SILENT = replace(CLOSED, gone=Gone.SILENT)
@@ -69,9 +70,36 @@ AGAINST = Standing.CONTRADICTED
         ),
         pytest.param(
             CLOSED,
-            Ended(canary=True, by_session=True, logged=True),
+            Ended(canary=True, by_session=True, logged=True, innodb=True),
+            AGAINST,
+            id="the log shows a crash, the canary none",
+        ),
+        pytest.param(
+            SILENT,
+            Ended(canary=True, by_session=True, logged=True, innodb=True, exact=True),
             PRESENT,
-            id="its connection broke, then a crash",
+            id="the same, and a lab cut the power",
+        ),
+        pytest.param(
+            SILENT, Ended(logged=True, innodb=True), ASSUMED, id="InnoDB's log alone"
+        ),
+        pytest.param(
+            SILENT,
+            Ended(logged=True, innodb=True, fast_seen="before the load"),
+            UNSEEN,
+            id="InnoDB's log, and a setting that explains it",
+        ),
+        pytest.param(
+            SILENT,
+            Ended(canary=False, logged=True, innodb=True, fast_seen="before the load"),
+            PRESENT,
+            id="the same, and the canary is gone",
+        ),
+        pytest.param(
+            FAREWELL,
+            Ended(logged=True, innodb=True, drive_only=True),
+            AGAINST,
+            id="InnoDB's log, and a farewell",
         ),
         pytest.param(FAREWELL, Ended(canary=False, exact=True), AGAINST, id="farewell"),
         pytest.param(
@@ -167,3 +195,56 @@ def test_a_server_may_outlive_a_cut_with_the_same_start_time(
     assert intact.verdict is Verdict.INCONCLUSIVE, "no PASS without a new start time"
     (item,) = (item for item in intact.items if item.id is ItemId.RESTARTED)
     assert item.required and item.standing not in (PRESENT, ASSUMED)
+
+
+FAST = "innodb_fast_shutdown"
+RECOVERED = f"{MARIA}[Note] InnoDB: Starting crash recovery from checkpoint LSN=9\n"
+
+
+def of_innodb(
+    at_first: str = "1",
+    at_looks: str = "1",
+    at_the_cut: str = "1",
+    at_last: str = "1",
+    **after: Any,
+) -> Case:
+    """Return a case of a MariaDB with that setting, whose log shows recovery."""
+    watched = WatchTally(settings_looked({FAST: at_first}))
+    watched.add(1_000_000, settings_looked({FAST: at_looks}), 1_000_001)
+    facts = replace(FACTS, product="MariaDB", settings={FAST: at_first})
+    load = loaded(
+        gone=Gone.SILENT,
+        cut=Cut(9_000_000, None),
+        watched=watched.watched(),
+        settings={FAST: at_the_cut},
+    )
+    now = replace(facts, started_us=2 * FACTS.started_us, settings={FAST: at_last})
+    read = {"facts": now, **after}
+    return case(
+        BEFORE,
+        host_after(RECOVERED),
+        load=load,
+        after=read,
+        facts=facts,
+        family="mysql",
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "standing"),
+    [
+        pytest.param(of_innodb(), ASSUMED, id="the log alone"),
+        pytest.param(of_innodb(canary=False), PRESENT, id="its canary gone"),
+        pytest.param(of_innodb(canary=True), AGAINST, id="its canary there"),
+        pytest.param(of_innodb(at_first="2"), UNSEEN, id="set before the load"),
+        pytest.param(of_innodb(at_looks="2"), UNSEEN, id="set while it ran"),
+        pytest.param(of_innodb(at_the_cut="2"), UNSEEN, id="set before the cut"),
+        pytest.param(of_innodb(at_last="2"), UNSEEN, id="set after the cut"),
+        pytest.param(of_innodb(at_last="2", canary=False), PRESENT, id="set; a crash"),
+    ],
+)
+def test_a_shutdown_that_leaves_the_log_of_a_crash(
+    one: Case, standing: Standing
+) -> None:
+    """InnoDB recovers as from a crash after innodb_fast_shutdown = 2."""
+    assert not_shut_down(one).standing is standing

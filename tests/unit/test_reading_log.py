@@ -13,7 +13,7 @@ from dbcheck.core.target import LogTail
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from tests.kit.nodes import site_of
-from tests.kit.server_logs import MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
+from tests.kit.server_logs import MARIA_ASSERTED, MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_a_log_that_does_not_say_so_accuses_nobody(logged: str) -> None:
 
 
 def test_a_page_and_a_crash_are_why() -> None:
-    assert "page corruption on disk" in _why(MARIA_PAGE + MARIA_KILLED)
+    assert "page corruption on disk" in _why(MARIA_PAGE + MARIA_ASSERTED)
 
 
 START = "2026-11-22  1:16:33 0 [Note] Starting MariaDB 10.11.6-MariaDB as process 9\n"

@@ -19,6 +19,7 @@ from dbcheck.core.startlog import (
 )
 from tests.kit.server_logs import (
     MARIA,
+    MARIA_ASSERTED,
     MARIA_END,
     MARIA_KILLED,
     MARIA_MYISAM,
@@ -168,7 +169,16 @@ MARIA_PREPARED = (
     f"{MARIA}[ERROR] Can't init tc log\n{MARIA}[ERROR] Aborting\n"
 )
 MARIA_READY_SHUT = f"{MARIA_START}{MARIA_READY}{MARIA_APP}{MARIA_SHUT}"
-MARIA_READY_DIES = f"{MARIA_START}{MARIA_READY}{MARIA_PAGE}{MARIA_KILLED}"
+MARIA_READY_DIES = f"{MARIA_START}{MARIA_READY}{MARIA_PAGE}{MARIA_ASSERTED}"
+MARIA_ABORTED = (
+    f"{MARIA_START}{MARIA}[Note] InnoDB: Starting crash recovery from checkpoint"
+    f" LSN=9\n{MARIA_KILLED}"
+)
+MYSQL_ABORTED = (
+    f"{MYSQL_START}{MYSQL}[System] [MY-013576] [InnoDB] InnoDB initialization has"
+    " started.\n2026-11-22T01:16:37Z UTC - mysqld got signal 6 ;\n"
+)
+PG_ABORTED = PG_REDO_CRASH.replace("signal 11: Segmentation fault", "signal 6: Aborted")
 MYSQL_KEYRING = (
     f"{MYSQL_START}{MYSQL}[ERROR] [MY-012657] [InnoDB] Encryption can't find master"
     " key, please check the keyring is loaded.\n"
@@ -315,6 +325,16 @@ def start(name: str, text: str, outcome: StartOutcome, first: str = "") -> objec
             RUNNING,
         ),
         start("MariaDB, ready and crashed", MARIA_READY_DIES, DESTROYED),
+        start("MariaDB, an assertion", MARIA_START + MARIA_ASSERTED, DESTROYED),
+        start("MariaDB, SIGABRT alone", MARIA_ABORTED, FAILED),
+        start("MariaDB, SIGABRT, often", MARIA_ABORTED + MARIA_ABORTED, FAILED),
+        start("MySQL, SIGABRT alone", MYSQL_ABORTED, FAILED),
+        start("PostgreSQL, SIGABRT alone", PG_ABORTED, FAILED),
+        start(
+            "MariaDB, ready and SIGABRT",
+            MARIA_START + MARIA_READY + MARIA_PAGE + MARIA_KILLED,
+            FAILED,
+        ),
         start(
             "MariaDB, ready in the end",
             MARIA_READY_DIES + MARIA_READY_DIES + MARIA_START + MARIA_READY,
@@ -348,7 +368,8 @@ def test_damage_is_only_what_names_it() -> None:
         pytest.param(MARIA_MYISAM, False, id="MyISAM, in an application"),
         pytest.param(MARIA_MYISAM + MARIA_KILLED, False, id="MyISAM, and a crash"),
         pytest.param(MARIA_PAGE, False, id="a page, and it goes on"),
-        pytest.param(MARIA_PAGE + MARIA_KILLED, True, id="a page, and a crash"),
+        pytest.param(MARIA_PAGE + MARIA_ASSERTED, True, id="a page, and a crash"),
+        pytest.param(MARIA_PAGE + MARIA_KILLED, False, id="a page, and SIGABRT alone"),
         pytest.param(MARIA_PAGE + MARIA_START, True, id="a page, and another start"),
         pytest.param(
             MARIA_PAGE + MARIA_SHUT + MARIA_START, False, id="a page, and a shutdown"
@@ -387,6 +408,14 @@ MARIA_READER = (
         ),
         pytest.param(PG_READER.replace("PID 9", "PID 99"), "", id="another process"),
         pytest.param(PG_READER.replace("11: S", "9: Killed"), "", id="SIGKILL"),
+        pytest.param(PG_READER.replace("11: S", "6: Ab"), "", id="SIGABRT alone"),
+        pytest.param(
+            f"{PG}PANIC:  corrupted item pointer: 0\n"
+            + PG_READER.replace("11: S", "6: Ab"),
+            "LOG:  server process (PID 9)",
+            id="SIGABRT after a PANIC",
+        ),
+        pytest.param(MARIA_READER.replace("11 ;", "6 ;"), "", id="MariaDB, SIGABRT"),
         pytest.param(PG_READER.replace("11: S", "7: Bus error"), "", id="huge pages"),
         pytest.param(
             f"{MARIA}[ERROR] mariadbd: Out of memory (Needed 9 bytes)\n{MARIA_READER}",

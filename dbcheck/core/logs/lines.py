@@ -41,7 +41,7 @@ class Shows(enum.Enum):
     CUT:      it was not shut down.
     SHUT:     a start finds that it was shut down.
     ASKED:    somebody asks it to shut down.
-    STOPPED:  it has ended in an orderly way, or gave up a start.
+    STOPPED:  it has ended as it was asked to, or gave up a start.
 
     Why a start failed:
     DAMAGED:  what the server itself wrote and flushed is not as it wrote it.
@@ -52,6 +52,8 @@ class Shows(enum.Enum):
     OUTSIDE:  a file outside of the data directory is not there.
     INNOCENT: a port, memory, space, a permission, a setting, a key, a version.
     CRASHED:  a fault of the program ended it or one of its processes.
+    ABORTED:  signal 6 did: a program raises it after an error that it logs, and a
+              watchdog (systemd's TimeoutStartFailureMode=abort) or a person sends it.
     ASIDE:    what follows from another line, or is about a client: no cause.
     """
 
@@ -71,6 +73,7 @@ class Shows(enum.Enum):
     OUTSIDE = enum.auto()
     INNOCENT = enum.auto()
     CRASHED = enum.auto()
+    ABORTED = enum.auto()
     ASIDE = enum.auto()
 
 
@@ -174,7 +177,7 @@ class Line:
         if self.entry is not None:
             if self.shows in _NO_CAUSE:
                 return False
-            if self.shows is Shows.CRASHED or self.entry.early or self.entry.always:
+            if self.shows in _ENDED or self.entry.early or self.entry.always:
                 return True
         return self.is_severe
 
@@ -191,6 +194,7 @@ _NO_CAUSE = frozenset(
         *(Shows.CUT, Shows.SHUT, Shows.ASKED, Shows.STOPPED, Shows.ASIDE),
     }
 )
+_ENDED = frozenset({Shows.CRASHED, Shows.ABORTED})
 _ENDS = frozenset({"FATAL", "PANIC"})
 _ERRORS = _ENDS | {"ERROR"}
 _COMPLAINS = _ERRORS | {"WARNING"}

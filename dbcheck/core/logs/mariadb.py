@@ -46,6 +46,11 @@ _LIFE = (
         r"(?:\S{0,200} )?\(initiated by: [^\n]{0,300}\): Normal shutdown",
     ),
     *rows(
+        Shows.ASKED,
+        "srv0start.cc, logs_empty_and_mark_files_at_shutdown: not after a crash",
+        r"Executing innodb_fast_shutdown=2",
+    ),
+    *rows(
         Shows.STOPPED,
         "errmsg-utf8.txt, ER_SHUTDOWN_COMPLETE; srv0start.cc, innodb_shutdown",
         r"Shutdown complete",
@@ -58,9 +63,10 @@ _LIFE = (
     *rows(
         Shows.CRASHED,
         "signal_handler.cc, handle_fatal_signal",
-        r"(?:mysqld|mariadbd) got signal (?:4|6|8|11)\b",
+        r"(?:mysqld|mariadbd) got signal (?:4|8|11)\b",
         r"(?:mysqld|mariadbd) got exception",
     ),
+    *rows(Shows.ABORTED, "signal_handler.cc", r"(?:mysqld|mariadbd) got signal 6\b"),
     *rows(
         Shows.INNOCENT,
         "signal_handler.cc: a signal that no fault of a program raises",

@@ -43,7 +43,11 @@ _LIFE = (
         "ER_XA_STARTING_RECOVERY; log0recv.cc, recv_init_crash_recovery, as a note",
         *(10229, 12551),
     ),
-    *codes(Shows.ASKED, "ER_SERVER_SHUTDOWN_INFO", 13172),
+    *codes(
+        Shows.ASKED,
+        "ER_SERVER_SHUTDOWN_INFO; log0log.cc, a shutdown with innodb_fast_shutdown = 2",
+        *(13172, 13078),
+    ),
     *codes(
         Shows.STOPPED,
         "ER_SERVER_SHUTDOWN_COMPLETE; srv0start.cc, srv_shutdown",
@@ -57,9 +61,10 @@ _LIFE = (
     *rows(
         Shows.CRASHED,
         "signal_handler.cc, print_fatal_signal",
-        r"(?:mysqld|mariadbd) got signal (?:4|6|8|11)\b",
+        r"(?:mysqld|mariadbd) got signal (?:4|8|11)\b",
         r"(?:mysqld|mariadbd) got exception",
     ),
+    *rows(Shows.ABORTED, "signal_handler.cc", r"(?:mysqld|mariadbd) got signal 6\b"),
     *rows(
         Shows.INNOCENT,
         "signal_handler.cc: a signal that no fault of a program raises",

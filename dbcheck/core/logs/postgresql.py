@@ -22,7 +22,7 @@ from dbcheck.core.logs.lines import Shows, Table, parse, rows
 
 _FILE = r"\"?(?:base|global|pg_[a-z_]+)/[^\"]*\"?"
 _NO_FILE = r".*No such file or directory"
-_FAULT = r"signal (?:4|6|8|11)\b"
+_ENDED = r".{0,200} \(PID \d+\) was terminated by signal "
 
 _LIFE = (
     *rows(Shows.STARTS, "postmaster.c, PostmasterMain", r"starting PostgreSQL [0-9]"),
@@ -54,7 +54,11 @@ _LIFE = (
         r"shutting down$",
     ),
     *rows(
-        Shows.STOPPED, "miscinit.c, UnlinkLockFiles", r"database system is shut down"
+        Shows.STOPPED,
+        "miscinit.c, UnlinkLockFiles; postmaster.c, pmdie: it recovers at its next"
+        " start, but it ended by itself",
+        r"database system is shut down",
+        r"received immediate shutdown request",
     ),
     *rows(
         Shows.FAILS,
@@ -70,8 +74,9 @@ _LIFE = (
     *rows(
         Shows.CRASHED,
         "postmaster.c, LogChildExit",
-        rf".{{0,200}} \(PID \d+\) was terminated by {_FAULT}",
+        rf"{_ENDED}(?:4|8|11)\b",
     ),
+    *rows(Shows.ABORTED, "postmaster.c, LogChildExit", rf"{_ENDED}6\b"),
 )
 
 # PostgreSQL refuses a client with FATAL too, and names what the client sent.

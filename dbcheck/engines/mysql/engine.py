@@ -86,6 +86,7 @@ SETTINGS = (
     "innodb_use_native_aio",
     "innodb_use_fdatasync",
     "innodb_read_only",
+    "innodb_fast_shutdown",
     TABLES_IN,
     SERVICE,
     "rocksdb_datadir",
