@@ -238,7 +238,9 @@ def crash_of(text: str, session: int) -> tuple[str, ...]:
     if own := [line for line in crashed if process.search(line.message)]:
         return _shown(own[:1])
     if re.search(rf"Connection ID \(thread ID\): {session}\b", text):
-        asserted = [line for line in lines if "Assertion failure" in line.message]
+        asserted = [
+            line for line in lines if line.message.startswith("Assertion failure")
+        ]
         return _shown([*asserted, *crashed])
     return ()
 
@@ -349,7 +351,7 @@ def _has_ended(lines: Sequence[Line]) -> bool:
     return any(
         line.shows in ends
         or line.severity == "PANIC"
-        or "Assertion failure" in line.message
+        or line.message.startswith("Assertion failure")
         or _fails_early(line)
         for line in lines
     )
@@ -363,7 +365,7 @@ def _gives_up(line: Line) -> bool:
     """Return whether a program ends itself, with SIGABRT, after it logged *line*."""
     return (
         line.severity == "PANIC"
-        or "Assertion failure" in line.message
+        or line.message.startswith("Assertion failure")
         or (line.product is Product.MARIADB and line.severity == "FATAL")
     )
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import contextlib
 
+import psycopg2.errors
+import pytest
+
 from dbcheck.core.startlog import StartOutcome, starts_in
-from dbcheck.core.target import COLLECTOR, STDERR
+from dbcheck.core.target import COLLECTOR, STDERR, LogTail
 from dbcheck.errors import LabError
 from dbcheck.hosts.host import open_host
+from dbcheck.judge.item import Standing
+from dbcheck.judge.serverlog import crash_in
 from dbcheck.lab.servers.base import DatabaseServer
+from tests.kit.lab_access import connect
 from tests.kit.servers import NewServer, engine_of
+from tests.kit.waiting import wait_until
 
 
 def test_a_server_says_where_it_logs(server: DatabaseServer) -> None:
@@ -50,3 +57,36 @@ def test_what_postgresql_logs_before_its_collector_is_read(
         assert starts_in(log.text).outcome is StartOutcome.RUNNING
         assert log.text.count("incompatible with server") == 1
         assert not log.truncated
+
+
+@pytest.mark.parametrize("destination", ["stderr", "csvlog"])
+def test_what_a_client_has_logged_is_no_word_of_the_server(
+    new_server: NewServer, destination: str
+) -> None:
+    """It chooses its name, which a prefix may hold, and its statements."""
+    server = new_server("postgresql")
+    server.settings |= {
+        "logging_collector": "on",
+        "log_destination": destination,
+        "log_line_prefix": "%m [%p] %a ",
+    }
+    server.start()
+    words = "LOG:  database system is shut down"
+    told = engine_of(server).facts().server_log
+    with contextlib.closing(open_host("local:")) as host:
+        marks = host.mark_log(told)
+        with contextlib.closing(connect(server.url, server.password)) as connection:
+            cursor = connection.cursor()
+            cursor.execute("set application_name = %s", (words,))
+            for statement in ("select 1/0", f"select 1/0 /*\n{words}\n*/"):
+                with pytest.raises(psycopg2.errors.DivisionByZero):
+                    cursor.execute(statement)
+
+        def read() -> LogTail:
+            return host.read_log(told, marks)
+
+        wait_until(lambda: read().text.count("division by zero") >= 2, "its errors")
+        assert words in read().text
+        assert crash_in(read())[0] is Standing.NOT_OBSERVABLE
+        server.stop()
+        assert crash_in(read())[0] is Standing.CONTRADICTED

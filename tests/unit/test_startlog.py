@@ -17,6 +17,9 @@ from dbcheck.core.startlog import (
     starts_in,
     stopped_before_start,
 )
+from dbcheck.core.target import LogTail
+from dbcheck.judge.item import Standing
+from dbcheck.judge.serverlog import crash_in
 from tests.kit.server_logs import (
     MARIA,
     MARIA_ASSERTED,
@@ -562,3 +565,92 @@ def test_a_time_without_its_fraction_may_be_of_the_second_before() -> None:
     log = PG_WAL + PG_AFTER
     text = log.replace(":32.595", ":31").replace(":34.595", ":33")
     assert starts_in(text + csvlog(log)).outcome is StartOutcome.RUNNING
+
+
+SHUT_WORDS = "database system is shut down"
+REFUSED = "Access denied for user '{}'@'localhost' (using password: YES)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            f"{PG}LOG:  {SHUT_WORDS} ERROR:  division by zero\n", id="a prefix with %a"
+        ),
+        pytest.param(
+            f"{PG}[Note] mariadbd: Shutdown complete ERROR:  division by zero\n",
+            id="a prefix with another product's form",
+        ),
+        pytest.param(
+            f"postgres: could not find the database system {PG}ERROR:  division\n",
+            id="a prefix with what is said before the log",
+        ),
+        pytest.param(
+            f"InnoDB: Assertion failure {PG}ERROR:  division by zero\n",
+            id="a prefix with an assertion",
+        ),
+        pytest.param(
+            f'{PG}ERROR:  relation "LOG:  {SHUT_WORDS}" does not exist\n',
+            id="a message",
+        ),
+        pytest.param(
+            f'{PG}ERROR:  column ",LOG,00000,"{SHUT_WORDS}"" does not exist\n',
+            id="a message with csvlog's form",
+        ),
+        pytest.param(
+            f"{PG}ERROR:  division by zero\n{PG}STATEMENT:  select 1/0\n"
+            f"\tLOG:  {SHUT_WORDS}\n",
+            id="a statement of two lines",
+        ),
+        pytest.param(
+            f"[5-1] {PG}STATEMENT:  select 1/0\n[5-2] #011LOG:  {SHUT_WORDS}\n"
+            f"[5-3] LOG:  {SHUT_WORDS}\n",
+            id="the same in syslog",
+        ),
+        pytest.param(
+            '2026-11-22 01:16:32.595 UTC,"u","d",9,,6.1,1,"SELECT",2026-11-22'
+            ' 01:16:30 UTC,,0,ERROR,22012,"division by zero",,,,,,"select 1/0 /*\n'
+            f"LOG:  {SHUT_WORDS}\n"
+            f'2026-11-22 01:16:32.595 UTC,,,9,,6.1,1,,,,0,LOG,00000,""{SHUT_WORDS}""\n'
+            f'LOG:  {SHUT_WORDS}\n*/",,,"psql"\n',
+            id="the same in csvlog",
+        ),
+        pytest.param(
+            f"{MARIA}[Warning] "
+            + REFUSED.format("[Note] mariadbd: Shutdown complete")
+            + "\n",
+            id="MariaDB, a user's name",
+        ),
+        pytest.param(
+            f"{MARIA}[Warning] "
+            + REFUSED.format("[MY-013172] [Server] Received SHUTDOWN")
+            + "\n",
+            id="MariaDB, a name with MySQL's form",
+        ),
+        pytest.param(
+            f"{MARIA}[Warning] Aborted connection 3 to db: 'Assertion failure' user:"
+            " 'mysqld got signal 11' host: '127.0.0.1' ([ERROR] Aborting)\n",
+            id="MariaDB, an aborted connection",
+        ),
+        pytest.param(
+            f"{MYSQL}[Note] [MY-010926] [Server] "
+            + REFUSED.format("[System] [MY-013172] [Server] Received SHUTDOWN")
+            + "\n",
+            id="MySQL, a user's name",
+        ),
+    ],
+)
+def test_what_a_client_chose_shows_nothing(text: str) -> None:
+    """Neither an end, nor a failure of a start, before the next or after it."""
+    standing, _ = crash_in(LogTail(text, truncated=False, rewound=False))
+    assert standing is Standing.NOT_OBSERVABLE
+    for begun in (PG_START, MARIA_START, MYSQL_START):
+        assert starts_in(begun + text).outcome is RUNNING, begun
+    assert not complaints(text)
+
+
+def test_a_record_that_the_power_tore_hides_no_later_one() -> None:
+    """It has no closing quote."""
+    torn = '2026-11-22 01:16:32.595 UTC,"u","d",9,,6.1,1,,,,0,ERROR,22012,"div'
+    text = f"{torn}\n{csvlog(PG_START)}"
+    assert crash_in(LogTail(text, False, False))[0] is Standing.PRESENT

@@ -4,6 +4,10 @@ A line's form shows its product: MySQL's have a code (MY-010116) or are JSON obj
 with err_code (MySQL Reference Manual 9.7, 7.4.2 The Error Log), PostgreSQL's have a
 severity with a colon and two spaces, or are its csvlog or jsonlog (PostgreSQL 15
 documentation, 20.8), MariaDB's have a severity in brackets and no code.
+
+A line may hold text that a client chose: in PostgreSQL's log_line_prefix (%a, %u, %d),
+in a message, in a statement that goes on in further lines.  A line that has the forms
+of two messages shows nothing, since it is not known which of them the server wrote.
 """
 
 from __future__ import annotations
@@ -206,11 +210,18 @@ def complains(line: Line) -> bool:
 
 
 _MYSQL = re.compile(r"(?:\[(\w+)\] )?\[(MY-[0-9]{6})\] \[\w+\] ?(.*)")
+_FATAL = ("[FATAL]", "[ERROR] [FATAL]")
 _MARIADB = re.compile(r"\[(ERROR|Warning|Note|FATAL)\] (?:\[FATAL\] )?(.*)")
 _POSTGRESQL = re.compile(
     r"\b(PANIC|FATAL|ERROR|WARNING|NOTICE|INFO|LOG|DEBUG[1-5]?|DETAIL|HINT|CONTEXT|"
-    r"STATEMENT|QUERY|LOCATION|BACKTRACE):\s+(.*)"
+    r"STATEMENT|QUERY|LOCATION|BACKTRACE):  (.*)"
 )
+# A further line of a message or statement begins with a tab (elog.c, append_with_tabs);
+# in syslog a tab may be #011, and each message's parts have numbers (write_syslog).
+_CONTINUES = re.compile(r"(?:\[\d+-\d+\] ?)?(?:\t|#011)|\[\d+-(?!1\])\d+\]")
+# A record of csvlog may go on in further lines, within quotes.  What a client chose
+# has each quote twice there (csvlog.c, appendCSVLiteral), so it has no such beginning.
+_CSV_RECORD = re.compile(r",(?:[A-Z]{3,7}|DEBUG[1-5]),[0-9A-Z]{5},\"(?!\")")
 _CSV = re.compile(
     r",(PANIC|FATAL|ERROR|WARNING|LOG),[0-9A-Z]{5},"
     r"\"((?:[^\"]|\"\"){0,4096})\"(?:,(?:\"((?:[^\"]|\"\"){0,4096})\")?)?"
@@ -218,7 +229,10 @@ _CSV = re.compile(
 # Written without a severity, by the thread that dies (MariaDB 10.11 ut0dbg.cc and
 # signal_handler.cc; MySQL 9.7 ut0dbg.cc and signal_handler.cc).
 _DYING = re.compile(
-    r"(?:InnoDB: )?Assertion failure\b.*|(?:mysqld|mariadbd) got (?:signal|exception).*"
+    r"[-+.:0-9TZUCa-fx ]{0,80}(?:\[(?:ERROR|FATAL|InnoDB|Server|MY-[0-9]{6})\] ){0,4}"
+    r"(?:/\S{0,200}/)?"
+    r"((?:InnoDB: )?Assertion failure\b.*|"
+    r"(?:mysqld|mariadbd) got (?:signal|exception).*)"
 )
 # What PostgreSQL writes before it can log has its program's name and no severity
 # (postmaster.c, checkControlFile; guc.c, SelectConfigFiles).
@@ -306,7 +320,7 @@ def _form(line: Line) -> str:
 
 def _lines(text: str) -> Iterator[Line]:
     last: Line | None = None
-    for raw in map(_said, text.split("\n")):
+    for raw in _without_quoted(map(_said, text.split("\n"))):
         line = parse(raw)
         added = line.severity in _ADDED if line else raw.startswith(_LACKING)
         if added and last is not None:
@@ -324,6 +338,19 @@ def _lines(text: str) -> Iterator[Line]:
         yield last
 
 
+def _without_quoted(raws: Iterable[str]) -> Iterator[str]:
+    """Yield lines without those within the quotes of a record of csvlog."""
+    quoted = False
+    for raw in raws:
+        ends = raw.count('"') % 2 == 1
+        if _CSV_RECORD.search(raw):
+            quoted = ends
+        elif quoted:
+            quoted = not ends
+            continue
+        yield raw
+
+
 def _said(raw: str) -> str:
     """Return what the server wrote of a line that the journal or syslog keeps."""
     if raw.startswith('{"') and '"MESSAGE"' in raw:  # journalctl --output=json
@@ -338,27 +365,55 @@ def parse(raw: str) -> Line | None:
     """Return the message that a line of a log begins, None if it begins none."""
     if raw.startswith("{"):
         return _of_json(raw)
-    if found := _DYING.search(raw):
+    if _CONTINUES.match(raw):
+        return None
+    text = _POSTGRESQL.search(raw)
+    found = [
+        _of_mysql(raw),
+        _of_csv(raw),
+        _of_no_log(raw),
+        text and _of_text(raw, text),
+    ]
+    lines = [line for line in found if line is not None]
+    if len(lines) > 1 or (text and _POSTGRESQL.search(text[2])):
+        return Line(raw, lines[0].product, "", "", "", raw.strip())
+    return lines[0] if lines else None
+
+
+def _of_mysql(raw: str) -> Line | None:
+    """Return a line of MySQL's or MariaDB's; only their messages hold others' text."""
+    if found := _DYING.match(raw):
         of = Product.MYSQL if "[MY-" in raw else Product.MARIADB
-        message = _NAMED.sub("", found[0], count=1)
-        return Line(raw, of, "ERROR", "", message, _shown(raw, found[0]))
-    if found := _MYSQL.search(raw):
-        severity = (found[1] or "").upper()
-        return Line(raw, Product.MYSQL, severity, found[2], found[3], found[0].strip())
-    if found := _MARIADB.search(raw):
-        severity = "FATAL" if "[FATAL]" in found[0] else found[1].upper()
-        message = _NAMED.sub("", found[2], count=1)
-        return Line(raw, Product.MARIADB, severity, "", message, found[0].strip())
-    if found := _CSV.search(raw):
-        message = "\n".join(filter(None, (found[2], found[3]))).replace('""', '"')
-        shown = f"{found[1]}:  {message.split(chr(10))[0]}"
-        return Line(raw, Product.POSTGRESQL, found[1], "", message, shown)
-    if found := _UNLOGGED.match(raw):
-        return Line(raw, Product.POSTGRESQL, "FATAL", "", found[1], found[0])
-    if found := _POSTGRESQL.search(raw):
-        shown = found[0].strip()
-        return Line(raw, Product.POSTGRESQL, found[1], "", found[2].strip(), shown)
+        message = _NAMED.sub("", found[1], count=1)
+        return Line(raw, of, "ERROR", "", message, _shown(raw, found[1]))
+    mysql, mariadb = _MYSQL.search(raw), _MARIADB.search(raw)
+    if mysql and not (mariadb and mariadb.start() < mysql.start()):
+        severity, shown = (mysql[1] or "").upper(), mysql[0].strip()
+        return Line(raw, Product.MYSQL, severity, mysql[2], mysql[3], shown)
+    if mariadb:
+        severity = "FATAL" if mariadb[0].startswith(_FATAL) else mariadb[1].upper()
+        message = _NAMED.sub("", mariadb[2], count=1)
+        return Line(raw, Product.MARIADB, severity, "", message, mariadb[0].strip())
     return None
+
+
+def _of_csv(raw: str) -> Line | None:
+    if not (found := _CSV.search(raw)):
+        return None
+    message = "\n".join(filter(None, (found[2], found[3]))).replace('""', '"')
+    shown = f"{found[1]}:  {message.split(chr(10))[0]}"
+    return Line(raw, Product.POSTGRESQL, found[1], "", message, shown)
+
+
+def _of_no_log(raw: str) -> Line | None:
+    if not (found := _UNLOGGED.match(raw)):
+        return None
+    return Line(raw, Product.POSTGRESQL, "FATAL", "", found[1], found[0])
+
+
+def _of_text(raw: str, found: re.Match[str]) -> Line:
+    message, shown = found[2].strip(), found[0].strip()
+    return Line(raw, Product.POSTGRESQL, found[1], "", message, shown)
 
 
 def _of_json(raw: str) -> Line | None:
