@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-import psycopg2.errors
+import psycopg2
 import pytest
 
 from dbcheck.core.startlog import StartOutcome, starts_in
@@ -79,7 +79,7 @@ def test_what_a_client_has_logged_is_no_word_of_the_server(
             cursor = connection.cursor()
             cursor.execute("set application_name = %s", (words,))
             for statement in ("select 1/0", f"select 1/0 /*\n{words}\n*/"):
-                with pytest.raises(psycopg2.errors.DivisionByZero):
+                with pytest.raises(psycopg2.Error, match="division by zero"):
                     cursor.execute(statement)
 
         def read() -> LogTail:
