@@ -34,6 +34,8 @@ class ServerFacts:
     unreadable: fact -> why it could not be read.
     log:      see LogPosition; None if the server does not report it.
     server_log: path of its log on its host, see engines.server_log; "" if unknown.
+    log_names: what the lines of its starts name it by, as core.startlog.NAMES; {} if
+              that is unknown.
     platform: what it prints of the system that it was built for, "" if unknown.
     may_follow: connections may reach it while it follows another server.
     """
@@ -50,6 +52,7 @@ class ServerFacts:
     server_log: str = ""
     platform: str = ""
     may_follow: bool = False
+    log_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def start_ambiguous_us(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dbcheck.core.logs import mariadb, mysql, postgresql
@@ -130,6 +130,35 @@ def is_foreign(text: str) -> bool:
 
 
 _VERSION = re.compile(r"PostgreSQL [0-9.]+\b[^\n]{0,200} compiled by ")
+
+
+# What a line of a start names its server by, and where: MariaDB's server_uid, which is
+# of its port and its host (mysqld.cc, calculate_server_uid); the port of a MySQL that
+# takes queries (ER_SERVER_STARTUP_MSG) and of PostgreSQL (pqcomm.c, StreamServerPort).
+NAMES = {
+    "server_uid": re.compile(r"Starting MariaDB [^\n]{0,200} server_uid (\S{1,64}) as"),
+    "port": re.compile(
+        r"(?:\S{0,200}: ready for connections\. Version: [^\n]{0,600} port: |"
+        r"listening on (?:IPv[46] address \"[^\n]{0,100}\", port |"
+        r"Unix socket \"[^\n]{0,200}\.s\.PGSQL\.))([1-9][0-9]{0,4})\b"
+    ),
+}
+
+
+def other_server(text: str, names: Mapping[str, str]) -> str:
+    """Return what shows that starts in *text* are of more than one server, or another.
+
+    "" if nothing does.  names: of the server in question, what is known of NAMES.
+    Several servers may be set to write to one log.
+    """
+    lines = lines_of(text)
+    for name, at in NAMES.items():
+        matches = (at.match(line.message) for line in lines)
+        found = list(dict.fromkeys(match[1] for match in matches if match))
+        own = names.get(name) or (found[0] if found else "")
+        if strange := [each for each in found if each != own]:
+            return f"{name} {strange[0]}, and not {own}"
+    return ""
 
 
 def was_cut(text: str) -> str:

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 
+from dbcheck.core.startlog import NAMES
 from dbcheck.core.target import COLLECTOR, JOURNAL, STDERR
 
 _INTO_FILES = ("stderr", "csvlog", "jsonlog")  # PostgreSQL's log_destination
@@ -47,3 +48,8 @@ def postgresql_log(settings: Mapping[str, str]) -> str:
         return ""
     both = (re.sub("/+", "/", each) for each in (data, posixpath.join(data, folder)))
     return COLLECTOR + "/".join(both)
+
+
+def log_names(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what the server's lines of a start name it by, of all its settings."""
+    return {name: settings[name] for name in NAMES if settings.get(name)}

@@ -19,6 +19,7 @@ from dbcheck.core.startlog import (
     end_of_log,
     is_foreign,
     names_damage,
+    other_server,
     since_start,
     starts_in,
     stopped_before_start,
@@ -28,6 +29,7 @@ from dbcheck.judge import driveonly
 from dbcheck.judge.case import Case
 from dbcheck.judge.host import boots, not_restored, same_storage
 from dbcheck.judge.item import Standing
+from dbcheck.judge.serverlog import IS_SHARED
 
 # How servers name EIO (errno(3)): PostgreSQL by its text, InnoDB by its number as well.
 _NO_DRIVE = re.compile(
@@ -69,6 +71,12 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
     for item in (same_storage(case), not_restored(case)):
         if item is not None and item.standing is Standing.CONTRADICTED:
             return Absence(doubt=item.reason)
+    names = case.tested.facts.log_names
+    if after.log and (strange := other_server(after.log.text, names)):
+        return Absence(
+            doubt=f"its log: {IS_SHARED} ({strange}), so which of them did not start is"
+            " not known; have each server log to a file of its own"
+        )
     found = _by_log(after.log, answer, apart=_apart(before.facts))
     if case.drive_only and found.failure and after.log is not None:
         without = _NO_DRIVE.search(since_start(after.log.text))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from dbcheck.core import startlog
 from dbcheck.core.target import LogTail
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 
+IS_SHARED = "it has starts of another server in it"
+
 
 def server_log(case: Case) -> Item | None:
     """Judge what the server's log on its host shows; None if it was not read."""
     if case.host is None or case.host.log is None:
         return None
-    return crash_item(ItemId.SERVER_LOG, case.host.log)
+    names = case.tested.facts.log_names
+    return crash_item(ItemId.SERVER_LOG, case.host.log, names)
 
 
 def server_log_sql(case: Case) -> Item | None:
@@ -28,13 +32,18 @@ def _over_sql(text: str) -> LogTail:
     return LogTail(text, truncated=False, rewound=False)
 
 
-def crash_item(which: ItemId, log: LogTail) -> Item:
+def crash_item(
+    which: ItemId, log: LogTail, names: Mapping[str, str] | None = None
+) -> Item:
     """Judge what a log shows since the preflight.
 
+    names: see ServerFacts.log_names.
     Where more was logged than was read, a shutdown may stand in the rest; where a log
     does not continue what it was, its lines may be older than the load.
     """
     standing, reason = crash_in(log)
+    if strange := startlog.other_server(log.text, names or {}):
+        standing, reason = Standing.NOT_OBSERVABLE, f"{IS_SHARED} ({strange})"
     required = standing in (Standing.PRESENT, Standing.CONTRADICTED)
     return Item(which, standing, reason, required)
 

@@ -7,7 +7,7 @@ import contextlib
 import psycopg2
 import pytest
 
-from dbcheck.core.startlog import StartOutcome, starts_in
+from dbcheck.core.startlog import StartOutcome, other_server, starts_in
 from dbcheck.core.target import COLLECTOR, STDERR, LogTail
 from dbcheck.errors import LabError
 from dbcheck.hosts.host import open_host
@@ -30,6 +30,15 @@ def test_a_server_says_where_it_logs(server: DatabaseServer) -> None:
         marks = host.mark_log(told)
         assert marks[str(server.log_file)][1] > 0
         assert host.read_log(told, marks).text == ""
+
+
+def test_a_server_is_known_by_the_lines_of_its_starts(server: DatabaseServer) -> None:
+    """Several servers may be set to write to one log."""
+    names = engine_of(server).facts().log_names
+    logged = server.log_file.read_text()
+    assert names
+    assert not other_server(logged, names)
+    assert other_server(logged, dict.fromkeys(names, "another"))
 
 
 def test_what_postgresql_logs_before_its_collector_is_read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,21 @@ from dbcheck.core.target import LogTail
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.case import Case
+from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
+from dbcheck.judge.serverlog import server_log
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, after
 from tests.kit.nodes import having
 from tests.kit.samples import FACTS
-from tests.kit.server_logs import MARIA_REDO, PG_SCANNED, PG_SLOT, PG_WAL
+from tests.kit.server_logs import (
+    MARIA,
+    MARIA_REDO,
+    MYSQL,
+    PG_SCANNED,
+    PG_SLOT,
+    PG_WAL,
+)
 
 
 def _absence(log: LogTail) -> Absence:
@@ -97,3 +107,62 @@ def test_a_table_that_cannot_be_read_is_no_loss_without_a_cut(
     judged = judge(case(load=loaded(gone=Gone.NEVER), after=unread))
     assert judged.verdict is verdict
     assert DAMAGE in " ".join(judged.reasons)
+
+
+OF_MARIA, OF_PG = {"server_uid": "jkeF/2YV89o="}, {"port": "21782"}
+MARIA_RECOVERS = (
+    f"{MARIA}[Note] InnoDB: Starting crash recovery from checkpoint LSN=9\n"
+)
+MYSQL_READY = (
+    f"{MYSQL}[System] [MY-010931] [Server] /usr/sbin/mysqld: ready for connections."
+    " Version: '9.7.4-2'  socket: '/run/mysqld.sock'  port: 3307  (Debian).\n"
+)
+
+
+def logged(text: str, names: Mapping[str, str]) -> Case:
+    """Return the case of a server with these names, which is down with that log."""
+    facts = replace(FACTS, log_names=names)
+    host = replace(after(), log=LogTail(text, False, False))
+    return case(BEFORE, host, load=loaded(), off_s=15.0, facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "accuses"),
+    [
+        pytest.param(MARIA_REDO, OF_MARIA, True, id="MariaDB"),
+        pytest.param(MARIA_REDO, {}, True, id="MariaDB, its name unknown"),
+        pytest.param(MARIA_REDO, {"server_uid": "x"}, False, id="another MariaDB"),
+        pytest.param(
+            MARIA_REDO.replace("jkeF", "abcd") + MARIA_REDO, {}, False, id="two MariaDB"
+        ),
+        pytest.param(PG_WAL, OF_PG, True, id="PostgreSQL"),
+        pytest.param(PG_WAL, {"port": "5432"}, False, id="another PostgreSQL"),
+        pytest.param(
+            PG_WAL.replace("port 2", "port 3") + PG_WAL, {}, False, id="two PostgreSQL"
+        ),
+    ],
+)
+def test_a_start_of_another_server_in_the_log_accuses_nobody(
+    text: str, names: Mapping[str, str], accuses: bool
+) -> None:
+    """Several servers may be set to write to one log."""
+    found = judge_absence(logged(text, names))
+    assert bool(found.failure) is accuses
+    assert accuses or "another server" in found.doubt
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "standing"),
+    [
+        (MARIA_REDO + MARIA_RECOVERS, OF_MARIA, Standing.PRESENT),
+        (MARIA_REDO + MARIA_RECOVERS, {"server_uid": "x"}, Standing.NOT_OBSERVABLE),
+        (MARIA_RECOVERS + MYSQL_READY, {"port": "3307"}, Standing.PRESENT),
+        (MARIA_RECOVERS + MYSQL_READY, {"port": "3306"}, Standing.NOT_OBSERVABLE),
+    ],
+)
+def test_a_log_with_starts_of_another_server_proves_no_crash(
+    text: str, names: Mapping[str, str], standing: Standing
+) -> None:
+    item = server_log(logged(text, names))
+    assert item is not None
+    assert item.standing is standing

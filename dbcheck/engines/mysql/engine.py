@@ -61,7 +61,7 @@ from dbcheck.engines.mysql.replicating import (
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.mysql.storage import OPTION, storage_of
 from dbcheck.engines.newest import Newest
-from dbcheck.engines.server_log import innodb_log
+from dbcheck.engines.server_log import innodb_log, log_names
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.error_ids import ErrorId
@@ -208,6 +208,7 @@ class MysqlEngine(Replicating):
             settings={key: lower[key] for key in SETTINGS if key in lower},
             log=self._storage.log_position(lower),
             server_log=innodb_log(variables),
+            log_names=log_names(variables),
         )
 
     def check(

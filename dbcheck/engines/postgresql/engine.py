@@ -36,7 +36,7 @@ from dbcheck.engines.postgresql.wire import (
     PostgresqlWire,
 )
 from dbcheck.engines.reach import accepts
-from dbcheck.engines.server_log import postgresql_log
+from dbcheck.engines.server_log import log_names, postgresql_log
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TableLost, TableRefused
 
@@ -112,6 +112,7 @@ class PostgresqlEngine(PostgresqlWire):
             unreadable=unreadable,
             log=log,
             server_log=postgresql_log(seen),
+            log_names=log_names(seen),
             platform=platform,
         )
 
