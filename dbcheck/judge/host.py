@@ -248,6 +248,8 @@ def went_down(
     if measured is Depth.PROCESS:
         return _CONTRADICTED, reason
     if case.manifest.rung is not None:  # the kernel of a lab keeps running
+        if measured is None and case.cut is None:
+            return _UNSEEN, "no cut of the lab's drive is on record"
         return _PRESENT, reason or "the lab's drive lost its power"
     booted, silent = boots(case.before, case.host), _fell_silent(case)
     if against := _against(booted, end, dark_s(case, by_witness=False)):

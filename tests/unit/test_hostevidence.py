@@ -119,9 +119,11 @@ def went(
     rung: str = "",
     silent: bool = False,
     reset: bool = False,
+    **load_fields: Any,
 ) -> Standing:
     cut_class = CutClass.RESET if reset else CutClass.UNKNOWN
-    load = loaded(gone=Gone.SILENT if silent else Gone.BROKEN, heard_us=None)
+    gone = Gone.SILENT if silent else Gone.BROKEN
+    load = loaded(gone=gone, heard_us=None, **load_fields)
     judged = case(BEFORE, host, load=load, lab=lab(rung), cut_class=cut_class)
     found = finding(depth) if host else None
     return host_items.went_down(judged, ended or Ended(), found)[0]
@@ -171,6 +173,16 @@ def went(
         pytest.param(went(None, None), Standing.ABSENT, id="closed at once"),
         pytest.param(went(None, None, rung="drive"), Standing.PRESENT, id="lab"),
         pytest.param(
+            went(None, None, rung="drive", cut=None),
+            Standing.NOT_OBSERVABLE,
+            id="a lab without a cut on record",
+        ),
+        pytest.param(
+            went(after(), Depth.OS, rung="drive", cut=None),
+            Standing.PRESENT,
+            id="a lab whose canaries show the cut",
+        ),
+        pytest.param(
             went(after(boot_id="b1"), Depth.DRIVE, rung="drive"),
             Standing.PRESENT,
             id="a lab's kernel lives on",
@@ -190,6 +202,12 @@ def test_that_the_host_went_down_is_required() -> None:
     item = host_items.host_went_down(case(BEFORE, after(), load=loaded()))
     assert item is not None
     assert (item.id, item.required) == (ItemId.HOST_DOWN, True)
+
+
+def test_the_drive_of_a_lab_whose_client_was_lost_is_not_known_to_be_cut() -> None:
+    item = host_items.host_went_down(case(lab=lab("drive")))
+    assert item is not None
+    assert item.standing is Standing.NOT_OBSERVABLE
 
 
 def test_the_process_rung_does_not_say_that_a_host_went_down() -> None:
