@@ -259,12 +259,13 @@ def _evidence(outcome: Outcome) -> tuple[EvidenceResult, ...]:
 
 
 def _layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
-    """Return which layers below the server hold flushes back."""
+    """Return which layers below the server hold flushes back, or lay elsewhere."""
     against = (Standing.ABSENT, Standing.CONTRADICTED)
+    about = {ItemId.WRITE_CACHE} | ({ItemId.PLACES} if outcome.case.strayed else set())
     return tuple(
         item.reason
         for item in outcome.judgement.items
-        if item.id is ItemId.WRITE_CACHE and item.standing in against
+        if item.id in about and item.standing in against
     )
 
 

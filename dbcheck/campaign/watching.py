@@ -7,15 +7,18 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from dbcheck.campaign.host import data_directory
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
+from dbcheck.core.places import DATA
 from dbcheck.core.watched import (
     CANARY,
     THERE,
     Looked,
     Watched,
     WatchTally,
+    places_looked,
     settings_looked,
     volumes_looked,
 )
@@ -106,11 +109,14 @@ def watch_server(rig: Rig, started: Started) -> Watching | None:
 
 
 def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
-    """Look at the mounts and block devices of each node whose host was asked."""
+    """Look at mounts, block devices and places of each node whose host was asked."""
     found: dict[str, Watching] = {}
     for name, node in started.manifest.nodes.items():
         host = rig.site.nodes[name].host
         if host is not None and node.host is not None:
-            volumes = node.host.facts.volumes
-            found[name] = Watching(partial(host.look, volumes), volumes_looked(volumes))
+            volumes, places = node.host.facts.volumes, node.places
+            connect = partial(host.look, volumes, data_directory(node.facts), places)
+            names = {DATA, *(each.name for each in places)}
+            before = volumes_looked(volumes) | places_looked(volumes, names)
+            found[name] = Watching(connect, before)
     return found

@@ -65,6 +65,8 @@ class Volume:
     apart:      "journal" or "realtime section" -> the layer that holds it alone, where
                 no file can be put.
     free_bytes: what an ordinary user may still write; None if that is not known.
+    device:     the filesystem's device number, e.g. "8:1"; "" if it is not known.  A
+                boot may change it.
     """
 
     places: Mapping[str, str]
@@ -78,6 +80,7 @@ class Volume:
     unreadable: Mapping[str, str]
     apart: Mapping[str, str] = field(default_factory=dict)
     free_bytes: int | None = None
+    device: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a volume without a place on it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,18 +16,20 @@ SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two
 class FactKind(enum.Enum):
     """What a fact is about; the value names it in records.
 
+    PLACE: where a place lies, see lying().
     CHANGE_TIME: when the server last loaded or set something, by its own clock.
     """
 
     SETTING = "setting"
     MOUNT = "mount options"
     WRITE_CACHE = "write cache"
+    PLACE = "place"
     CANARY = "crash canary"
     CHANGE_TIME = "time of a change"
 
 
 class Fact(NamedTuple):
-    """One fact; of: the setting, mount point or block device, "" if there is one."""
+    """One fact; of: the setting, mount point, block device or place, "" if one is."""
 
     kind: FactKind
     of: str = ""
@@ -172,6 +174,36 @@ def volumes_looked(volumes: Iterable[Volume]) -> dict[Fact, str]:
         for layer in volume.layers:
             if layer.write_cache:
                 found[Fact(FactKind.WRITE_CACHE, layer.name)] = layer.write_cache
+    return found
+
+
+def lying(folders: Sequence[tuple[str, str, str]]) -> str:
+    """Return where a place lies; path, filesystem and device number of each folder.
+
+    folders: its own, links followed, then those that files of it lie in on other
+    devices: of these, the device counts.  "" if there are none.
+    """
+    if not folders:
+        return ""
+    (path, *own), *others = folders
+    text = f"{path} ({' '.join(own)})"
+    apart = sorted({f"{filesystem} {device}" for _, filesystem, device in others})
+    return f"{text}, files of it on {', '.join(apart)}" if apart else text
+
+
+def places_looked(volumes: Iterable[Volume], names: Iterable[str]) -> dict[Fact, str]:
+    """Return where the places *names* lie, as far as *volumes* show that."""
+    on = {
+        label: (path, volume.filesystem, volume.device)
+        for volume in volumes
+        if volume.device
+        for label, path in volume.places.items()
+    }
+    found = {}
+    for name in names:
+        files = [on[f] for f in on if f.startswith(f"{name} files")]
+        if name in on:
+            found[Fact(FactKind.PLACE, name)] = lying([on[name], *files])
     return found
 
 

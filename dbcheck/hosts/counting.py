@@ -10,7 +10,7 @@ import msgspec
 
 from dbcheck.core.counters import Counts, Sample
 from dbcheck.core.target import Volume
-from dbcheck.core.watched import Fact, FactKind, volumes_looked
+from dbcheck.core.watched import Fact, FactKind, lying, volumes_looked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
@@ -73,18 +73,28 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """Options of mounts and write_cache of devices, as the host's agent answers."""
+    """Options of mounts, write_cache of devices, and where places lie.
+
+    As the host's agent answers, see agent.facts.look().
+    """
 
     mounts: Mapping[str, str]
     caches: Mapping[str, str]
+    places: Mapping[str, tuple[tuple[str, str, str], ...]]
+
+
+AskedPlace = tuple[str, str, Sequence[str]]  # name, path, patterns of files
 
 
 class Look:
-    """Looks at how volumes are mounted, and at the kernel's view of their caches."""
+    """Looks at how volumes are mounted, at the kernel's view of their caches, and at
+    where places lie."""
 
-    def __init__(self, channel: Channel, volumes: Sequence[Volume]) -> None:
+    def __init__(
+        self, channel: Channel, volumes: Sequence[Volume], places: Sequence[AskedPlace]
+    ) -> None:
         """Look over *channel*, which is its own."""
-        self._channel = channel
+        self._channel, self._places = channel, places
         facts = volumes_looked(volumes)
         self._points = [f.of for f in facts if f.kind is FactKind.MOUNT]
         self._devices = [f.of for f in facts if f.kind is FactKind.WRITE_CACHE]
@@ -92,13 +102,21 @@ class Look:
     def read(self) -> dict[Fact, str]:
         """Return it as of now; raise HostError.  What is gone is ""."""
         found = self._channel.answer(
-            _Looked, host_agent.LOOK, points=self._points, devices=self._devices
+            _Looked,
+            host_agent.LOOK,
+            points=self._points,
+            devices=self._devices,
+            places=self._places,
         )
         return {
             **{Fact(FactKind.MOUNT, p): found.mounts.get(p, "") for p in self._points},
             **{
                 Fact(FactKind.WRITE_CACHE, name): found.caches.get(name, "")
                 for name in self._devices
+            },
+            **{
+                Fact(FactKind.PLACE, name): lying(found.places.get(name, ()))
+                for name, *_ in self._places
             },
         }
 

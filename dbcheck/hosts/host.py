@@ -23,7 +23,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
-from dbcheck.hosts.counting import CountersSample, Counting, Look
+from dbcheck.hosts.counting import AskedPlace, CountersSample, Counting, Look
 from dbcheck.hosts.drives import DriveControl
 from dbcheck.hosts.reset import ArmedReset
 from dbcheck.remote.address import AS_SSH, SshOptions
@@ -260,11 +260,7 @@ class TargetHost:
 
         Raise HostError, also if the data directory is not there.
         """
-        files = [name for each in places if each.name == DATA for name in each.files]
-        asked: list[tuple[str, str, Sequence[str]]] = [(DATA, data_directory, files)]
-        asked += [
-            (each.name, each.path, each.files) for each in places if each.name != DATA
-        ]
+        asked = _asked(data_directory, places)
         return self._request(TargetFacts, host_agent.FACTS, places=asked)
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
@@ -284,12 +280,15 @@ class TargetHost:
         """
         return Counting(self._open(), devices)
 
-    def look(self, volumes: Sequence[Volume]) -> Look:
-        """Look at the mounts of *volumes* and the devices below them; raise HostError.
+    def look(
+        self, volumes: Sequence[Volume], data_directory: str, places: Sequence[Place]
+    ) -> Look:
+        """Look at the mounts of *volumes*, the devices below them, and the places.
 
-        Over a channel of its own, as counting().  Close what is returned.
+        Over a channel of its own, as counting().  Close what is returned.  Raise
+        HostError.
         """
-        return Look(self._open(), volumes)
+        return Look(self._open(), volumes, _asked(data_directory, places))
 
     def drives(self) -> DriveControl:
         """Return who takes the server off drives; raise HostError.
@@ -453,6 +452,13 @@ class TargetHost:
 
     def _open(self) -> Channel:
         return Channel(self._open_pipe(PROGRAM), self.place, _PROTOCOL)
+
+
+def _asked(data_directory: str, places: Sequence[Place]) -> list[AskedPlace]:
+    """Return what the agent is asked of the places, the data directory first."""
+    files = [name for each in places if each.name == DATA for name in each.files]
+    others = [(one.name, one.path, one.files) for one in places if one.name != DATA]
+    return [(DATA, data_directory, files), *others]
 
 
 def open_host(url: str, options: SshOptions = AS_SSH) -> TargetHost:

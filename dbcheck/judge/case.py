@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -26,12 +26,14 @@ from dbcheck.core.records import (
 )
 from dbcheck.core.seen import SeenRows
 from dbcheck.core.target import HostAfter, HostBefore
+from dbcheck.core.watched import FactKind, Seen
 from dbcheck.core.witnessed import LogFacts
 from dbcheck.judge.volumes import (
     VolumeDepth,
     least_depth,
     page_cache_kept,
     shallowest,
+    storage_seen,
     volume_depths,
 )
 
@@ -221,14 +223,26 @@ class Case:
         now = self.after.places
         return moved(before, now) if before and now is not None else {}
 
+    @cached_property
+    def strayed(self) -> Sequence[Seen]:
+        """Where places of the tested node lay for a time while the load ran.
+
+        Otherwise than before it, so no canaries were there.
+        """
+        if self.load is None:
+            return ()
+        return storage_seen(self.manifest, self.load, self.tested_name, FactKind.PLACE)
+
     @property
     def own_depth(self) -> DepthFinding | None:
         """The same of the tested node alone."""
         if self.before is None:
             return None
         facts = self.before.facts
+        elsewhere = {each.of: "it lay elsewhere for a time" for each in self.strayed}
         if self.moved and self.tested_name == self.after.reader_name:
-            facts = replace(facts, unseen={**facts.unseen, **self.moved})
+            elsewhere |= self.moved
+        facts = replace(facts, unseen={**facts.unseen, **elsewhere})
         return least_depth(self.depths, facts)
 
     @property

@@ -8,8 +8,10 @@ from dbcheck.core.layers import kinds
 from dbcheck.core.places import Place, outside
 from dbcheck.core.target import Volume
 from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import hidden_drives
+from dbcheck.judge.watched import how_changed
 
 
 def places(case: Case) -> Item | None:
@@ -17,7 +19,11 @@ def places(case: Case) -> Item | None:
 
     None if no host was asked and the server names none outside its data directory.
     """
-    before = case.before
+    before, went_us = case.before, cut_us(case)
+    if case.strayed:
+        reason = "; ".join(how_changed(each, went_us) for each in case.strayed)
+        reason += "; how deep the cut would have gone there is not known"
+        return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
     if case.moved:
         reason = "; ".join(f"{name} moved: {why}" for name, why in case.moved.items())
         reason += "; its depth, and what it lies on, were measured where it was before"

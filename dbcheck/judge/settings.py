@@ -16,8 +16,7 @@ from dbcheck.core.watched import FactKind, settings_seen
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.volumes import hidden_drives
-from dbcheck.judge.watched import storage_seen
+from dbcheck.judge.volumes import hidden_drives, storage_seen
 
 _TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.SURVIVORS
 _COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
@@ -179,7 +178,7 @@ def settings_at(
             flagged = _worse(flagged, _flagged(manifest, load.settings))
     return Settings(
         tuple(flagged),
-        _deepest(manifest, tested, depths),
+        _deepest(manifest, load, name, depths),
         _writes_whole_pages(tested),
         _tore(manifest),
         bool(rules.RULES[manifest.family]),
@@ -297,12 +296,18 @@ def _hides_drives(facts: TargetFacts) -> bool:
 
 
 def _deepest(
-    manifest: Manifest, tested: NodeBefore, depths: Sequence[Depth | None]
+    manifest: Manifest,
+    load: LoadRecord | None,
+    name: str,
+    depths: Sequence[Depth | None],
 ) -> Depth:
+    tested = manifest.nodes[name]
     if manifest.rung is Rung.PROCESS:
         return Depth.PROCESS
-    if tested.host is not None and _hides_drives(tested.host.facts):
+    if load is not None and storage_seen(manifest, load, name, FactKind.PLACE):
         return Depth.DRIVE  # how deep it went there is not known
+    if tested.host is not None and _hides_drives(tested.host.facts):
+        return Depth.DRIVE  # nor there
     known = [depth for depth in depths if depth is not None]
     if manifest.rung is Rung.DRIVE or not known or len(known) < len(depths):
         return Depth.DRIVE

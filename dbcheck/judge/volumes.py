@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dbcheck.core.cut import PowerScope
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import (
     Completed,
@@ -15,7 +16,9 @@ from dbcheck.core.depth import (
     Tally,
     find_depth,
 )
+from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.target import HostAfter, HostBefore, TargetFacts, Volume
+from dbcheck.core.watched import FactKind, Seen
 from dbcheck.judge.hostcache import host_cache
 
 _NONE = Tally(0, 0, 0)
@@ -48,6 +51,30 @@ class VolumeDepth:
         """Why, in sentences that name the places."""
         found = self.finding.reasons if self.finding else (self.unmeasured,)
         return tuple(f"{', '.join(self.volume.places)}: {reason}" for reason in found)
+
+
+def storage_seen(
+    manifest: Manifest, load: LoadRecord, name: str, *kinds: FactKind
+) -> list[Seen]:
+    """Return what a node's mounts, devices and places were for a time before its cut.
+
+    kinds: all if none is named.
+    A host that is up again shows others, and so does one that loses its drives and
+    keeps running: a lab's, or where drives alone are cut.  So what was first seen once
+    the last ack had come and the cut was asked for is left out; on a host that keeps
+    running, once either was so.
+    """
+    node = load.nodes.get(name)
+    if node is None or node.host_watched is None:
+        return []
+    found = node.host_watched.of(*(kinds or FactKind))
+    begins_us, cut = load.last_ack_us, node.cut
+    if begins_us is None:
+        return found
+    runs_on = bool(manifest.lab) or manifest.nodes[name].scope is PowerScope.DRIVE
+    if cut is not None and cut.asked_us is not None:
+        begins_us = (min if runs_on else max)(begins_us, cut.asked_us)
+    return [seen for seen in found if seen.answered_us < begins_us]
 
 
 def volume_depths(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dbcheck.core.cut import PowerScope
-from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.watched import GONE, FactKind, Seen, Watched
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.volumes import storage_seen
 
 LATE_S = 5.0  # far more than a look takes on a slow machine
 _OF_THE_SERVER = {FactKind.SETTING: "settings of the server"}
 _OF_THE_HOST = {
     FactKind.MOUNT: "mounts",
     FactKind.WRITE_CACHE: "write caches of block devices",
+    FactKind.PLACE: "places",
 }
 
 
@@ -33,13 +33,13 @@ def through_the_load(case: Case) -> Item | None:
     looked = "; ".join(_looked(one, words, went_us) for one, words in found)
     if not case.manifest.control:  # which changes them itself
         changed = [
-            _changed(seen, went_us)
+            how_changed(seen, went_us)
             for one, _ in found
             for seen in _before(one.of(FactKind.SETTING), went_us)
         ]
         if case.load is not None:
             storage = storage_seen(case.manifest, case.load, case.tested_name)
-            changed += [_changed(seen, went_us) for seen in storage]
+            changed += [how_changed(seen, went_us) for seen in storage]
         if changed:
             reason = f"{'; '.join(changed)}. Looked at: {looked}"
             return Item(name, Standing.CONTRADICTED, reason, required=False)
@@ -49,30 +49,6 @@ def through_the_load(case: Case) -> Item | None:
         reason = f"{'; '.join(unseen)}. Looked at: {looked}"
         return Item(name, Standing.ASSUMED, reason, required=False)
     return Item(name, Standing.PRESENT, f"unchanged: {looked}", required=False)
-
-
-def storage_seen(
-    manifest: Manifest, load: LoadRecord, name: str, *kinds: FactKind
-) -> list[Seen]:
-    """Return what a node's mounts and block devices were for a time before its cut.
-
-    kinds: all if none is named.
-    A host that is up again shows others, and so does one that loses its drives and
-    keeps running: a lab's, or where drives alone are cut.  So what was first seen once
-    the last ack had come and the cut was asked for is left out; on a host that keeps
-    running, once either was so.
-    """
-    node = load.nodes.get(name)
-    if node is None or node.host_watched is None:
-        return []
-    found = node.host_watched.of(*(kinds or _OF_THE_HOST))
-    begins_us, cut = load.last_ack_us, node.cut
-    if begins_us is None:
-        return found
-    runs_on = bool(manifest.lab) or manifest.nodes[name].scope is PowerScope.DRIVE
-    if cut is not None and cut.asked_us is not None:
-        begins_us = (min if runs_on else max)(begins_us, cut.asked_us)
-    return [seen for seen in found if seen.answered_us < begins_us]
 
 
 def _before(found: Sequence[Seen], went_us: int | None) -> list[Seen]:
@@ -138,15 +114,17 @@ def _looked(
     return f"{text}, the last {_ago(watched.last_us, went_us)}"
 
 
-def _changed(seen: Seen, went_us: int | None) -> str:
+def how_changed(seen: Seen, went_us: int | None) -> str:
     """Return what a fact was for a time, and when."""
-    of = {FactKind.SETTING: seen.of, FactKind.MOUNT: f"mount {seen.of}"}
-    name = of.get(seen.kind, f"queue/write_cache of {seen.of}")
+    of = {FactKind.MOUNT: "mount ", FactKind.WRITE_CACHE: "queue/write_cache of "}
     first, last = _ago(seen.first_us, went_us), _ago(seen.last_us, went_us)
-    value = seen.value or "not there"
+    value = repr(seen.value or "not there")
+    if seen.kind is FactKind.PLACE:
+        value = f"at {seen.value}" if seen.value else "not where it had been"
+    text = f"{of.get(seen.kind, '')}{seen.of} was {value}"
     if seen.looks == 1:
-        return f"{name} was {value!r} at a look {first}"
-    return f"{name} was {value!r} at {seen.looks:,} looks, from {first} to {last}"
+        return f"{text} at a look {first}"
+    return f"{text} at {seen.looks:,} looks, from {first} to {last}"
 
 
 def _never(watched: Watched, words: Mapping[FactKind, str]) -> str:

@@ -18,7 +18,7 @@ from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.watched import storage_seen
+from dbcheck.judge.volumes import storage_seen
 
 _BADNESS = (
     Standing.PRESENT,

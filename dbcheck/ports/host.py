@@ -86,8 +86,10 @@ class TargetHost(Protocol):
     def counting(self, devices: Sequence[str]) -> Counting:
         """Open the counters of block devices."""
 
-    def look(self, volumes: Sequence[Volume]) -> Look:
-        """Connect to look at the mounts of *volumes* and the devices below them."""
+    def look(
+        self, volumes: Sequence[Volume], data_directory: str, places: Sequence[Place]
+    ) -> Look:
+        """Connect to look at mounts, at the devices below them, and at the places."""
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int

@@ -12,10 +12,11 @@ import pytest
 
 from dbcheck.core.places import Place
 from dbcheck.core.target import TargetFacts
+from dbcheck.core.watched import lying, places_looked
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.hosts.agent import files as host_files
-from dbcheck.hosts.agent.facts import host_facts
+from dbcheck.hosts.agent.facts import host_facts, look
 
 SHARED_MEMORY = Path("/dev/shm")  # a filesystem of its own, for every user
 
@@ -80,6 +81,12 @@ def facts_of(places: Sequence[Place]) -> TargetFacts:
     return msgspec.convert(host_facts(asked), TargetFacts)
 
 
+def lying_now(places: Sequence[Place]) -> dict[str, str]:
+    """Return where places lie, by name, as a look through the load shows it."""
+    asked = [(place.name, place.path, list(place.files)) for place in places]
+    return {name: lying(lies) for name, lies in look([], [], asked)["places"].items()}
+
+
 MOVED = [
     (of_mariadb, "ib_logfile0", "redo log files"),
     (of_mariadb, "ibdata1", "system tablespace files"),
@@ -116,6 +123,30 @@ def test_a_file_that_is_a_link_has_a_volume_of_its_own(
     assert facts.volumes[1].places[label] == str(elsewhere)
     assert label not in facts.data.places
     assert not facts.unseen
+
+
+@pytest.mark.parametrize(
+    ("places", "name", "label"), MOVED, ids=[case[1] for case in MOVED]
+)
+def test_a_look_shows_a_file_that_became_a_link_and_no_other_change(
+    places: Callable[[Path], Sequence[Place]],
+    name: str,
+    label: str,
+    data: Path,
+    elsewhere: Path,
+) -> None:
+    asked, place = places(data), label.removesuffix(" files")
+    before = facts_of(asked)
+    names = {each.name for each in asked}
+    known = {f.of: text for f, text in places_looked(before.volumes, names).items()}
+    assert lying_now(asked) == known
+    moved(data / name, elsewhere)
+    assert "tmpfs" in lying_now(asked)[place]
+    facts = facts_of(asked)
+    known = {f.of: text for f, text in places_looked(facts.volumes, names).items()}
+    assert lying_now(asked) == known
+    (data / name).unlink()
+    assert "tmpfs" not in lying_now(asked)[place]
 
 
 @pytest.mark.parametrize("name", ["global", "pg_multixact", "base/5"])
@@ -163,7 +194,9 @@ def test_a_folder_with_too_much_in_it_is_named_as_unseen(
         (data / f"bin.{number}").symlink_to(data)
     assert not host_files.Files(str(data), ["bin.*"]).unseen
     monkeypatch.setattr(host_files, "LINKS_MAX", 3)
+    host_files.links_in.cache_clear()  # of a folder that was not changed
     assert "more than 3 links" in host_files.Files(str(data), ["bin.*"]).unseen
     assert not host_files.Files(str(data), ["*.ibd"]).unseen
     monkeypatch.setattr(host_files, "ENTRIES_MAX", 3)
+    host_files.links_in.cache_clear()
     assert "more than 3 files" in host_files.Files(str(data), ["*.ibd"]).unseen

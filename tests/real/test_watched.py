@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +71,15 @@ class Looks:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     return Looks(monkeypatch)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """Give a folder in memory, which no cut of a drive reaches."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 def standing(outcome: Outcome, name: ItemId) -> Standing:
@@ -158,6 +169,39 @@ def test_a_mount_without_barriers_for_a_time_is_named(
     assert standing(outcome, ItemId.SETTINGS) is Standing.ABSENT
     assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
     assert any("barrier" in text for text in outcome.result.settings_at_fault)
+
+
+@pytest.mark.root
+def test_a_log_that_lay_elsewhere_for_a_time_claims_no_depth(
+    looks: Looks, elsewhere: Path, tmp_path: Path
+) -> None:
+    """It was moved after the load began, and is where it was before the cut.
+
+    Into a new segment so few rows are written that no further one is opened meanwhile.
+    """
+
+    def act() -> None:
+        here.execute("select pg_switch_wal()")
+        looks.await_value(FactKind.PLACE, lambda where: where.startswith(str(log)))
+        subprocess.run(["cp", "-a", seen / "pg_wal", elsewhere / "wal"], check=True)
+        (seen / "pg_wal").rename(seen / "moved")
+        (seen / "pg_wal").symlink_to(elsewhere / "wal")
+        looks.await_value(FactKind.PLACE, lambda where: str(elsewhere) in where)
+        (seen / "pg_wal").unlink()
+        (seen / "moved").rename(seen / "pg_wal")
+        looks.await_value(FactKind.PLACE, lambda where: where.startswith(str(log)))
+
+    with bench(LabSpec("postgresql"), tmp_path) as lab, host_of(lab.lab) as host:
+        here: Bench = replace(lab, rig=with_node(lab.rig, host=host))
+        facts = here.rig.site.writer.engine.facts()
+        log = Path(facts.identity["data_directory"], "pg_wal")
+        seen = Path(f"/proc/{server_pid(here.lab)}/root{log.parent}")
+        slow = replace(quick(), rate=40.0)
+        outcome = cut_beside(here, act, slow)
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert standing(outcome, ItemId.PLACES) is Standing.CONTRADICTED
+    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    assert outcome.result.depth is not None and outcome.result.depth.depth is None
 
 
 def test_a_canary_that_was_emptied_before_the_cut_shows_nothing(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class Volume:
         layers = self.layers()
         facts = {
             "places": self.places,
+            "device": self.number,
             "mount_point": self.mount["point"],
             "filesystem": self.mount["type"],
             "mount_options": self.mount["options"],
@@ -85,6 +86,11 @@ class Volume:
         if not facts["filesystem"]:
             self.unreadable["filesystem"] = "not reported by the host"
         return {**facts, "unreadable": self.unreadable}
+
+    @property
+    def number(self) -> str:
+        """The device number of the filesystem, as /proc/self/mountinfo has it."""
+        return f"{os.major(self.device)}:{os.minor(self.device)}"
 
     def free_bytes(self) -> int:
         """Return what an ordinary user may still write."""
@@ -408,10 +414,14 @@ def queue_of(folder: str) -> str:
     return os.path.join(os.path.dirname(folder), "queue")
 
 
-def look(points: list[str], devices: list[str]) -> dict[str, dict[str, str]]:
+def look(
+    points: list[str], devices: list[str], places: list[tuple[str, str, list[str]]]
+) -> dict[str, dict[str, Any]]:
     """Return the options of mounts, and the write_cache of block devices, as of now.
 
-    Of the kernel's own files alone: a drive that answers nothing holds nothing up.
+    And where *places* lie, which are those of host_facts().  All of the kernel's own
+    files and of names that it has in memory, so a drive that answers nothing holds
+    nothing up.
     """
     options = {mount["point"]: mount["options"] for mount in mounts()}
     folders = {name: os.path.realpath(os.path.join(BLOCK, name)) for name in devices}
@@ -421,7 +431,22 @@ def look(points: list[str], devices: list[str]) -> dict[str, dict[str, str]]:
             name: first_line(os.path.join(queue_of(folder), "write_cache"))
             for name, folder in folders.items()
         },
+        "places": {name: lies_on(path, files) for name, path, files in places},
     }
+
+
+def lies_on(path: str, files: list[str]) -> list[tuple[str, str, str]]:
+    """Return path (links followed), filesystem and its device of a place.
+
+    The same of each folder on another device that files of it lie in follows.  [] if
+    the place cannot be seen.
+    """
+    try:
+        own = Volume(path)
+        volumes = [own, *map(Volume, Files(own.path, files).away)]
+    except OSError:
+        return []
+    return [(each.path, each.mount["type"], each.number) for each in volumes]
 
 
 def backing_of(file: str) -> str:

@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
+from functools import lru_cache
 
 from dbcheck.remote.wire import describe_error, lines, unescape
 
@@ -35,8 +36,10 @@ class Files:
         wanted = re.compile("|".join(map(translate, names)))
         mounts = list(mount_table())
         try:
-            own = os.stat(folder).st_dev
-            led = [*mounted_in(folder, mounts, wanted), *links_in(folder, wanted)]
+            found = os.stat(folder)
+            own = found.st_dev
+            links = links_in(folder, wanted, found.st_mtime_ns)
+            led = [*mounted_in(folder, mounts, wanted), *links]
         except OSError as error:
             self.unseen = describe_error(error, folder)
             return
@@ -73,9 +76,11 @@ def mounted_in(
     ]
 
 
-def links_in(folder: str, wanted: re.Pattern[str]) -> list[str]:
+@lru_cache(maxsize=64)
+def links_in(folder: str, wanted: re.Pattern[str], changed_ns: int) -> tuple[str, ...]:
     """Return the links in the folder that have such a name.
 
+    changed_ns: its st_mtime_ns; a folder that was not changed is not listed anew.
     Raise OSError, also if there are too many files to list, or links to follow.
     """
     found = []
@@ -87,7 +92,7 @@ def links_in(folder: str, wanted: re.Pattern[str]) -> list[str]:
                 found.append(entry.path)
             if len(found) > LINKS_MAX:
                 raise OSError(0, f"more than {LINKS_MAX} links", folder)
-    return found
+    return tuple(found)
 
 
 def home_of(path: str, mounts: Sequence[tuple[str, str, str]]) -> str:
