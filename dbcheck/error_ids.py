@@ -65,6 +65,7 @@ class ErrorId(StrEnum):
     CAMPAIGN_PROCESS_LOST = "campaign-process-lost"
     COMPARED_WITH_ITSELF = "compared-with-itself"
     COMPARISON_WITHOUT_VERDICT = "comparison-without-verdict"
+    CONFIGURATION_CHANGED = "configuration-changed"
     CONTROL_NOT_COMPARABLE = "control-not-comparable"
     CYCLES_PROVE_NOTHING = "cycles-prove-nothing"
     EARLIER_ROWS_LOST = "earlier-rows-lost"

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
+from dbcheck.audit import storage
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.survivors import DIFFERENT_MAX
 from dbcheck.core.earlier import lost_by_epoch
-from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.records import AfterRecord, Manifest, NodeBefore
 from dbcheck.core.server import ServerFacts, difference
+from dbcheck.core.site import SiteKind
 from dbcheck.core.table import TableFacts
+from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
@@ -34,6 +38,9 @@ class Known:
               not count in every later cycle.
     free_bytes: what was free on the data directory's filesystem before the first load;
               None if that is not known.
+    configured: settings, and what the places lie on, by name; places: the path of each
+              place, links followed.  As the first cycles that count had each; {} of a
+              cluster, whose writer may be another node each time.
     """
 
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -41,6 +48,8 @@ class Known:
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
     different: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     free_bytes: int | None = None
+    configured: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def with_run(
         self,
@@ -56,16 +65,21 @@ class Known:
         host, free = manifest.writer.host, self.free_bytes
         if free is None and host is not None:
             free = host.facts.data.free_bytes
+        found = replace(self, identity=identity, free_bytes=free)
         if not after.tables:
-            return replace(self, identity=identity, free_bytes=free)
+            return found
         known = {n: ids for n, ids in self.different.items() if n not in after.tables}
         known |= {name: tuple(ids) for name, ids in different.items()}
         tables = {**self.tables, **after.tables}
-        return Known(identity, manifest.run_id, tables, known, free)
+        return replace(found, run=manifest.run_id, tables=tables, different=known)
 
     def without_rows(self) -> Known:
         """Return what is known once the tables are dropped."""
         return replace(self, run="", tables={}, different={})
+
+    def set_up_anew(self) -> Known:
+        """Return what is known of a server that may be set up otherwise by now."""
+        return replace(self, configured={}, places={})
 
     def with_rows(
         self,
@@ -81,8 +95,17 @@ class Known:
 
     def with_outcome(self, outcome: Outcome) -> Known:
         """Return what is known once that run, which is judged, is over."""
-        return self.with_run(
-            outcome.manifest, outcome.after, different_of(outcome.run, outcome.manifest)
+        manifest, writer = outcome.manifest, outcome.manifest.writer
+        found = self.with_run(
+            manifest, outcome.after, different_of(outcome.run, manifest)
+        )
+        counts = not manifest.control and outcome.verdict is not Verdict.INCONCLUSIVE
+        if not counts or manifest.site is not SiteKind.SINGLE:
+            return found
+        return replace(
+            found,
+            configured={**_configured(writer), **self.configured},
+            places={**_places(writer), **self.places},
         )
 
     def of_tables(self, tables: Mapping[str, TableFacts]) -> dict[str, TableFacts]:
@@ -135,6 +158,32 @@ class Known:
                 " versions of one, must not be counted together.",
             )
 
+    def require_as_before(self, node: NodeBefore) -> None:
+        """Raise TargetChanged if a server, or what it lies on, is set up otherwise.
+
+        What was not known at one of both times is not compared.  A table that was yet
+        to be made was expected in a folder in which, or below which, it lies then.
+        """
+        now, where = _configured(node), _places(node)
+        changed = [
+            f"{name} was {was} and is {now[name]}"
+            for name, was in sorted(self.configured.items())
+            if now.get(name, was) != was
+        ]
+        changed += [
+            f"{name} was at {was} and is at {where[name]}"
+            for name, was in sorted(self.places.items())
+            if not PurePosixPath(where.get(name, was)).is_relative_to(was)
+        ]
+        if changed:
+            raise TargetChanged(
+                f"{node.target} is not set up as in the earlier cycles:"
+                f" {'; '.join(changed)}",
+                id=ErrorId.CONFIGURATION_CHANGED,
+                hint="Undo that and continue with --resume, or begin a new campaign:"
+                " cuts under two configurations must not be counted together.",
+            )
+
     def require_rows(self, name: str, table: TableFacts) -> None:
         """Raise TargetChanged if rows that were left are not in *table* any more."""
         left = self.tables.get(name)
@@ -157,6 +206,35 @@ class Known:
                 " read. Then begin a new campaign; an old one can be resumed only if"
                 " they are restored.",
             )
+
+
+def _configured(node: NodeBefore) -> dict[str, str]:
+    """Return settings by name, those too that mounts imply, and what places lie on."""
+    volumes = node.host.facts.volumes if node.host else ()
+    options = [volume.mount_options for volume in volumes]
+    found = {**node.facts.settings, **storage.settings_of(options)}
+    found["version"] = f"{node.facts.product} {node.facts.version}"
+    for volume in volumes:
+        caches = {layer.write_cache for layer in volume.layers} - {""}
+        for name in filter(_is_one, volume.places):
+            found[f"filesystem of {name}"] = (
+                f"{volume.filesystem} {volume.filesystem_uuid}"
+            )
+            found[f"write caches of {name}"] = ", ".join(sorted(caches))
+    return found
+
+
+def _places(node: NodeBefore) -> dict[str, str]:
+    """Return where the places lie, by name: with links followed, as far as known."""
+    found = {each.name: each.path for each in node.places}
+    for volume in node.host.facts.volumes if node.host else ():
+        found |= volume.places
+    return {name: path for name, path in found.items() if path and _is_one(name)}
+
+
+def _is_one(name: str) -> bool:
+    """Return whether a place bears that name each time, and not another number."""
+    return not name[-1].isdecimal() and not name.endswith(" files")
 
 
 def different_of(run: RunFolder, manifest: Manifest) -> dict[str, list[int]]:

@@ -116,6 +116,7 @@ def preflight(
         workload = _with_possible_chores(rig, workload)
         nodes = _nodes(rig, workload, witness, canaries)
         writer = nodes[rig.site.writer_name]
+        known.require_as_before(writer)
         known = with_room(rig, workload, known, writer, emptied)
         if workload.rows_before:
             fill_epoch = _epoch(rig, seed, control=control)

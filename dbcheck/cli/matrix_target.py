@@ -59,6 +59,7 @@ def on_target(
             )
     known = NOTHING_KNOWN
     for one, its_rig in fit:
+        known = known.set_up_anew()
         view.line("row", one.row.name)
         with one.running(view):
             for number in range(one.row.cuts):

@@ -24,12 +24,15 @@ from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum
 from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
+from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.runs import RunFolder
+from tests.kit.labs import process_lab
 from tests.kit.nodes import with_node
 from tests.kit.rigs import SEED, Bench, Said, bench, plan
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
 HONEST = LabSpec("postgresql")
@@ -145,6 +148,37 @@ def test_what_changes_between_two_cycles_ends_it(here: Bench, tmp_path: Path) ->
     assert len(list(folder.runs.iterdir())) == 1
     shown = result(folder)
     assert (shown.verdict, shown.finished) == (Verdict.INCONCLUSIVE, False)
+
+
+def test_cuts_under_two_configurations_are_not_counted_together(
+    tmp_path: Path,
+) -> None:
+    name = "full_page_writes"
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=2))
+
+        def switch(to: str) -> None:
+            here.execute(f"alter system set {name} = {to}")
+            here.execute("select pg_reload_conf()")
+            wait_until(lambda: here.execute(f"show {name}") == [(to,)], "it is so")
+
+        class Switching(Said):
+            def phase(self, phase: Phase, detail: str) -> None:
+                super().phase(phase, detail)
+                if phase is Phase.CAMPAIGN:
+                    switch("off")
+
+        rig = replace(here.rig, listener=Switching())
+        with pytest.raises(TargetChanged, match=f"{name} was on and is off") as caught:
+            run_campaign(rig, folder)
+        assert caught.value.id is ErrorId.CONFIGURATION_CHANGED
+        assert counts(to_values(result(folder))) == (1, 0)
+        assert result(folder).verdict is Verdict.INCONCLUSIVE
+        switch("on")
+        assert run_campaign(here.rig, folder).cuts == 2
+        switch("off")
+        other = CampaignFolder.create(tmp_path / "other", plan(cuts=2))
+        assert run_campaign(here.rig, other).cuts == 2
 
 
 def test_controls_come_first_and_once(here: Bench, tmp_path: Path) -> None:

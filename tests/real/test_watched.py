@@ -75,8 +75,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
 
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
-    """Give a folder in memory, which no cut of a drive reaches."""
-    folder = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
+    """Give a folder that no cut of a lab's drive reaches."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-"))
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
@@ -177,7 +177,7 @@ def test_a_log_that_lay_elsewhere_for_a_time_claims_no_depth(
 ) -> None:
     """It was moved after the load began, and is where it was before the cut.
 
-    Into a new segment so few rows are written that no further one is opened meanwhile.
+    So few rows are written to a new segment that no further one is opened meanwhile.
     """
 
     def act() -> None:

@@ -16,8 +16,10 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.survivors import DIFFERENT_MAX
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.earlier import EpochTotals
+from dbcheck.core.places import Place
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
 from tests.kit.cycles import record, records_of
@@ -198,3 +200,29 @@ def test_what_a_run_showed_is_kept_in_the_folder(tmp_path: Path) -> None:
     known = folder.known().with_run(run.manifest(), run.after())
     folder.write_known(known)
     assert folder.known() == known == Known(A, MANIFEST.run_id, ALL_LEFT)
+
+
+def test_a_server_that_is_set_up_otherwise_is_refused_with_both_values() -> None:
+    """What is known of one of both times alone is not compared."""
+    known = Known(
+        A,
+        configured={"fsync": "on", "version": "PostgreSQL 1", "gone": "1"},
+        places={"WAL": "/d/pg_wal", "table": "/d/base", "elsewhere": "/e"},
+    )
+    settings = {"fsync": "on", "new": "2"}
+    facts = replace(FACTS, product="PostgreSQL", version="1", settings=settings)
+    places = (Place("WAL", "/d/pg_wal"), Place("table", "/d/base/5"))
+    node = replace(MANIFEST.writer, facts=facts, places=places)
+    known.require_as_before(node)
+    for other, text in (
+        (replace(node, facts=replace(facts, version="2")), "PostgreSQL 2"),
+        (
+            replace(node, facts=replace(facts, settings={"fsync": "off"})),
+            "fsync was on and is off",
+        ),
+        (replace(node, places=(Place("WAL", "/w"),)), "/d/pg_wal and is at /w"),
+    ):
+        with pytest.raises(TargetChanged, match=text) as caught:
+            known.require_as_before(other)
+        assert caught.value.id is ErrorId.CONFIGURATION_CHANGED
+    known.set_up_anew().require_as_before(other)
