@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -71,15 +69,6 @@ class Looks:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     return Looks(monkeypatch)
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Path]:
-    """Give a folder that no cut of a lab's drive reaches."""
-    folder = Path(tempfile.mkdtemp(prefix="dbcheck-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def standing(outcome: Outcome, name: ItemId) -> Standing:
@@ -173,20 +162,15 @@ def test_a_mount_without_barriers_for_a_time_is_named(
 
 @pytest.mark.root
 def test_a_log_that_lay_elsewhere_for_a_time_claims_no_depth(
-    looks: Looks, elsewhere: Path, tmp_path: Path
+    looks: Looks, tmp_path: Path
 ) -> None:
-    """It was moved after the load began, and is where it was before the cut.
-
-    So few rows are written to a new segment that no further one is opened meanwhile.
-    """
+    """It is where it was before the cut; this one lost nothing by that."""
 
     def act() -> None:
-        here.execute("select pg_switch_wal()")
         looks.await_value(FactKind.PLACE, lambda where: where.startswith(str(log)))
-        subprocess.run(["cp", "-a", seen / "pg_wal", elsewhere / "wal"], check=True)
         (seen / "pg_wal").rename(seen / "moved")
-        (seen / "pg_wal").symlink_to(elsewhere / "wal")
-        looks.await_value(FactKind.PLACE, lambda where: str(elsewhere) in where)
+        (seen / "pg_wal").symlink_to("moved")
+        looks.await_value(FactKind.PLACE, lambda where: "/moved (" in where)
         (seen / "pg_wal").unlink()
         (seen / "moved").rename(seen / "pg_wal")
         looks.await_value(FactKind.PLACE, lambda where: where.startswith(str(log)))
@@ -196,7 +180,7 @@ def test_a_log_that_lay_elsewhere_for_a_time_claims_no_depth(
         facts = here.rig.site.writer.engine.facts()
         log = Path(facts.identity["data_directory"], "pg_wal")
         seen = Path(f"/proc/{server_pid(here.lab)}/root{log.parent}")
-        slow = replace(quick(), rate=40.0)
+        slow = replace(quick(), rate=40.0)  # no further segment is opened meanwhile
         outcome = cut_beside(here, act, slow)
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
     assert standing(outcome, ItemId.PLACES) is Standing.CONTRADICTED
