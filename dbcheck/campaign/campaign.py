@@ -23,6 +23,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
 from dbcheck.campaign.unjudged import note_judged
 from dbcheck.campaign.waiting import wait_for_server
+from dbcheck.core.audited import alarming
 from dbcheck.core.control import ControlFacts, ControlOutcome
 from dbcheck.core.cut import PowerState, SwitchKind
 from dbcheck.core.moments import (
@@ -40,6 +41,7 @@ from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.judge.cutmoment import alive_us, lag_s
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.ports.abilities import makes_checkpoints
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
@@ -250,10 +252,21 @@ def add_outcome(
             window=at_cut.value if at_cut else "",
             seen=seen.rows if seen else None,
             seen_lost=seen.lost if seen else None,
+            despite=_despite(outcome),
         )
     )
     if outcome.verdict is Verdict.PASS:
         outcome.run.drop_survivors()
+
+
+def _despite(outcome: Outcome) -> tuple[str, ...]:
+    """Return what the audit found before the load, and what is assumed of it."""
+    assumed = [
+        f"assumed, not seen: {item.reason}"
+        for item in outcome.judgement.items
+        if item.id is ItemId.SETTINGS and item.standing is Standing.ASSUMED
+    ]
+    return (*map(str, alarming(outcome.manifest.writer.audit or ())), *assumed)
 
 
 def _cut_s(outcome: Outcome) -> float | None:

@@ -103,6 +103,8 @@ class Cycle:
               was not read after the cut.
     at_fault: settings under which such a cut loses commits, a sentence for each.
     error_id: of the error, "" if it came to a verdict, or its client was lost.
+    despite:  what is more than a note of the audit before the load, and what is assumed
+              of such settings, a text for each.
     """
 
     number: int
@@ -130,6 +132,7 @@ class Cycle:
     drawn: str = ""
     cut_s: float | None = None
     lag_s: float | None = None
+    despite: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a class and a depth that no cut has."""

@@ -125,6 +125,7 @@ def _cycle_result(cycle: Cycle) -> CycleResult:
         error_id=cycle.error_id,
         drawn=cycle.drawn,
         cut_s=cycle.cut_s,
+        despite=cycle.despite,
     )
 
 

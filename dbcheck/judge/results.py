@@ -40,6 +40,8 @@ class CycleResult:
     seen, seen_lost: rows that readers saw, and those of them that are missing and were
     never acknowledged; null without readers, or if no rows were compared.
     error_id: of the error that ended it, "" if it came to a verdict.
+    despite: what the audit before the load found that is more than a note, and what is
+    assumed of settings, a text for each.
     """
 
     number: int
@@ -64,6 +66,7 @@ class CycleResult:
     error_id: str = ""
     drawn: str = ""
     cut_s: float | None = None
+    despite: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dbcheck.campaign.totals import result
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
 from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.words.campaign import limits
 from tests.kit.reports import printed
 from tests.kit.samples import PLAN
 
@@ -111,3 +112,13 @@ def test_nothing_is_said_of_readers_if_none_looked(tmp_path: Path) -> None:
     shown = campaign_of(tmp_path, [{}])
     assert shown.seen is None
     assert "readers" not in report_of(shown)
+
+
+def test_what_the_audit_found_before_cuts_that_passed_is_named(tmp_path: Path) -> None:
+    off = "error pg-full-page-writes: full_page_writes is off (PostgreSQL 15.18)"
+    shown = campaign_of(
+        tmp_path, [{"despite": (off,)}, {"despite": (off,)}, {"verdict": OPEN}]
+    )
+    assert [cycle.despite for cycle in shown.cycles[1:]] == [(off,), (off,), ()]
+    assert " ".join(report_of(shown).split()).count(off) == 1
+    assert any(off in text for text in limits(shown))

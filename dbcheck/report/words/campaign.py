@@ -123,6 +123,7 @@ def lines(result: CampaignResult) -> Iterator[str]:
         if cycle.number and cycle.verdict is not CycleVerdict.PASS
     ][:SHOWN_MAX]
     yield from _at_fault(result.cycles)
+    yield from _despite(result.cycles)
     if result.error:
         yield with_id(result.error, result.error_id)
         yield f"dbcheck campaign --resume {result.folder}"
@@ -155,9 +156,17 @@ def limits(result: CampaignResult) -> Iterator[str]:
         yield sentence(f"class of the cuts: {classes}")
     if any(one.cut_class == CutClass.LAB_DRIVE.value for one in result.cycles):
         yield NOT_A_DRIVE
+    yield from map(sentence, _despite(result.cycles))
     if proven.inconclusive:
         yield f"{proven.inconclusive} cycles were inconclusive and count as nothing."
     yield HOLDS_FOR
+
+
+def _despite(cycles: Sequence[CycleResult]) -> list[str]:
+    """Return what the audits before cuts that passed found, each once."""
+    passed = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.PASS]
+    found = dict.fromkeys(text for cycle in passed for text in cycle.despite)
+    return [f"no loss despite: {text}" for text in found]
 
 
 def _at_fault(cycles: Sequence[CycleResult]) -> list[str]:

@@ -58,7 +58,8 @@ _CONTROL = (
 _ALONE = "This rests only on what the witness says"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
-    "a udev rule so that it lasts, or switch the drive's own cache off."
+    "a udev rule so that it lasts, or switch the drive's own cache off. Where a place "
+    "lay elsewhere, find out what moved it, and cut again."
 )
 _WITNESS_KIND = {
     "ssh": "another host, over SSH",
@@ -131,7 +132,7 @@ def sections(result: RunResult) -> Iterator[Section]:
         title = "Settings under which an ack is not durable"
         yield Section(title, result.settings_at_fault)
     if result.layers_at_fault:
-        title = "Layers below the server that hold flushes back"
+        title = "Below the server: what holds flushes back, or lay elsewhere"
         yield Section(title, (*result.layers_at_fault, _WRITE_CACHE))
     yield from _seen(result)
     yield from _unexplained(result)
