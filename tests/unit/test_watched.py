@@ -32,6 +32,7 @@ from dbcheck.core.watched import (
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import ended, not_shut_down
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.places import places
 from dbcheck.judge.server import same_settings
 from dbcheck.judge.settings import settings_at, settings_of
 from dbcheck.judge.watched import LATE_S, through_the_load
@@ -161,6 +162,20 @@ def test_a_mount_without_barriers_of_a_moment_is_at_fault() -> None:
     found = settings_at(one.manifest, one.load, [Depth.DRIVE]).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ["fs-barrier"]
     assert item(through_the_load, one).standing is Standing.CONTRADICTED
+
+
+@pytest.mark.parametrize("at", ["/dev/shm/w (tmpfs 0:25)", ""])
+def test_a_place_that_lay_elsewhere_for_a_time_has_no_known_depth(at: str) -> None:
+    wal = Fact(FactKind.PLACE, "WAL")
+    tally = WatchTally({wal: "/d/pg_wal (xfs 7:2)"})
+    for at_us, where in ((1, at), (2, at), (3, "/d/pg_wal (xfs 7:2)")):
+        tally.add(at_us, {wal: where}, at_us)
+    one = of_host(BEFORE, tally.watched())
+    assert [(seen.of, seen.looks) for seen in one.strayed] == [("WAL", 2)]
+    assert item(through_the_load, one).standing is Standing.CONTRADICTED
+    found = item(places, one)
+    assert found.standing is Standing.CONTRADICTED
+    assert at in found.reason and "2 looks" in found.reason
 
 
 @pytest.mark.parametrize(
