@@ -222,6 +222,7 @@ class ErrorId(StrEnum):
     MANAGED_SERVICE_HAS_NO_HOST = "managed-service-has-no-host"
     PYTHON_MISSING = "python-missing"
     ROOT_NEEDED_ON_HOST = "root-needed-on-host"
+    SERVER_FINDS_OTHER_FILES = "server-finds-other-files"
     SERVER_LOG_NOT_FOUND = "server-log-not-found"
     SERVER_ON_OTHER_HOST = "server-on-other-host"
     SSH_CONFIG_INVALID = "ssh-config-invalid"

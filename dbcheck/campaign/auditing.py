@@ -16,7 +16,11 @@ from dbcheck.audit.servers import (
 from dbcheck.audit.stack import subjects_of, unseen_host
 from dbcheck.audit.subject import Subject
 from dbcheck.campaign import observable
-from dbcheck.campaign.host import data_directory, require_own_data
+from dbcheck.campaign.host import (
+    data_directory,
+    facts_as_the_server_finds,
+    require_own_data,
+)
 from dbcheck.core.audited import Flag, RuleStanding, alarming, counted
 from dbcheck.core.readings import Readings
 from dbcheck.core.server import ServerFacts
@@ -58,7 +62,8 @@ def audit(
         try:
             directory = data_directory(server)
             require_own_data(host, directory, server, lambda: "")
-            facts = host.facts(directory, engine.places(tables))
+            places = engine.places(tables)
+            facts = facts_as_the_server_finds(host, directory, places)
         except HostError as error:
             unasked, unasked_id = error.with_hint, error.id
     audited = audited_of(engine, server, host, facts, unasked)

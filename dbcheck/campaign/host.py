@@ -17,7 +17,13 @@ from dbcheck.core.depth import Completed
 from dbcheck.core.places import Place
 from dbcheck.core.records import NodeBefore
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.target import HostAfter, HostBefore, Volume, VolumeCanaries
+from dbcheck.core.target import (
+    HostAfter,
+    HostBefore,
+    TargetFacts,
+    Volume,
+    VolumeCanaries,
+)
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries, TargetHost
@@ -109,7 +115,7 @@ def begin(
     """
     directory = data_directory(server)
     require_own_data(host, directory, server, mark_data)
-    facts = host.facts(directory, places)
+    facts = facts_as_the_server_finds(host, directory, places)
     marks = host.mark_log(log_path) if log_path else {}
     data = host.start_canaries(directory)
     others: list[Canaries | None] = []
@@ -143,6 +149,25 @@ def require_own_data(
             "in as root or as the server's user; a container has its own paths. Or run "
             "without --target-host.",
         )
+
+
+def facts_as_the_server_finds(
+    host: TargetHost, directory: str, places: Sequence[Place]
+) -> TargetFacts:
+    """Return the facts of a host whose server finds the files there that the host does.
+
+    Raise HostError, also if the server's process finds others at one of the paths.
+    """
+    facts = host.facts(directory, places)
+    for place, text in facts.seen_otherwise.items():
+        raise HostError(
+            f"the server finds its {place} elsewhere than the target's host: {text}",
+            id=ErrorId.SERVER_FINDS_OTHER_FILES,
+            hint="The server runs with mounts or a root of its own (a container, or "
+            "BindPaths= of a service), so its depth cannot be measured there. Mount "
+            "that path for the whole host. Or run without --target-host.",
+        )
+    return facts
 
 
 def _found_log(listener: Listener, host: TargetHost, path: str) -> str:

@@ -11,7 +11,11 @@ from contextlib import closing
 from dbcheck import interrupt
 from dbcheck.audit.stack import volatile
 from dbcheck.campaign import observable
-from dbcheck.campaign.host import data_directory, require_own_data
+from dbcheck.campaign.host import (
+    data_directory,
+    facts_as_the_server_finds,
+    require_own_data,
+)
 from dbcheck.core.counters import Sample
 from dbcheck.core.history import PREFLIGHT_SESSION
 from dbcheck.core.places import LOGS
@@ -84,7 +88,8 @@ def server_facts(
     server = server or engine.facts()
     directory = data_directory(server)
     require_own_data(host, directory, server, lambda: "")
-    return host.facts(directory, engine.places(InsertPlan.tables))
+    places = engine.places(InsertPlan.tables)
+    return facts_as_the_server_finds(host, directory, places)
 
 
 def log_volumes(facts: TargetFacts) -> list[Volume]:

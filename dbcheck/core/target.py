@@ -154,6 +154,9 @@ class TargetFacts:
     unseen:     name of a place -> why it could not be inspected.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
     process:    of the server; None if it was not looked at.
+    seen_otherwise: name of a place, or of its files -> what the server's process finds
+                at its path, where that is not what the host's agent finds there.
+    view_unread: why it is not known what it finds there, "" if it is.
     """
 
     hostname: str
@@ -168,6 +171,8 @@ class TargetFacts:
     unseen: Mapping[str, str]
     unreadable: Mapping[str, str]
     process: ServerProcess | None = None
+    seen_otherwise: Mapping[str, str] = field(default_factory=dict)
+    view_unread: str = "it was not looked at"
 
     def __post_init__(self) -> None:
         """Refuse facts without the data directory's volume."""

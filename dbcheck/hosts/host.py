@@ -41,6 +41,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.foreign",
     "dbcheck.hosts.agent.tools",
     "dbcheck.hosts.agent.process",
+    "dbcheck.hosts.agent.view",
     "dbcheck.hosts.agent.facts",
     "dbcheck.hosts.agent.readings",
     "dbcheck.hosts.agent.counters",

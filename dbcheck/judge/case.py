@@ -234,16 +234,27 @@ class Case:
         return storage_seen(self.manifest, self.load, self.tested_name, FactKind.PLACE)
 
     @property
+    def seen_otherwise(self) -> Mapping[str, str]:
+        """Return the places at whose path the server found other files than its host.
+
+        By name, with what it found there, before the load or after the recovery.
+        """
+        found = dict(self.before.facts.seen_otherwise) if self.before else {}
+        if self.host and self.host.facts:
+            found |= self.host.facts.seen_otherwise
+        return found
+
+    @property
     def own_depth(self) -> DepthFinding | None:
         """The same of the tested node alone."""
         if self.before is None:
             return None
         facts = self.before.facts
-        elsewhere = {each.of: "it lay elsewhere for a time" for each in self.strayed}
+        unseen = {**facts.unseen, **self.seen_otherwise}
+        unseen |= {each.of: "it lay elsewhere for a time" for each in self.strayed}
         if self.moved and self.tested_name == self.after.reader_name:
-            elsewhere |= self.moved
-        facts = replace(facts, unseen={**facts.unseen, **elsewhere})
-        return least_depth(self.depths, facts)
+            unseen |= self.moved
+        return least_depth(self.depths, replace(facts, unseen=unseen))
 
     @property
     def shown_depth(self) -> Depth | None:

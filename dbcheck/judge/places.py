@@ -28,6 +28,10 @@ def places(case: Case) -> Item | None:
         reason = "; ".join(f"{name} moved: {why}" for name, why in case.moved.items())
         reason += "; its depth, and what it lies on, were measured where it was before"
         return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
+    if case.seen_otherwise:
+        reason = "; ".join(f"{n}: {text}" for n, text in case.seen_otherwise.items())
+        reason += "; what it lies on, and its depth, are not known"
+        return Item(ItemId.PLACES, Standing.CONTRADICTED, reason, required=False)
     if before is None:
         return _not_inspected(case.tested.places)
     facts = before.facts
@@ -41,10 +45,23 @@ def places(case: Case) -> Item | None:
         for volume, canaries in zip(facts.volumes[1:], before.elsewhere, strict=True)
         if canaries.failure
     ]
-    if not unseen:
-        return Item(ItemId.PLACES, Standing.PRESENT, reason, required=False)
+    standing = Standing.NOT_OBSERVABLE if unseen else Standing.PRESENT
+    if why := _view_unread(case):
+        unseen.append(f"that the server finds the same files there is assumed ({why})")
+        standing = Standing.NOT_OBSERVABLE if len(unseen) > 1 else Standing.ASSUMED
     reason = "; ".join((*unseen, reason))
-    return Item(ItemId.PLACES, Standing.NOT_OBSERVABLE, reason, required=False)
+    return Item(ItemId.PLACES, standing, reason, required=False)
+
+
+def _view_unread(case: Case) -> str:
+    """Return why it is not known what the server finds at its paths, "" if it is.
+
+    A lab starts its server and its host's sshd with one set of mounts.
+    """
+    if case.manifest.rung is not None:
+        return ""
+    facts = [each.facts for each in (case.before, case.host) if each and each.facts]
+    return next(filter(None, (each.view_unread for each in facts)), "")
 
 
 def _on_its_layers(volume: Volume) -> str:

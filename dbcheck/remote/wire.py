@@ -298,9 +298,13 @@ def mount_of(path: str) -> dict[str, str]:
 
     All are "" if it cannot be read.
     """
-    path = os.path.realpath(path)
+    return covering_mount(os.path.realpath(path))
+
+
+def covering_mount(path: str, table: str = "") -> dict[str, str]:
+    """Do what mount_of() does, for a path without links; *table*: see mounts()."""
     found = {"point": "", "source": "", "type": "", "options": ""}
-    for mount in mounts():
+    for mount in mounts(table):
         point = mount["point"]
         inside = point == "/" or path == point or path.startswith(point + "/")
         if inside and len(point) >= len(found["point"]):  # the last covers the others
@@ -308,15 +312,15 @@ def mount_of(path: str) -> dict[str, str]:
     return found
 
 
-def mounts() -> Iterator[dict[str, str]]:
+def mounts(table: str = "") -> Iterator[dict[str, str]]:
     """Yield all mounts, those that cover others last; see mount_of().
 
-    From /proc/self/mountinfo: "... point options ... - type source options"
-    (proc(5)); without /proc, from mount(8).
+    From mountinfo: "... point options ... - type source options" (proc(5)); without
+    /proc, from mount(8).  table: the mountinfo of another process, "" for one's own.
     """
     if not os.path.exists(MOUNTINFO):
         yield from listed_mounts(program_lines("mount"))
-    for line in lines(MOUNTINFO):
+    for line in lines(table or MOUNTINFO):
         fields = line.split()
         kind, source, options = fields[fields.index("-") + 1 :][:3]
         own = fields[5].split(",")

@@ -38,6 +38,7 @@ FACTS = TargetFacts(
     volumes=(VOLUME,),
     unseen={},
     unreadable={},
+    view_unread="",
 )
 
 BEFORE = HostBefore(FACTS, "/c", "n", "/log", {})

@@ -435,3 +435,42 @@ def test_without_a_host_the_report_names_what_is_on_other_paths(tmp_path: Path) 
     (item,) = (i for i in outcome.judgement.items if i.id is ItemId.PLACES)
     assert item.standing is Standing.NOT_OBSERVABLE
     assert "binary log (/l)" in item.reason
+
+
+# What the server found at the path of its log, before the load or after the recovery.
+OTHERWISE: dict[str, Any] = {
+    "seen_otherwise": {"WAL": "process 9 finds another file at /wal: tmpfs"}
+}
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_a_place_that_the_server_finds_otherwise_takes_depth_and_pass_away(
+    at: str, tmp_path: Path
+) -> None:
+    made = manifest()
+    assert made.writer.host is not None
+    facts = replace(made.writer.host.facts, **(OTHERWISE if at == "before" else {}))
+    made = having(made, host=replace(made.writer.host, facts=facts))
+    run = stored_run(RunFolder.create(tmp_path, made))
+    found = run.after()
+    host = host_after(found)
+    assert host.facts is not None
+    if at == "after":
+        host = replace(host, facts=replace(host.facts, **OTHERWISE))
+    run.write_after(having(found, host=host))
+    outcome = judge_run(run, FrameLogReader())
+    (item,) = (i for i in outcome.judgement.items if i.id is ItemId.PLACES)
+    assert item.standing is Standing.CONTRADICTED
+    assert "WAL: process 9 finds another file at /wal" in item.reason
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.result.depth is None or outcome.result.depth.depth is None
+
+
+@pytest.mark.parametrize("why", ["", "no process of the server can be seen there"])
+def test_a_view_that_is_not_known_is_assumed(why: str) -> None:
+    """Also of a record that says nothing of it: see core.target.TargetFacts."""
+    before = replace(BEFORE, facts=replace(TWO, view_unread=why))
+    item = places_item(case(before=before))
+    assert item is not None
+    assert item.standing is (Standing.ASSUMED if why else Standing.PRESENT)
+    assert why in item.reason

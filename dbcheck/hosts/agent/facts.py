@@ -23,6 +23,7 @@ from dbcheck.hosts.agent.files import Files
 from dbcheck.hosts.agent.foreign import foreign
 from dbcheck.hosts.agent.process import server_process
 from dbcheck.hosts.agent.tools import printed
+from dbcheck.hosts.agent.view import server_view
 from dbcheck.remote.wire import (
     clock_us,
     describe_error,
@@ -283,6 +284,7 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         "volumes": [volume.all() for volume in volumes],
         "unseen": unseen,
         "process": server_process(volumes[0].path),
+        **server_view(places),
     }
     for name in ("hostname", "machine_id", "boot_id"):
         if not found[name]:

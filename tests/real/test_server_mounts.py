@@ -1,0 +1,133 @@
+"""A server that has mounts of its own need not find the files that its host shows."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dbcheck.campaign.auditing import audit
+from dbcheck.campaign.host import begin, data_directory, end
+from dbcheck.core.table import LEDGER
+from dbcheck.core.target import HostBefore, TargetFacts
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import HostError
+from dbcheck.hosts.host import open_host
+from dbcheck.lab import syscalls
+from dbcheck.lab.servers.base import DatabaseServer
+from tests.kit.drive_mounts import MS_SLAVE
+from tests.kit.refusals import refused
+from tests.kit.servers import NewServer, engine_of
+
+MS_BIND = 4096  # mount(2), linux/mount.h
+FILES = {
+    "mariadb": ("ib_logfile0", "redo log files"),
+    "mysql": ("#innodb_redo", "redo log"),
+    "postgresql": ("pg_wal", "WAL"),
+}
+
+pytestmark = pytest.mark.root
+
+
+@contextlib.contextmanager
+def started_apart(server: DatabaseServer, mounts: dict[Path, Path]) -> Iterator[None]:
+    """Run a server in a mount namespace of its own; *mounts*: path -> what is there."""
+    over = threading.Event()
+
+    def run(is_up: threading.Event) -> None:
+        try:
+            syscalls.unshare(syscalls.CLONE_NEWNS)
+            syscalls.mount("none", "/", None, syscalls.MS_REC | MS_SLAVE)
+            for path, source in mounts.items():
+                syscalls.mount(str(source), str(path), None, MS_BIND)
+            server.start()  # it ends with this thread
+        finally:
+            is_up.set()
+        over.wait()
+        server.kill()
+
+    with ThreadPoolExecutor(1) as pool:
+        is_up = threading.Event()
+        running = pool.submit(run, is_up)
+        is_up.wait()
+        try:
+            yield
+        finally:
+            over.set()
+            running.result()
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A folder on another filesystem, which loses all with the power."""
+    folder = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/dev/shm"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def inspected(server: DatabaseServer) -> HostBefore:
+    """Return what a run finds of the host before its load."""
+    engine = engine_of(server)
+    with contextlib.closing(open_host("local:")) as host:
+        facts, places = engine.facts(), engine.places((LEDGER,))
+        before, canaries = begin(host, "", facts, places, lambda: "")
+        end(host, canaries, remove=True)
+    return before
+
+
+def facts_of(server: DatabaseServer) -> TargetFacts:
+    """Return what the host shows, as it is also read after the recovery."""
+    engine = engine_of(server)
+    with contextlib.closing(open_host("local:")) as host:
+        return host.facts(data_directory(engine.facts()), engine.places((LEDGER,)))
+
+
+@pytest.mark.parametrize("engine", FILES)
+def test_a_log_that_is_mounted_for_the_server_alone_is_refused(
+    engine: str, new_server: NewServer, in_memory: Path
+) -> None:
+    server, (name, label) = new_server(engine), FILES[engine]
+    copied = ["cp", "-a", str(server.data / name), str(in_memory / name)]
+    subprocess.run(copied, check=True)
+    with started_apart(server, {server.data / name: in_memory / name}):
+        with refused(ErrorId.SERVER_FINDS_OTHER_FILES, HostError) as caught:
+            inspected(server)
+        found = facts_of(server)
+        with contextlib.closing(open_host("local:")) as host:
+            audited = audit(engine_of(server), host, (LEDGER,), "")
+    assert str(server.data / name) in str(caught.value)
+    assert found.seen_otherwise.keys() == {label}
+    assert "tmpfs" in found.seen_otherwise[label]
+    assert audited.host_error_id is ErrorId.SERVER_FINDS_OTHER_FILES
+
+
+@pytest.mark.parametrize("engine", FILES)
+def test_a_server_with_mounts_of_its_own_elsewhere_is_inspected_as_ever(
+    engine: str, new_server: NewServer, in_memory: Path
+) -> None:
+    """As systemd starts a service with PrivateTmp= or ReadWritePaths=."""
+    server = new_server(engine)
+    apart = {Path("/mnt"): in_memory, server.data: server.data}
+    with started_apart(server, apart):
+        facts = inspected(server).facts
+    assert (dict(facts.seen_otherwise), facts.view_unread) == ({}, "")
+
+
+def test_a_data_directory_that_is_mounted_for_the_server_alone_is_named(
+    new_server: NewServer, in_memory: Path
+) -> None:
+    """What its host shows at the path is a copy, which has the server's own names."""
+    server = new_server("mariadb")
+    copied = ["cp", "-a", str(server.data), str(in_memory / "data")]
+    subprocess.run(copied, check=True)
+    with started_apart(server, {server.data: in_memory / "data"}):
+        found = facts_of(server)
+    assert found.seen_otherwise.keys() == {"data"}

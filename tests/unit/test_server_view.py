@@ -1,0 +1,92 @@
+"""What a server's process finds at a path, of a root that is not the agent's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.hosts.agent import view
+from dbcheck.hosts.agent.view import inner_path
+
+
+def linked(root: Path, links: dict[str, str]) -> None:
+    for name, target in links.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/data/pg_wal/1", "/wal/1"),  # an absolute link leads below that root
+        ("/data/up/1", "/wal/1"),
+        ("/data/../../wal", "/wal"),  # nothing leads out of a root
+        ("/data/none/1", "/data/none/1"),
+        ("/data/broken", "/nowhere/1"),
+        ("/", "/"),
+        ("//data/./x/", "/data/x"),
+    ],
+)
+def test_links_are_followed_below_the_root(
+    path: str, found: str, tmp_path: Path
+) -> None:
+    (tmp_path / "wal").mkdir()
+    links = {
+        "data/pg_wal": "/wal",
+        "data/up": "../../../wal",
+        "data/broken": "/nowhere/1",
+    }
+    linked(tmp_path, links)
+    assert inner_path(str(tmp_path), path) == found
+
+
+def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
+    linked(tmp_path, {"a": "b", "b": "/a"})
+    with pytest.raises(OSError, match="symbolic links"):
+        inner_path(str(tmp_path), "/a")
+
+
+def test_without_a_process_of_the_server_nothing_is_known(tmp_path: Path) -> None:
+    found = view.server_view([("data", str(tmp_path), [])])
+    assert found["seen_otherwise"] == {}
+    assert found["view_unread"]
+
+
+@pytest.mark.parametrize("is_other", [True, False])
+def test_files_are_compared_as_each_process_finds_them(
+    is_other: bool, tmp_path: Path
+) -> None:
+    """A process's root may be a folder, as in a chroot."""
+    process, log = tmp_path / "9", tmp_path / "log"
+    inside = process / "root" / str(log).lstrip("/")
+    inside.parent.mkdir(parents=True)
+    log.touch()
+    if is_other:
+        inside.touch()
+    else:
+        inside.hardlink_to(log)
+    (process / "mountinfo").write_text("1 0 8:1 / / rw - xfs /dev/sdx rw\n")
+    found, unread = view.differences(str(process), [("redo log", str(log), [])])
+    assert not unread
+    assert found.keys() == ({"redo log"} if is_other else set())
+    assert all("/dev/sdx" in text for text in found.values())
+
+
+def test_what_differs_is_named_though_other_places_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    process, log, data = tmp_path / "9", tmp_path / "log", tmp_path / "data"
+    for path in (log, data):
+        path.mkdir()
+        (process / "root" / str(path).lstrip("/")).parent.mkdir(
+            parents=True, exist_ok=True
+        )
+    linked(process / "root" / str(data.parent).lstrip("/"), {"data": "data"})
+    places: list[tuple[str, str, list[str]]] = [
+        ("data", str(data), []),
+        ("redo log", str(log), []),
+    ]
+    found, unread = view.differences(str(process), places)
+    assert found.keys() == {"redo log"}
+    assert str(data) in unread
