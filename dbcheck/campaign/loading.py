@@ -326,6 +326,8 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         replication=beside.following.seen() if beside.following else None,
         watched=beside.server.seen() if beside.server else None,
         observed=_observed(load, parts),
+        sessions_watched=result.watched,
+        replaced=result.replaced,
     )
 
 

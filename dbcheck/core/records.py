@@ -18,7 +18,7 @@ from dbcheck.core.cut import Cut, PowerScope, Rung, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed
 from dbcheck.core.drivecut import DriveCut
-from dbcheck.core.gone import Gone
+from dbcheck.core.gone import Gone, Replaced
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.leftover import LeftOver
 from dbcheck.core.moments import Moment
@@ -35,7 +35,7 @@ from dbcheck.core.table import TableFacts
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.unobserved import Observed
-from dbcheck.core.watched import Watched
+from dbcheck.core.watched import Watched, settings_seen
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.core.workload import Workload
 from dbcheck.limits import PROCESSES_MAX
@@ -248,6 +248,10 @@ class LoadRecord:
                  cut; None if either is not known.
     replication: what the writer of a cluster showed of its standbys, None if nothing.
     watched:     what the writer showed meanwhile; None if it was not looked at.
+    sessions_watched: what the load's own sessions showed of their settings as they
+                 committed; None if that is not known.
+    replaced:    sessions that broke and that others replaced while the load ran; None
+                 if that is not known.
     observed:    when nothing was observed, by the log's number; None if that is not
                  known.
     canary_held: the session that holds the crash canary, if it needs one, was open
@@ -288,6 +292,12 @@ class LoadRecord:
     replication: ReplicationSeen | None = None
     watched: Watched | None = None
     observed: tuple[Observed, ...] | None = None
+    sessions_watched: Watched | None = None
+    replaced: Replaced | None = None
+
+    def settings_seen(self, until_us: int | None) -> list[tuple[str, str]]:
+        """Return settings that were unlike before once; see watched.settings_seen()."""
+        return settings_seen(until_us, self.watched, self.sessions_watched)
 
     @property
     def may_be_cut(self) -> bool:

@@ -88,6 +88,24 @@ class Watched:
         """Return whether a look came by *until_us*; None: at any time."""
         return bool(self.looks) and (until_us is None or self.first_us <= until_us)
 
+    def moved(self, by_us: int) -> Watched:
+        """Return the same by another clock, which shows *by_us* more."""
+        return replace(
+            self,
+            first_us=self.first_us + by_us,
+            last_us=self.last_us + by_us,
+            seen=tuple(
+                replace(
+                    seen,
+                    first_us=seen.first_us + by_us,
+                    last_us=seen.last_us + by_us,
+                    answered_us=seen.answered_us + by_us,
+                )
+                for seen in self.seen
+            ),
+            gaps=tuple((begun + by_us, end + by_us) for begun, end in self.gaps),
+        )
+
     def of(self, *kinds: FactKind) -> list[Seen]:
         """Return what was unlike before, of the facts of these kinds."""
         return [each for each in self.seen if each.kind in kinds]
@@ -110,6 +128,33 @@ class Watched:
             return self.last_us
         around = [begun for begun, to_us in self.gaps if begun <= until_us < to_us]
         return around[0] if around else until_us
+
+
+def joined(one: Watched | None, other: Watched | None) -> Watched | None:
+    """Return what two showed that were looked at for the same facts, as if one had."""
+    if one is None or other is None:
+        return one or other
+    seen = {(each.kind, each.of, each.value): each for each in one.seen}
+    for each in other.seen:
+        known = seen.get(key := (each.kind, each.of, each.value))
+        seen[key] = each if known is None else _both(known, each)
+    return Watched(
+        one.facts,
+        one.looks + other.looks,
+        min(one.first_us, other.first_us),
+        max(one.last_us, other.last_us),
+        max(one.gap_us, other.gap_us),
+        tuple(seen.values())[:SEEN_MAX],
+        one.ended or other.ended,
+    )
+
+
+def _both(one: Seen, other: Seen) -> Seen:
+    return replace(
+        min(one, other, key=lambda seen: seen.first_us),
+        looks=one.looks + other.looks,
+        last_us=max(one.last_us, other.last_us),
+    )
 
 
 class WatchTally:
@@ -208,13 +253,13 @@ def places_looked(volumes: Iterable[Volume], names: Iterable[str]) -> dict[Fact,
 
 
 def settings_seen(
-    watched: Watched | None, until_us: int | None
+    until_us: int | None, *watched: Watched | None
 ) -> list[tuple[str, str]]:
     """Return the settings that were unlike before *until_us* once, and their values.
 
     until_us: when the cut came, None if that is not known.  What was first seen after
     it is of a server that had started again.  One that could not be seen is left out.
     """
-    found = watched.of(FactKind.SETTING) if watched else ()
+    found = [seen for one in watched if one for seen in one.of(FactKind.SETTING)]
     before = (s for s in found if until_us is None or s.first_us < until_us)
     return [(seen.of, seen.value) for seen in before if seen.value]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import SiteKind, lineage
-from dbcheck.core.watched import settings_seen
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.driveonly import drives_gone
@@ -128,7 +127,7 @@ def _readings(
     if case.load is not None and not case.manifest.control:
         before = case.writer.facts.settings
         readings.insert(0, (_before_cut(case), before, case.load.settings or {}))
-        if seen := settings_seen(case.load.watched, cut_us(case)):
+        if seen := case.load.settings_seen(cut_us(case)):
             while_loaded = {**before, **dict(seen)}
             readings.insert(0, ("while the load ran", before, while_loaded))
     return readings

@@ -12,7 +12,7 @@ from dbcheck.core.cut import Rung
 from dbcheck.core.depth import Depth
 from dbcheck.core.records import LoadRecord, Manifest, NodeBefore
 from dbcheck.core.target import TargetFacts
-from dbcheck.core.watched import FactKind, settings_seen
+from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -172,7 +172,7 @@ def settings_at(
         own = _flagged(manifest, {**tested.facts.settings, **kept})
         flagged = _worse(flagged, own)
     if load is not None and not manifest.control:
-        for setting, value in settings_seen(load.watched, went_us):
+        for setting, value in load.settings_seen(went_us):
             flagged = _worse(flagged, _flagged(manifest, {**settings, setting: value}))
         if load.settings:
             flagged = _worse(flagged, _flagged(manifest, load.settings))

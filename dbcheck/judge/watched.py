@@ -12,6 +12,7 @@ from dbcheck.judge.volumes import storage_seen
 
 LATE_S = 5.0  # far more than a look takes on a slow machine
 _OF_THE_SERVER = {FactKind.SETTING: "settings of the server"}
+_OF_THE_SESSIONS = {FactKind.SETTING: "settings of the load's own sessions"}
 _OF_THE_HOST = {
     FactKind.MOUNT: "mounts",
     FactKind.WRITE_CACHE: "write caches of block devices",
@@ -33,8 +34,8 @@ def through_the_load(case: Case) -> Item | None:
     looked = "; ".join(_looked(one, words, went_us) for one, words in found)
     if not case.manifest.control:  # which changes them itself
         changed = [
-            how_changed(seen, went_us)
-            for one, _ in found
+            how_changed(seen, went_us, of_sessions=words is _OF_THE_SESSIONS)
+            for one, words in found
             for seen in _before(one.of(FactKind.SETTING), went_us)
         ]
         if case.load is not None:
@@ -44,7 +45,9 @@ def through_the_load(case: Case) -> Item | None:
             reason = f"{'; '.join(changed)}. Looked at: {looked}"
             return Item(name, Standing.CONTRADICTED, reason, required=False)
     acked_us = case.load.last_ack_us if case.load else None
-    unseen = [_unseen(one, words, went_us, acked_us) for one, words in found]
+    # A session shows its settings whenever it commits, so no look of it is missing.
+    looks = [each for each in found if each[1] is not _OF_THE_SESSIONS]
+    unseen = [_unseen(one, words, went_us, acked_us) for one, words in looks]
     if unseen := [each for each in unseen if each]:
         reason = f"{'; '.join(unseen)}. Looked at: {looked}"
         return Item(name, Standing.ASSUMED, reason, required=False)
@@ -91,6 +94,8 @@ def _watched(case: Case) -> Iterator[tuple[Watched, Mapping[FactKind, str]]]:
     """Yield what was looked at, and how its facts are called."""
     if case.load is not None and case.load.watched is not None:
         yield case.load.watched, _OF_THE_SERVER
+    if case.load is not None and case.load.sessions_watched is not None:
+        yield case.load.sessions_watched, _OF_THE_SESSIONS
     if case.at_the_cut.host_watched is not None:
         yield case.at_the_cut.host_watched, _OF_THE_HOST
 
@@ -114,11 +119,14 @@ def _looked(
     return f"{text}, the last {_ago(watched.last_us, went_us)}"
 
 
-def how_changed(seen: Seen, went_us: int | None) -> str:
-    """Return what a fact was for a time, and when."""
+def how_changed(seen: Seen, went_us: int | None, *, of_sessions: bool = False) -> str:
+    """Return what a fact was for a time, and when.
+
+    of_sessions: in some of the load's own.
+    """
     of = {FactKind.MOUNT: "mount ", FactKind.WRITE_CACHE: "queue/write_cache of "}
     first, last = _ago(seen.first_us, went_us), _ago(seen.last_us, went_us)
-    value = repr(seen.value or "not there")
+    value = repr(seen.value or "not there") + " in sessions of the load" * of_sessions
     if seen.kind is FactKind.PLACE:
         value = f"at {seen.value}" if seen.value else "not where it had been"
     text = f"{of.get(seen.kind, '')}{seen.of} was {value}"

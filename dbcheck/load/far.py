@@ -67,8 +67,14 @@ class Shift:
         breaks = [
             one._replace(clock_us=self._moved(one.clock_us)) for one in result.breaks
         ]
-        observed = result.observed.moved(self.us)
-        return replace(result, breaks=breaks, observed=observed)
+        watched = result.watched
+        return replace(
+            result,
+            breaks=breaks,
+            replaced=result.replaced.moved(self.us),
+            observed=result.observed.moved(self.us),
+            watched=watched.moved(self.us) if watched else None,
+        )
 
     def _moved(self, there_us: int) -> int:
         return there_us + self.us if there_us else 0

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from dbcheck.core.gone import Replaced
 from dbcheck.core.unobserved import Observed
+from dbcheck.core.watched import Watched, joined
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.errors import WitnessError
 
@@ -67,6 +69,9 @@ class GroupResult:
 
     sent, acked: session number -> how many.
     breaks:      in the order in which they were found to be final.
+    replaced:    the sessions that broke and that others replaced.
+    watched:     the sessions' own settings while they committed, None if none of them
+                 showed any.
     refused:     the numbers of the sessions that ended since the server refused an
                  operation; refusals: its messages, each once.
     warned:      commits that the server answered with a warning; warnings: its
@@ -80,6 +85,8 @@ class GroupResult:
     sent: dict[int, int] = field(default_factory=dict)
     acked: dict[int, int] = field(default_factory=dict)
     breaks: list[Break] = field(default_factory=list)
+    replaced: Replaced = Replaced()
+    watched: Watched | None = None
     refused: list[int] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     warned: int = 0
@@ -110,6 +117,8 @@ def merge(results: Iterable[GroupResult]) -> GroupResult:
         whole.sent |= result.sent
         whole.acked |= result.acked
         whole.breaks += result.breaks
+        whole.replaced = whole.replaced.joined(result.replaced)
+        whole.watched = joined(whole.watched, result.watched)
         whole.refused += result.refused
         for message in result.refusals:
             add_once(whole.refusals, message)

@@ -11,8 +11,10 @@ from itertools import takewhile
 from queue import SimpleQueue
 
 from dbcheck.clock import clocks_us, now_us
+from dbcheck.core.gone import Replaced
 from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 from dbcheck.core.unobserved import Gap, Observed, Rounds
+from dbcheck.core.watched import WatchTally, settings_looked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     CommitUnknown,
@@ -34,6 +36,7 @@ from dbcheck.ports.witness import WitnessLog
 log = logging.getLogger(__name__)
 
 SNAPSHOT_S = 0.05
+LOOK_US = 500_000  # between two looks of a session at its own settings
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
 _UNLED = f"the sessions ended by themselves: no news of the client for {LEASE_S:g} s"
@@ -47,6 +50,8 @@ class _Slot:
     seq, acked: operations sent, and acked.
     waiting:    the last one was sent, at sent_us, and its reply has not come.
     position:   in lockstep: how many acks the log has, up to that of this session.
+    looks:      the last one also reads the session's settings; the next one that does
+                is sent from look_us on.
     """
 
     session: Session
@@ -57,6 +62,8 @@ class _Slot:
     waiting: bool = False
     sent_us: int = 0
     position: int = 0
+    looks: bool = False
+    look_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,9 @@ class Loop:
     Where it was not read for long, that is noted: see core.unobserved.
     Then the acks go to the log, together, and the next operations to the server, as
     long as the lease lasts.
+    What decides over a commit may be set in a session alone, also by a pooler that has
+    lent the connection to others before: so each shows its settings in its first
+    operation, and after that in the first of each LOOK_US.
     """
 
     def __init__(
@@ -95,6 +105,7 @@ class Loop:
         self._acks = 0
         self._last_ack_us = 0
         self._watch = Rounds(clocks_us())
+        self._looked = WatchTally(settings_looked(sessions.before.settings))
         self._latencies = Latencies()
         self._durations_us: list[int] = []
         self._result = GroupResult()
@@ -194,6 +205,8 @@ class Loop:
         for slot in list(self._slots.values()):
             self._drop(slot)
         self._publish(now_us())
+        looked = self._looked.watched()
+        self._result.watched = looked if looked.looks else None
         self._result.observed = Observed(
             self._last_ack_us or None, tuple(self._watch.gaps)
         )
@@ -240,6 +253,8 @@ class Loop:
             if slot.number != HOUSEKEEPING_SESSION:
                 self._durations_us.append(acked_us - slot.sent_us)
             acks.append((slot.number, slot.seq, row_id, acked_us))
+            if slot.looks and (found := slot.session.settings()):
+                self._looked.add(slot.sent_us, settings_looked(found), acked_us)
             self._ready.append(slot)
         self._waiting -= len(acks)
         self._acks += len(acks)
@@ -289,8 +304,12 @@ class Loop:
             seq = slot.seq = slot.seq + 1
             slot.sent_us = moment_us
             slot.waiting = True
+            if looks := moment_us >= slot.look_us:
+                slot.look_us = moment_us + LOOK_US
+            slot.looks = looks
             try:
-                if not slot.session.send(operation_of(slot.number, seq)):
+                operation = operation_of(slot.number, seq)
+                if not slot.session.send(operation, look=looks):
                     self._poller.modify(slot.fd, READ | WRITE)
             except EngineError as error:
                 self._ended(slot, error)
@@ -386,6 +405,9 @@ class Loop:
         self._replacing -= 1
         if replacement.session is not None:
             self._unanswered -= replacement.gone.in_flight
+            gone_us = replacement.gone.clock_us
+            one = Replaced(1, gone_us, gone_us)
+            self._result.replaced = self._result.replaced.joined(one)
             self._ready.append(self._add(replacement.session, replacement.number))
             return
         self._result.breaks.append(replacement.gone)

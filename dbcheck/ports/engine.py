@@ -5,7 +5,7 @@ What only some servers can do is in ports.abilities.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dbcheck.core.history import Row
@@ -30,11 +30,12 @@ class Session(Protocol):
     def fileno(self) -> int:
         """Return the descriptor that an event loop waits on; the same until close()."""
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         """Begin to commit *operation*, in one round trip however many its statements.
 
         Return whether all of it was sent; if not, call flush() whenever the
         descriptor is writable, until that returns True.
+        look: read this session's own settings() in the same round trip.
         """
 
     def flush(self) -> bool:
@@ -47,6 +48,14 @@ class Session(Protocol):
         row, once the operation in flight is answered, and only if the server confirmed
         that each statement changed as many rows as it must, that the transaction is
         committed and that none is open any more; None as long as more must come.
+        """
+
+    def settings(self) -> Mapping[str, str]:
+        """Return the settings that decide whether this session's commits are durable.
+
+        Those that a session may have otherwise than its server, as the last operation
+        found them that was sent to look and that receive() has confirmed; {} if none
+        was, or if the server has none of them.
         """
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from dbcheck.core.operation import Operation, StatementSpec
@@ -48,10 +48,15 @@ class Changed:
         """Return the descriptor to wait on."""
         return self._either.fileno()
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         """Send *operation* as it must be."""
-        sent: bool = self.session.send(operation)
+        sent: bool = self.session.send(operation, look=look)
         return sent
+
+    def settings(self) -> Mapping[str, str]:
+        """Return what the session found."""
+        found: Mapping[str, str] = self.session.settings()
+        return found
 
     def flush(self) -> bool:
         """Send what is left."""
@@ -92,10 +97,10 @@ class RollsBack(Changed):
         super().__init__(session)
         self._key = (number, seq)
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         """Send *operation*, or only seem to."""
         if (operation.session, operation.seq) != self._key:
-            return super().send(operation)
+            return super().send(operation, look=look)
         (statement,) = operation.statements
         run_on(self.session, "begin")
         ((row_id,),) = run_on(self.session, _insert(self.session), *statement.values)
@@ -113,11 +118,11 @@ class Meanwhile(Changed):
         super().__init__(session)
         self._key, self._do = (number, seq), do
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         """Send *operation*, perhaps after the other thing."""
         if (operation.session, operation.seq) == self._key:
             self._do()
-        return super().send(operation)
+        return super().send(operation, look=look)
 
 
 def _insert(session: Any) -> str:
@@ -136,7 +141,7 @@ class Stalls(Changed):
         super().__init__(session)
         self._seq = seq
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         """Send *operation*, or do nothing."""
         is_skipped = operation.seq > self._seq and operation.session != 0
-        return is_skipped or super().send(operation)
+        return is_skipped or super().send(operation, look=look)

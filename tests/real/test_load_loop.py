@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -59,7 +59,7 @@ class FakeSession:
     def fileno(self) -> int:
         return self._alarm
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         self._server.sent.append(operation)
         try:
             if row_id := self._answer(operation):
@@ -67,6 +67,9 @@ class FakeSession:
         except EngineError as error:
             self.reply(error)
         return not self.unsent
+
+    def settings(self) -> Mapping[str, str]:
+        return {}
 
     def flush(self) -> bool:
         self.unsent -= 1

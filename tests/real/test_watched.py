@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,8 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut
+from dbcheck.core.plans.registry import plan_of
+from dbcheck.core.schedule import Schedule
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.watched import FactKind, Looked, WatchTally
 from dbcheck.judge.diagnosis import Cause
@@ -27,14 +29,26 @@ from dbcheck.judge.ended import ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.abilities import can_be_watched
+from dbcheck.ports.engine import Session
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from tests.kit.lab_access import server_pid
 from tests.kit.labs import host_of, process_lab
 from tests.kit.nodes import with_node
 from tests.kit.rigs import ENGINES, SEED, Bench, bench, cut_beside, quick
+from tests.kit.sessions import run_on
 from tests.kit.waiting import wait_until
 
 FLUSH = "innodb_flush_log_at_trx_commit"
+
+
+def break_sessions(here: Bench) -> int:
+    """Break every session that has committed; return how many there were."""
+    rows = here.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where pid <> pg_backend_pid() and query ilike any"
+        " (array['%into dbcheck.ledger%', 'commit'])"
+    )
+    return len(rows)
 
 
 class Looks:
@@ -108,6 +122,44 @@ def test_fsync_off_for_a_time_is_named_as_the_cause(
     assert outcome.load is not None and outcome.load.watched is not None
     seen = outcome.load.watched
     assert seen.looks > 2 and seen.last_us > outcome.load.began_us
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_the_loads_sessions_alone_have_is_at_fault(
+    processes: int, tmp_path: Path
+) -> None:
+    """An account's setting holds for the sessions that begin while it is there."""
+    name = "synchronous_commit"
+
+    def act() -> None:
+        (account,) = here.execute("select current_user")[0]
+        rows = f"select count(*) from {here.table}"
+        (before,) = here.execute(rows)[0]
+        wait_until(lambda: here.execute(rows)[0][0] > before + 50, "commits")
+        here.execute(f'alter role "{account}" set {name} = off')
+        try:
+            broken.append(break_sessions(here))
+            (before,) = here.execute(rows)[0]
+            wait_until(lambda: here.execute(rows)[0][0] > before + 50, "commits anew")
+        finally:
+            here.execute(f'alter role "{account}" reset {name}')
+
+    broken: list[int] = []
+    chosen = replace(quick(), processes=processes)
+    with bench(process_lab("postgresql"), tmp_path) as here:
+        outcome = cut_beside(here, act, chosen)
+    assert outcome.verdict is not Verdict.PASS, outcome.judgement
+    at_fault = outcome.result.settings_at_fault
+    assert any(text.startswith(f"{name} = off") for text in at_fault)
+    assert standing(outcome, ItemId.SETTINGS) is Standing.ABSENT
+    assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
+    assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+    load = outcome.load
+    assert load is not None and load.watched is not None
+    assert load.replaced is not None
+    assert load.began_us < load.replaced.first_us <= load.replaced.last_us
+    assert 1 <= load.replaced.sessions <= broken[0]
+    assert not load.watched.of(FactKind.SETTING), "no other session shows it"
 
 
 @pytest.mark.root
@@ -271,6 +323,45 @@ def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
     assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["insert", "mixed", "two-phase"])
+def test_a_session_shows_what_it_alone_has(
+    engine: str, name: str, tmp_path: Path
+) -> None:
+    """Of one statement, of several, and of those that end prepared."""
+    plan = plan_of(quick(name), Schedule(SEED, 1, (40,)))
+
+    def commit(session: Session, seq: int, *, look: bool) -> Mapping[str, str]:
+        sent = session.send(plan.operation(1, seq), look=look)
+        wait_until(lambda: sent or session.flush(), "all was sent")
+        wait_until(lambda: session.receive() is not None, "a commit")
+        return dict(session.settings())
+
+    with bench(process_lab(engine), tmp_path) as here, contextlib.ExitStack() as stack:
+        writer = here.rig.site.writer.engine
+        writer.prepare(plan.tables)
+        facts = writer.facts()
+
+        def opened() -> Session:
+            session = writer.open_session(plan.statements, server=facts)
+            return stack.enter_context(contextlib.closing(session))
+
+        session = opened()
+        assert commit(session, 1, look=False) == {}
+        first = commit(session, 2, look=True)
+        assert first and first.items() <= facts.settings.items()
+        if engine == "postgresql":
+            own = {"synchronous_commit": "off"}
+            here.execute("alter role current_user set synchronous_commit = off")
+            session = opened()
+        else:
+            own = {"sql_log_bin": "OFF"}
+            run_on(session, "set session sql_log_bin = 0")
+            assert commit(session, 3, look=False) == first
+        assert commit(session, 4, look=True) == {**first, **own}
+        assert commit(session, 5, look=False) == {**first, **own}
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -59,9 +59,9 @@ class _RecordedSession:
     inner: Session
     _key: tuple[int, int] = (0, 0)
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         self._key = operation.session, operation.seq
-        return self.inner.send(operation)
+        return self.inner.send(operation, look=look)
 
     def receive(self) -> int | None:
         row_id = self.inner.receive()

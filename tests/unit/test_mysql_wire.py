@@ -17,6 +17,7 @@ from dbcheck.engines.mysql.wire import (
     Refusal,
     Template,
     answers,
+    answers_behind_row,
     query,
     texts,
 )
@@ -300,3 +301,24 @@ def test_rows_that_no_server_sends_are_refused(data: bytes) -> None:
 def test_no_answer_to_queries_is_anything_but_refused(data: bytes) -> None:
     with contextlib.suppress(ProtocolViolation):
         assert not texts(data, 1) or isinstance(texts(data, 1), Refusal | list)
+
+
+ONE = result(2, (b"ON", None))
+BEHIND = ONE + packet(OK[4:], 7)
+
+
+def test_answers_behind_a_row_are_read_with_it() -> None:
+    assert answers_behind_row(BEHIND, 1) == (("ON", None), answers(OK, 1))
+    assert all(answers_behind_row(BEHIND[:n], 1) is None for n in range(len(BEHIND)))
+
+
+@pytest.mark.parametrize("before", [b"", ONE], ids=["of the query", "behind it"])
+def test_a_refusal_ends_the_answers_behind_a_row(before: bytes) -> None:
+    assert answers_behind_row(before + ERROR, 2) == Refusal(1213, "Deadlock")
+
+
+@pytest.mark.parametrize("data", [result(1), result(1, (b"a",), (b"b",))])
+def test_a_query_before_a_transaction_has_one_row(data: bytes) -> None:
+    ended = packet(OK[4:], 5 if b"a" not in data else 7)
+    with pytest.raises(ProtocolViolation):
+        answers_behind_row(data + ended, 1)

@@ -105,6 +105,7 @@ SETTINGS = (
     "innodb_data_home_dir",
     "innodb_data_file_path",
     "log_bin_basename",
+    "sql_log_bin",
     BINLOG_STORAGE,
     "binlog_format",
     "binlog_group_commit_sync_delay",
@@ -392,7 +393,8 @@ class MysqlEngine(Replicating):
         try:
             if weak:
                 require_weak(link)
-            return MysqlSession(link, statements, self._database)
+            settings = server.settings if server is not None else ()
+            return MysqlSession(link, statements, self._database, settings)
         except BaseException as error:
             link.abandon(error)
             raise

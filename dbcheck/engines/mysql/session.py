@@ -11,7 +11,7 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import mysql.connector
 
@@ -30,13 +30,16 @@ from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
 from dbcheck.engines.mysql.connection import readable
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
+from dbcheck.engines.mysql.settings import OF_A_SESSION, look_statement
 from dbcheck.engines.mysql.twophase import xid
 from dbcheck.engines.mysql.wire import (
     Execution,
     Ok,
     Refusal,
     Template,
+    TextRow,
     answers,
+    answers_behind_row,
     query,
 )
 from dbcheck.error_ids import ErrorId
@@ -103,11 +106,16 @@ class MysqlSession:
     """
 
     def __init__(
-        self, link: MysqlLink, statements: Sequence[StatementSpec], database: str
+        self,
+        link: MysqlLink,
+        statements: Sequence[StatementSpec],
+        database: str,
+        settings: Collection[str] = (),
     ) -> None:
         """Take over *link* and prepare the statements on it; raise EngineError.
 
-        database: the one that it works in.
+        database: the one that it works in.  settings: names of those that the server
+        has; settings() shows those of OF_A_SESSION.
         """
         self.link, self._database = link, database
         self._waiting_for = 0  # answers to the operation in flight
@@ -115,6 +123,9 @@ class MysqlSession:
         self._received = b""
         self._expected: list[_Answer] = []  # rows, and is one open
         self._acked_by = statements[0].name
+        self._names = [name for name in OF_A_SESSION if name in settings]
+        self._looks = False
+        self._settings: Mapping[str, str] = {}
         self._rows = {spec.name: spec.rows for spec in statements}
         self._templates = {
             spec.name: Template(_text(spec), spec.parameters) for spec in statements
@@ -150,17 +161,20 @@ class MysqlSession:
         """Return the descriptor to wait on."""
         return self._wire.fileno()
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         """Begin to commit *operation*; see ports.engine.Session."""
         statements = operation.statements
+        self._looks = look and bool(self._names)
         try:
-            if len(statements) == 1:
+            if self._looks:
+                packet = self._behind_look(statements)
+            elif len(statements) == 1:
                 (statement,) = statements
                 self._id_at = 0
                 packet = self._executions[statement.name].packet(statement.values)
                 self._expected = _ONE_ROW
             else:
-                packet = self._transaction(statements)
+                packet = self._query(self._transaction(statements))
         except struct.error as error:
             raise EngineError(
                 f"a generated value does not fit its column: {error}",
@@ -170,8 +184,26 @@ class MysqlSession:
         self._unsent = memoryview(packet)
         return self.flush()
 
-    def _transaction(self, statements: Sequence[Statement]) -> bytes:
-        """Return the query that runs *statements* as one transaction."""
+    def _behind_look(self, statements: Sequence[Statement]) -> bytes:
+        """Return the query that reads the settings, then runs *statements*.
+
+        sql_log_bin cannot change within a transaction (MySQL 8.4 manual, 15.4.1.3), and
+        what a trigger sets for the others lasts until the next look.
+        """
+        look = look_statement(self._names).encode()
+        if len(statements) > 1:
+            return self._query([look, *self._transaction(statements)])
+        (statement,) = statements
+        self._id_at = 0
+        self._expected = _ONE_ROW
+        filled = self._templates[statement.name].filled(statement.values)
+        return self._query([look, filled])
+
+    def _query(self, parts: Sequence[bytes]) -> bytes:
+        return query(b";".join(parts), has_attributes=self._has_attributes)
+
+    def _transaction(self, statements: Sequence[Statement]) -> list[bytes]:
+        """Return the statements that run *statements* as one transaction."""
         parts: list[bytes] = []
         self._expected = expected = []
         if statements[0].name in self._alone:  # it cannot run in a transaction
@@ -191,7 +223,7 @@ class MysqlSession:
         if name != _PREPARE:
             parts.append(b"commit")
             expected.append(_CLOSED)
-        return query(b";".join(parts), has_attributes=self._has_attributes)
+        return parts
 
     def _lead(self, statement: Statement, parts: list[bytes]) -> None:
         """Add what comes before the operation's own transactions."""
@@ -234,12 +266,31 @@ class MysqlSession:
                 raise self._broken("the server closed it")
             self._received += read
             try:
-                found = answers(self._received, self._waiting_for or 1)
+                found = self._answers()
             except ProtocolViolation as error:
                 raise self._broken(str(error)) from error
             if found is not None:
                 self._received = b""
                 return self._outcome(found)
+
+    def _answers(self) -> list[Ok] | Refusal | None:
+        """Return what answers() does, and keep the settings that came before."""
+        if not self._looks:
+            return answers(self._received, self._waiting_for or 1)
+        found = answers_behind_row(self._received, self._waiting_for or 1)
+        if found is None or isinstance(found, Refusal):
+            return found
+        row, behind = found
+        self._take_settings(row)
+        return behind
+
+    def _take_settings(self, row: TextRow) -> None:
+        pairs = zip(self._names, row, strict=False)
+        self._settings = {name: value for name, value in pairs if value is not None}
+
+    def settings(self) -> Mapping[str, str]:
+        """Return what the last operation that was answered found; see Session."""
+        return self._settings
 
     def close(self) -> None:
         if self._waiting_for:

@@ -8,7 +8,7 @@ under test and never set here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 Value = int | str
 
@@ -59,6 +59,28 @@ SESSION: Mapping[str, Mapping[str, Value]] = {
         "idle_write_transaction_timeout": 0,
     },
 }
+
+# What a session may have otherwise than the server, and decides over its commits: each
+# session of the load shows its own while it commits.  By whether it is a switch, which
+# a query shows as a number.  Their scope: MySQL 8.4 manual, 19.1.6.4 and 20.9.1; of
+# MariaDB and Percona Server: their documentation of Galera, MyRocks and XtraDB.
+OF_A_SESSION: Mapping[str, bool] = {
+    "sql_log_bin": True,
+    "innodb_flush_log_at_trx_commit": False,  # Percona Server
+    "rocksdb_flush_log_at_trx_commit": False,
+    "rocksdb_write_disable_wal": True,
+    "wsrep_on": True,
+    "group_replication_consistency": False,
+}
+
+
+def look_statement(names: Iterable[str]) -> str:
+    """Return the statement that reads those of OF_A_SESSION, as SHOW VARIABLES does."""
+    columns = (
+        f"if(@@{name}, 'ON', 'OFF')" if OF_A_SESSION[name] else f"@@{name}"
+        for name in names
+    )
+    return "select " + ", ".join(columns)
 
 
 def set_statement(settings: Mapping[str, Value]) -> tuple[str, tuple[Value, ...]]:

@@ -6,7 +6,8 @@ fails, so that the commit at the end is never reached.  Prepared statements that
 sent one behind the other all run, whatever becomes of the first; that could commit
 half a transaction.
 
-A few small queries can be sent in the same way: texts() reads their rows.
+A few small queries can be sent in the same way: texts() reads their rows.  One before
+a transaction is read by answers_behind_row().
 
 The layout is that of "MySQL Source Code Documentation", Client/Server Protocol 4.1
 (COM_QUERY, COM_STMT_EXECUTE, OK_Packet, ERR_Packet), which MariaDB shares
@@ -164,18 +165,20 @@ class Template:
         return self._format % tuple(texts)
 
 
-def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
+def answers(data: bytes, count: int, before: int = 0) -> list[Ok] | Refusal | None:
     """Return the answers to *count* statements, None if they are not all there yet.
 
+    before: packets of the same answer that came before *data*.
     The refusal of one statement is the last answer.  Raise ProtocolViolation if *data*
     holds anything else, or anything after them.
     """
     if count == 1 and data[1:3] == _SHORT and len(data) == HEADER_BYTES + data[0]:
-        reply = _answer(data, 0, len(data), 1, is_last=True)  # the usual one, quick
+        # the usual one, quick
+        reply = _answer(data, 0, len(data), before + 1, is_last=True)
         return reply if isinstance(reply, Refusal) else [reply]
     found: list[Ok] = []
     at, have = 0, len(data)
-    for number in range(1, count + 1):
+    for number in range(before + 1, before + count + 1):
         if have < at + HEADER_BYTES:
             return None
         length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
@@ -186,7 +189,7 @@ def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
         end = at + HEADER_BYTES + length
         if have < end:
             return None
-        reply = _answer(data, at, end, number, is_last=number == count)
+        reply = _answer(data, at, end, number, is_last=number == before + count)
         at = end
         if isinstance(reply, Refusal):
             break
@@ -198,7 +201,32 @@ def answers(data: bytes, count: int) -> list[Ok] | Refusal | None:
     return reply if isinstance(reply, Refusal) else found
 
 
-Texts = list[tuple[str | None, ...]]
+TextRow = tuple[str | None, ...]
+Texts = list[TextRow]
+
+
+def answers_behind_row(
+    data: bytes, count: int
+) -> tuple[TextRow, list[Ok]] | Refusal | None:
+    """Return the row of a query, and answers() to the *count* statements behind it.
+
+    None if they are not all there yet.  Raise ProtocolViolation as answers() does, and
+    if the query has not one row.
+    """
+    bodies, _ = _bodies(data)
+    ends = [n for n, body in enumerate(bodies) if _is_eof(body)][:2]
+    if len(ends) < 2:  # of the columns, and of the rows
+        refusals = [body for body in bodies if body[0] == _ERR]
+        return _refusal_of(refusals[0]) if refusals else None
+    packets = ends[1] + 1
+    size = sum(HEADER_BYTES + len(body) for body in bodies[:packets])
+    found = texts(data[:size], 1)
+    behind = answers(data[size:], count, packets)
+    if behind is None or isinstance(behind, Refusal):
+        return behind
+    if not isinstance(found, list) or len(found[0]) != 1:
+        raise ProtocolViolation("unexpected reply to a query")
+    return found[0][0], behind
 
 
 def texts(data: bytes, count: int) -> list[Texts] | Refusal | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+
+from psycopg.pq.abc import PGconn, PGresult
 
 from dbcheck.audit.postgresql import ARCHIVER, UNLOGGED
 from dbcheck.core.audited import OtherSettings
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.watched import CANARY, GONE, THERE, Fact, FactKind, settings_looked
 from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.settings import OF_A_SESSION
 from dbcheck.engines.watch import Watch
+from dbcheck.files import sql
 
 _STORED = "pg_db_role_setting"
 _LOADED = Fact(FactKind.CHANGE_TIME, "configuration")
@@ -36,6 +41,47 @@ class Look(Watch):
             there = self._rows("canary", {"epoch": self._epoch})
             looked[CANARY] = THERE if there else GONE
         return looked
+
+
+class SessionLook:
+    """Reads settings at the end of an operation's transaction, before it commits.
+
+    What a pooler left in the session is seen there, and what a trigger set for the
+    transaction alone.  found: what the last operation that was answered showed.
+    """
+
+    def __init__(self, family: str, server: ServerFacts | None) -> None:
+        """Read those of OF_A_SESSION that *server* has, none if it is None."""
+        settings = server.settings if server is not None else ()
+        self._names = [name for name in OF_A_SESSION if name in settings]
+        self._text = sql(family, "look_session").encode()
+        self._at = -1  # its answer among those to the operation, if it has one
+        self.found: Mapping[str, str] = {}
+
+    def begins(self, *, wanted: bool) -> bool:
+        """Begin an operation; return whether send() is to be called for it."""
+        self._at = -1
+        return wanted and bool(self._names)
+
+    def send(self, pgconn: PGconn, tags: list[bytes]) -> None:
+        """Send the statement, and add the tag of its answer."""
+        self._at = len(tags)
+        names = f"{{{','.join(self._names)}}}"
+        pgconn.send_query_params(self._text, [names.encode()])
+        tags.append(b"SELECT %d" % len(self._names))
+
+    def take(self, results: Sequence[PGresult]) -> None:
+        """Keep what was found, if it was asked for."""
+        if self._at < 0:
+            return
+        answer = results[self._at]
+        rows = range(answer.ntuples)
+        pairs = ((answer.get_value(n, 0), answer.get_value(n, 1)) for n in rows)
+        self.found = {
+            name.decode(): value.decode("utf-8", "replace")
+            for name, value in pairs
+            if name is not None and value is not None
+        }
 
 
 def other_settings(link: PostgresqlLink) -> tuple[OtherSettings, ...]:

@@ -42,6 +42,7 @@ from dbcheck.engines.link import (
     set_otherwise,
     unreadable,
 )
+from dbcheck.engines.postgresql.audited import SessionLook
 from dbcheck.engines.postgresql.link import connect_advice, own_wire
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.error_ids import ErrorId
@@ -146,7 +147,8 @@ class PostgresqlSession:
 
     Operations of several statements go in libpq's pipeline mode (PostgreSQL 17 manual,
     34.5): all of them in one write, between BEGIN and COMMIT.  After an error the
-    server skips what is left, COMMIT included.
+    server skips what is left, COMMIT included.  One of a single statement goes without,
+    but for when settings are read as well.
     """
 
     def __init__(
@@ -170,9 +172,8 @@ class PostgresqlSession:
         """
         self._target, self._family, self._refusals = target, family, refusals
         self._secret = str(arguments.get("password") or "")
-        self._in_flight = False
+        self._in_flight, self._id_at = False, -1
         self._tags: list[bytes] = []  # what the operation in flight is answered with
-        self._id_at = -1
         self._prepared: dict[str, _Prepared] = {}
         self._late = {
             spec.name: self._later(spec) for spec in statements if spec.is_late
@@ -180,7 +181,9 @@ class PostgresqlSession:
         # What cannot run in a transaction is the first in the pipeline.
         vacuums = (one.name for one in statements if one.verb is Verb.VACUUM)
         self._alone = _DECISIONS.union(vacuums)
-        self._pipelined = len(statements) > 1
+        self._is_single = len(statements) == 1
+        self._pipelined = not self._is_single
+        self._look = SessionLook(family, server)
         self._results: list[PGresult] = []
         # Bytes received when an answer was first seen to be incomplete.
         self._before: int | None = None
@@ -195,10 +198,7 @@ class PostgresqlSession:
             with (
                 self._guard("prepare"),
                 deadline(
-                    ANSWER_S,
-                    self._sever,
-                    lambda: received(self._wire),
-                    ANSWER_BYTES,
+                    ANSWER_S, self._sever, lambda: received(self._wire), ANSWER_BYTES
                 ),
             ):
                 self._set()
@@ -222,14 +222,18 @@ class PostgresqlSession:
         """Return the descriptor to wait on."""
         return self._wire.fileno()
 
-    def send(self, operation: Operation) -> bool:
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
         """Begin to commit *operation*; see Session."""
         self._in_flight = True
         self._before = None
         self._warning = ""
+        look = self._look.begins(wanted=look)
         try:
+            if look and not self._pipelined:
+                self._pgconn.enter_pipeline_mode()
+                self._pipelined = True
             if self._pipelined:
-                self._send_pipelined(operation.statements)
+                self._send_pipelined(operation.statements, look=look)
             else:
                 (statement,) = operation.statements
                 self._tags, self._id_at = self._send_statement(statement).alone
@@ -242,7 +246,8 @@ class PostgresqlSession:
                 id=ErrorId.VALUE_DOES_NOT_FIT,
             ) from None
 
-    def _send_pipelined(self, statements: Sequence[Statement]) -> None:
+    def _send_pipelined(self, statements: Sequence[Statement], *, look: bool) -> None:
+        """Send *statements* as one transaction; look: read the settings at its end."""
         pgconn = self._pgconn
         tags: list[bytes] = []
         self._id_at = -1
@@ -252,6 +257,8 @@ class PostgresqlSession:
         pgconn.send_query_params(_BEGIN, None)
         tags.append(_BEGIN)
         for statement in statements:
+            if look and statement.name == _PREPARE:
+                self._look.send(pgconn, tags)
             if statement.name not in self._prepared:
                 self._send_other(statement, tags)
                 continue
@@ -260,6 +267,8 @@ class PostgresqlSession:
                 self._id_at = len(tags)
             tags.append(prepared.tag)
         if statement.name != _PREPARE:
+            if look:
+                self._look.send(pgconn, tags)
             pgconn.send_query_params(_COMMIT, None)
             tags.append(_COMMIT)
         pgconn.pipeline_sync()
@@ -319,6 +328,10 @@ class PostgresqlSession:
             raise self._endless()
         return None
 
+    def settings(self) -> Mapping[str, str]:
+        """Return what the last operation that was answered found; see Session."""
+        return self._look.found
+
     def close(self) -> None:
         if self._in_flight:
             self._sever()
@@ -341,6 +354,10 @@ class PostgresqlSession:
                     f"the server committed and warned: {self._warning}",
                     id=ErrorId.COMMIT_WARNED,
                 )
+            self._look.take(results)
+            if self._is_single and self._pipelined:
+                self._pgconn.exit_pipeline_mode()
+                self._pipelined = False
             if self._id_at < 0:
                 return 0
             if (value := results[self._id_at].get_value(0, 0)) is not None:

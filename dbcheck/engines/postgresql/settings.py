@@ -39,7 +39,13 @@ SESSION: Mapping[str, str] = {
     "max_parallel_workers_per_gather": "0",
     # An error ends a statement, not the session.
     "exit_on_error": "off",
+    # A commit whose wait for a standby was cancelled is answered behind a warning.
+    "client_min_messages": "warning",
 }
+
+# What a session may have otherwise than the server, and the audit judges: each session
+# of the load shows its own while it commits (PostgreSQL 18 manual, 19.5 and 19.17).
+OF_A_SESSION = ("synchronous_commit", "zero_damaged_pages", "ignore_checksum_failure")
 
 # A reader of the table itself: an index may hold what the heap lost.
 HEAP: Mapping[str, str] = {

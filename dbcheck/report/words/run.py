@@ -242,6 +242,7 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
         if ended := len(load.lost_early):
             why = load.refusals[0] if load.refusals else "their connections broke"
             yield "ended early", f"{ended:,} of the sessions, not replaced: {why}"
+        yield from _replaced(load)
         if load.warned:
             yield (
                 "warned",
@@ -253,6 +254,18 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
         named = depth.depth.value if depth.depth else "unknown"
         yield "cut depth", f"{named}: {depth.reasons[0]}"
     yield from _rows(result)
+
+
+def _replaced(load: LoadRecord) -> Iterator[tuple[str, str]]:
+    """Yield how many sessions broke and were replaced while the load ran, and when."""
+    if (replaced := load.replaced) and replaced.sessions:
+        first_s = (replaced.first_us - load.began_us) / 1e6
+        last_s = (replaced.last_us - load.began_us) / 1e6
+        yield (
+            "replaced",
+            f"{replaced.sessions:,} of the sessions, whose connections broke"
+            f" {first_s:.1f} s to {last_s:.1f} s after the load began",
+        )
 
 
 def _cluster(cluster: ClusterResult) -> Iterator[tuple[str, str]]:
