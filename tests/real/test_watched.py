@@ -333,8 +333,9 @@ def test_a_session_shows_what_it_alone_has(
     """Of one statement, of several, and of those that end prepared."""
     plan = plan_of(quick(name), Schedule(SEED, 1, (40,)))
 
-    def commit(session: Session, seq: int, *, look: bool) -> Mapping[str, str]:
-        sent = session.send(plan.operation(1, seq), look=look)
+    def commit(number: int, seq: int, *, look: bool) -> Mapping[str, str]:
+        session = sessions[number]
+        sent = session.send(plan.operation(number, seq), look=look)
         wait_until(lambda: sent or session.flush(), "all was sent")
         wait_until(lambda: session.receive() is not None, "a commit")
         return dict(session.settings())
@@ -344,24 +345,27 @@ def test_a_session_shows_what_it_alone_has(
         writer.prepare(plan.tables)
         facts = writer.facts()
 
-        def opened() -> Session:
+        def open_session(number: int) -> None:
             session = writer.open_session(plan.statements, server=facts)
-            return stack.enter_context(contextlib.closing(session))
+            sessions[number] = stack.enter_context(contextlib.closing(session))
 
-        session = opened()
-        assert commit(session, 1, look=False) == {}
-        first = commit(session, 2, look=True)
+        sessions: dict[int, Session] = {}
+        open_session(1)
+        assert commit(1, 1, look=False) == {}
+        first = commit(1, 2, look=True)
         assert first and first.items() <= facts.settings.items()
         if engine == "postgresql":
             own = {"synchronous_commit": "off"}
             here.execute("alter role current_user set synchronous_commit = off")
-            session = opened()
+            open_session(2)
         else:
             own = {"sql_log_bin": "OFF"}
-            run_on(session, "set session sql_log_bin = 0")
-            assert commit(session, 3, look=False) == first
-        assert commit(session, 4, look=True) == {**first, **own}
-        assert commit(session, 5, look=False) == {**first, **own}
+            open_session(2)
+            run_on(sessions[2], "set session sql_log_bin = 0")
+        assert commit(1, 3, look=True) == first
+        assert commit(2, 1, look=False) == {}
+        assert commit(2, 2, look=True) == {**first, **own}
+        assert commit(2, 3, look=False) == {**first, **own}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
