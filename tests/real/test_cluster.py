@@ -302,9 +302,17 @@ def test_a_standby_that_ends_its_recovery_early_is_refused(tmp_path: Path) -> No
 
 
 def test_a_commit_whose_wait_was_cancelled_is_no_plain_ack(tmp_path: Path) -> None:
-    """The standby is away, and each wait for it is cancelled: committed, and warned."""
+    """The standby is away, and each wait for it is cancelled: committed, and warned.
+
+    The server sends clients no warnings, unless a session asks for them.
+    """
     with cluster_of(tmp_path) as (cluster, rig):
         engine: Any = rig.site.writer.engine
+        execute_on(
+            cluster.labs["node1"],
+            "alter system set client_min_messages = error",
+            "select pg_reload_conf()",
+        )
         ending: list[subprocess.Popen[bytes]] = []
 
         def cancelling() -> None:

@@ -9,7 +9,9 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.clock import now_us
+from dbcheck.core.gone import Replaced
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.watched import WatchTally, settings_looked
 from dbcheck.load.far import Shift
 from dbcheck.load.farhost import FarHost, packed, unpacked
 from dbcheck.load.group import Break, GroupResult, Snapshot
@@ -45,6 +47,22 @@ def test_a_moment_that_never_was_stays_none() -> None:
     assert moved == Snapshot(1000, running=3, last_ack_us=950)
     result = GroupResult(sent={1: 4}, breaks=[Break(1, 300, True, "")])
     assert shift.result(result).breaks == [Break(1, 1100, True, "")]
+
+
+def test_what_far_sessions_showed_is_dated_by_the_clients_clock() -> None:
+    shift, tally = Shift(), WatchTally(settings_looked({"a": "on"}))
+    shift.note(100, 900)
+    for asked_us, value in ((200, "on"), (300, "off")):
+        tally.add(asked_us, settings_looked({"a": value}), asked_us + 1)
+    there = GroupResult(watched=tally.watched(), replaced=Replaced(2, 150, 160))
+    here = shift.result(there)
+    assert here.replaced == Replaced(2, 950, 960)
+    assert here.watched is not None
+    assert (here.watched.first_us, here.watched.last_us) == (1000, 1100)
+    (seen,) = here.watched.seen
+    assert (seen.value, seen.first_us, seen.answered_us) == ("off", 1100, 1101)
+    assert here.watched.gaps == ((1000, 1100),)
+    assert shift.result(GroupResult()).replaced == Replaced()
 
 
 def test_only_what_was_reported_renews_a_lease() -> None:

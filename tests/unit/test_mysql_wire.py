@@ -320,5 +320,5 @@ def test_a_refusal_ends_the_answers_behind_a_row(before: bytes) -> None:
 @pytest.mark.parametrize("data", [result(1), result(1, (b"a",), (b"b",))])
 def test_a_query_before_a_transaction_has_one_row(data: bytes) -> None:
     ended = packet(OK[4:], 5 if b"a" not in data else 7)
-    with pytest.raises(ProtocolViolation):
+    with pytest.raises(ProtocolViolation, match="unexpected reply"):
         answers_behind_row(data + ended, 1)

@@ -28,6 +28,7 @@ from dbcheck.core.watched import (
     Looked,
     Watched,
     WatchTally,
+    joined,
 )
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import ended, not_shut_down
@@ -99,6 +100,43 @@ def test_an_unsafe_value_of_a_moment_is_at_fault() -> None:
     found = item(through_the_load, one)
     assert found.standing is Standing.CONTRADICTED
     assert "from 1.1 s before the cut to 0.6 s before the cut" in found.reason
+
+
+def test_an_unsafe_value_of_one_session_is_at_fault() -> None:
+    """Where every session that only looks has a safe one."""
+    commits = Fact(FactKind.SETTING, "synchronous_commit")
+    tally = WatchTally({commits: "on"})
+    for at_us, value in ((1_000_000, "on"), (1_000_001, "off"), (1_000_002, "on")):
+        tally.add(at_us, {commits: value}, at_us + 1)
+    one = of_looks(SAFE)
+    assert one.load is not None
+    one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
+    assert one.load is not None
+    assert flagged(one.load) == ["synchronous_commit = off"]
+    assert item(same_settings, one).standing is Standing.CONTRADICTED
+    assert item(through_the_load, one).standing is Standing.CONTRADICTED
+    assert settings_of(one).item(kept=True).standing is Standing.ABSENT
+
+
+def test_sessions_that_commit_seldom_are_looked_at_whenever_they_do() -> None:
+    tally = WatchTally({FSYNC: "on"})
+    for at_us in (1_000_000, 9_000_000):
+        tally.add(at_us, {FSYNC: "on"}, at_us + 1)
+    one = of_looks(SAFE)
+    assert one.load is not None
+    one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
+    assert item(through_the_load, one).standing is _PRESENT
+
+
+def test_what_several_processes_saw_is_told_as_one() -> None:
+    off, both = {**SAFE, FSYNC: "off"}, None
+    for looks, until_us in (((SAFE, off), 5_000_000), ((off, SAFE, off), 9_000_000)):
+        both = joined(both, watched(*looks, until_us=until_us))
+    assert both is not None
+    assert (both.looks, both.first_us, both.last_us) == (5, 4_500_000, 9_000_000)
+    (seen,) = both.of(FactKind.SETTING)
+    assert (seen.looks, seen.first_us, seen.last_us) == (3, 5_000_000, 9_000_000)
+    assert joined(both, None) == joined(None, both) == both
 
 
 def test_a_value_that_was_first_seen_after_the_cut_is_not_of_the_load() -> None:
