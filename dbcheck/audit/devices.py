@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbcheck.audit.rule import Rule, SubjectKind
+from dbcheck.audit.rule import Fix, Rule, SubjectKind
 from dbcheck.core.audited import Severity
 
 # Facts of a layer.
@@ -48,8 +48,10 @@ LAYER_RULES = (
         why="This device is set to 'write through', so the kernel drops every flush"
         " here, although what lies below has a write cache and needs them: a power cut"
         " loses commits.",
-        fix="echo 'write back' > /sys/block/$DEVICE/queue/write_cache, with a udev rule"
-        " so that it lasts",
+        fix=Fix(
+            "echo 'write back' > /sys/block/$DEVICE/queue/write_cache, with a udev rule"
+            " so that it lasts"
+        ),
         source=f"{_BLOCK_DOC}; block/blk-core.c, submit_bio_noacct",
         severity=Severity.ERROR,
         subject=SubjectKind.LAYER,
@@ -63,9 +65,11 @@ LAYER_RULES = (
         why="Writes are acknowledged once they are on the cache's device: commits"
         " depend on it as on the drive, and it must be in the same server, keep its"
         " content without power, and be cut by the test.",
-        fix="use a cache device with power-loss protection, or set the cache to"
-        " writethrough (bcache: echo writethrough > /sys/block/$DEVICE/bcache/"
-        "cache_mode; LVM: lvchange --cachemode writethrough VG/LV)",
+        fix=Fix(
+            "use a cache device with power-loss protection, or set the cache to"
+            " writethrough (bcache: echo writethrough > /sys/block/$DEVICE/bcache/"
+            "cache_mode; LVM: lvchange --cachemode writethrough VG/LV)"
+        ),
         source="Linux, Documentation/admin-guide/bcache.rst, cache_mode;"
         f" {_DM}/cache.rst and writecache.rst",
         severity=Severity.WARNING,
@@ -91,8 +95,10 @@ LAYER_RULES = (
         safe=frozenset({"0"}),
         why="The array lacks drives: one more failure, or with parity a power cut in"
         " the middle of a write, damages data.",
-        fix="replace the drive (mdadm --manage /dev/$DEVICE --add NEW) and wait for the"
-        " rebuild before a test",
+        fix=Fix(
+            "replace the drive (mdadm --manage /dev/$DEVICE --add NEW) and wait for the"
+            " rebuild before a test"
+        ),
         source=f"{_MD}, degraded",
         severity=Severity.WARNING,
         subject=SubjectKind.LAYER,
@@ -105,8 +111,10 @@ LAYER_RULES = (
         why="A power cut in the middle of a write leaves data and parity that disagree;"
         " if a drive fails before they are repaired, blocks that were not written to"
         " are damaged as well.",
-        fix="mdadm --grow /dev/$DEVICE --consistency-policy=ppl (RAID 5), or a journal"
-        " device",
+        fix=Fix(
+            "mdadm --grow /dev/$DEVICE --consistency-policy=ppl (RAID 5), or a journal"
+            " device"
+        ),
         source="md(4), RAID WRITE HOLE; Linux,"
         " Documentation/driver-api/md/raid5-ppl.rst and raid5-cache.rst",
         severity=Severity.NOTE,
@@ -119,8 +127,10 @@ LAYER_RULES = (
         unsafe=frozenset({"write-back"}),
         why="Writes are acknowledged once they are in the array's journal: commits"
         " depend on that one device.",
-        fix="echo write-through > /sys/block/$DEVICE/md/journal_mode, or mirror the"
-        " journal",
+        fix=Fix(
+            "echo write-through > /sys/block/$DEVICE/md/journal_mode, or mirror the"
+            " journal"
+        ),
         source="Linux, Documentation/driver-api/md/raid5-cache.rst, write-back mode",
         severity=Severity.WARNING,
         subject=SubjectKind.LAYER,
@@ -132,8 +142,10 @@ LAYER_RULES = (
         safe=frozenset({"off"}),
         why="Writes to some drives of the mirror are acknowledged before those drives"
         " have them: if the others fail in the power cut, commits are lost.",
-        fix="mdadm --grow /dev/$DEVICE --bitmap=none, then --bitmap=internal without"
-        " --write-behind",
+        fix=Fix(
+            "mdadm --grow /dev/$DEVICE --bitmap=none, then --bitmap=internal without"
+            " --write-behind"
+        ),
         source="md(4), WRITE-BEHIND",
         severity=Severity.WARNING,
         subject=SubjectKind.LAYER,
@@ -170,7 +182,7 @@ LAYER_RULES = (
         unsafe=frozenset({"yes"}),
         why="A file on another filesystem plays the drive: commits depend on that"
         " filesystem and its drives too.",
-        fix="audit where the file lies as well: $BACKING",
+        fix=Fix("audit where the file lies as well: $BACKING"),
         source="losetup(8)",
         severity=Severity.NOTE,
         subject=SubjectKind.LAYER,
@@ -186,8 +198,10 @@ DRIVE_RULES = (
         why="The kernel takes this drive for one without a volatile cache and sends it"
         " no flush, yet the drive reports that its write cache is on: a power cut loses"
         " commits.",
-        fix="echo 'write back' > /sys/block/$DEVICE/queue/write_cache, with a udev rule"
-        " so that it lasts; or switch the cache off ($CACHE_OFF)",
+        fix=Fix(
+            "echo 'write back' > /sys/block/$DEVICE/queue/write_cache, with a udev rule"
+            " so that it lasts; or switch the cache off ($CACHE_OFF)"
+        ),
         source=f"{_BLOCK_DOC}: it changes what the kernel assumes, not the drive",
         severity=Severity.ERROR,
         subject=SubjectKind.DRIVE,
@@ -199,7 +213,7 @@ DRIVE_RULES = (
         why="The drive has a write cache: commits survive a power cut only if every"
         " layer sends flushes and the drive does what it answers, which only a cut"
         " shows.",
-        fix="to do without: $CACHE_OFF",
+        fix=Fix("to do without: $CACHE_OFF"),
         source="hdparm(8), -W; sdparm(8), WCE; NVM Express Base Specification, Volatile"
         " Write Cache (Feature 06h); Linux, Documentation/block/writeback_cache_control"
         ".rst",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -48,6 +49,37 @@ class Harm:
     end: bool = False
 
 
+# What a word of a Fix stands for where no subject is known.
+_ANY = {
+    "BACKING": "losetup -l shows it",
+    "CACHE_OFF": "hdparm -W 0, sdparm --clear=WCE or nvme set-feature -f 6 -v 0",
+    "DEVICE": "DEVICE",
+    "MOUNT": "the filesystem",
+    "SOURCE": "DATASET",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What makes a subject safe, with words such as $DEVICE that differ by subject.
+
+    Its text has none of these words: it is meant for any subject.
+    """
+
+    template: str
+
+    def __post_init__(self) -> None:
+        """Refuse a word that stands for nothing where no subject is known."""
+        string.Template(self.template).substitute(_ANY)
+
+    def on(self, words: Mapping[str, str]) -> str:
+        """Return the fix for a subject; words: as in Subject."""
+        return string.Template(self.template).substitute({**_ANY, **words})
+
+    def __str__(self) -> str:
+        return self.on({})
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One fact that decides whether COMMIT survives a power cut.
@@ -55,8 +87,8 @@ class Rule:
     id:       stable name used in reports, e.g. "pg-fsync".
     fact:     name of the fact of the subject that it judges.
     why:      one sentence on what an unsafe value does.
-    fix:      what makes it safe: a statement or a command where there is one. Words
-              such as $DEVICE are replaced by what the subject gives for them.
+    fix:      what makes it safe: a statement or a command where there is one; a Fix if
+              it differs by subject.
     source:   page and version that the claim rests on.
     severity: of an unsafe value.
     safe:     the values, in lower case, under which an ack is durable; unsafe: the
@@ -80,7 +112,7 @@ class Rule:
     id: str
     fact: str
     why: str
-    fix: str
+    fix: str | Fix
     source: str
     severity: Severity
     safe: frozenset[str] = frozenset()
@@ -101,12 +133,18 @@ class Rule:
         """Refuse a rule that calls no value, or every value, safe."""
         if bool(self.safe) == bool(self.unsafe):
             raise ValueError(f"{self.id}: either safe or unsafe values")
+        if isinstance(self.fix, str) and "$" in self.fix:
+            raise ValueError(f"{self.id}: a fix that differs by subject is a Fix")
 
     def is_safe(self, value: str) -> bool:
         """Say whether an ack is durable under *value*."""
         if self.unsafe:
             return value.lower() not in self.unsafe
         return value.lower() in self.safe
+
+    def fix_on(self, words: Mapping[str, str]) -> str:
+        """Return what makes a subject safe; words: as in Subject."""
+        return self.fix if isinstance(self.fix, str) else self.fix.on(words)
 
     def harm_of(self, value: str | None) -> Harm:
         """Return what an unsafe *value* can do; None: it could not be read."""

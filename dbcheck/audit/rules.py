@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -97,9 +96,7 @@ class Located:
     @property
     def fix(self) -> str:
         """What makes it safe on this subject."""
-        return string.Template(self.finding.rule.fix).safe_substitute(
-            self.subject.words
-        )
+        return self.finding.rule.fix_on(self.subject.words)
 
 
 def facts_of(family: str) -> tuple[str, ...]:

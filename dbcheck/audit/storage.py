@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dbcheck.audit.rule import Harm, Rule, SubjectKind
+from dbcheck.audit.rule import Fix, Harm, Rule, SubjectKind
 from dbcheck.core.audited import Severity
 from dbcheck.core.depth import Depth
 
@@ -65,8 +65,10 @@ RULES = (
         safe=frozenset({"on"}),
         why="Without barriers the filesystem sends the drive no flush, so what a"
         " volatile cache holds is lost although it was committed.",
-        fix="mount $MOUNT without nobarrier, barrier=0 or fsync_mode=nobarrier, also in"
-        " /etc/fstab",
+        fix=Fix(
+            "mount $MOUNT without nobarrier, barrier=0 or fsync_mode=nobarrier, also in"
+            " /etc/fstab"
+        ),
         source="ext4(5), barrier=0 / barrier=1; xfs(5) before Linux 4.19, nobarrier;"
         " Linux, Documentation/filesystems/f2fs.rst, fsync_mode",
         severity=Severity.ERROR,
@@ -80,7 +82,7 @@ RULES = (
         safe=frozenset({"on"}),
         why="With this option a sync returns before what it wrote is stable, so commits"
         " are lost with the memory of the host, or of the file server (nostrictsync).",
-        fix="mount $MOUNT without this option, also in /etc/fstab",
+        fix=Fix("mount $MOUNT without this option, also in /etc/fstab"),
         source="Linux, Documentation/filesystems/overlayfs.rst, Volatile mount;"
         " Documentation/filesystems/f2fs.rst, checkpoint; mount.cifs(8), nostrictsync;"
         " fs/bcachefs/opts.h, journal_flush_disabled;"
@@ -123,7 +125,7 @@ RULES = (
         unsafe=frozenset({"soft", "softerr"}),
         why="With a soft mount a write fails after a timeout, which the server of the"
         " database may learn of only at the next sync, or not at all.",
-        fix="mount $MOUNT with hard",
+        fix=Fix("mount $MOUNT with hard"),
         source="nfs(5), soft / hard: a soft timeout can cause silent data corruption",
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,
@@ -173,7 +175,7 @@ RULES = (
         unsafe=WRITEBACK,
         why="With data=writeback a file that grew before a power cut may hold old"
         " content of the drive where nothing was flushed; what was flushed is kept.",
-        fix="mount $MOUNT with data=ordered",
+        fix=Fix("mount $MOUNT with data=ordered"),
         source="ext4(5), data=writeback",
         severity=Severity.NOTE,
         subject=SubjectKind.FILESYSTEM,
@@ -197,7 +199,7 @@ RULES = (
         unsafe=frozenset({"disabled"}),
         why="With sync=disabled ZFS acknowledges a sync at once, so a crash of the host"
         " loses the commits of the last seconds.",
-        fix="zfs set sync=standard $SOURCE",
+        fix=Fix("zfs set sync=standard $SOURCE"),
         source="zfsprops(7), sync",
         severity=Severity.ERROR,
         subject=SubjectKind.FILESYSTEM,

@@ -147,7 +147,7 @@ class Reading:
 
         What may end, such as a lock, is waited for as long as for the server itself.
         """
-        ends_s, shown = time.monotonic() + self._rig.limits.return_s, ""
+        ends_s, shown = time.monotonic() + self._rig.limits.return_s, set[str]()
         while True:
             interrupt.require_none()
             try:
@@ -156,8 +156,8 @@ class Reading:
                 if time.monotonic() >= ends_s:
                     self.unanswered = f"{error}. {error.hint} {_THEN}"
                     return None
-                if str(error) != shown:
-                    shown = str(error)
+                if str(error) not in shown:
+                    shown.add(str(error))
                     self._rig.listener.phase(Phase.READ, f"waiting: {error}")
             time.sleep(POLL_S)
 

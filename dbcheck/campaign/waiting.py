@@ -27,7 +27,7 @@ def wait_for_server(rig: Rig) -> str:
     the rig and not the server.
     """
     rig.listener.phase(Phase.RESTORE, f"waiting up to {rig.limits.return_s:.0f} s")
-    began, shown = time.monotonic(), ""
+    began, shown = time.monotonic(), set[str]()
     while True:
         interrupt.require_none()
         reason = rig.site.ready()
@@ -42,9 +42,9 @@ def wait_for_server(rig: Rig) -> str:
                 id=ErrorId.SERVER_NOT_BACK,
                 hint=RECONCILE,
             )
-        if reason != shown and waited_s > PATIENCE_S:
+        if reason not in shown and waited_s > PATIENCE_S:
             rig.listener.phase(Phase.RESTORE, reason)
-            shown = reason
+            shown.add(reason)
         waited = Progress("the server", waited_s, rig.limits.return_s, Unit.SECONDS)
         rig.listener.progress(waited)
         time.sleep(POLL_S)

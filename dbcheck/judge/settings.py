@@ -89,7 +89,7 @@ class Settings:
             )
         if self._unsafe:
             return Standing.PRESENT, self._harmless(self._unsafe[0])
-        return Standing.PRESENT, "none is known to lose commits"
+        return Standing.PRESENT, "no setting of the server is known to lose commits"
 
     def _harmless(self, finding: Finding) -> str:
         """Return why an unsafe setting loses no commit in such a cut."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from dbcheck.core.cut import SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.records import AfterRecord, LoadRecord
@@ -25,6 +26,8 @@ class TimeOff:
     off_s:     from the end of the cut to the beginning of the restore, by the client's
                clock; None if that was not measured.
     seen:      the switch read that the power was off, at the beginning and at the end.
+    by_program: it read that by a program of the user's, and no device is known to have
+               been asked.
     by_hand:   a human cut it, and restored it.
     at_most_s: the host's kernel started so long after the host was last heard; below 0
                if it started before that, None if that is not known.
@@ -40,6 +43,7 @@ class TimeOff:
     at_most_s: float | None = None
     late_s: float = 0.0
     answered_s: float | None = None
+    by_program: bool = False
 
 
 def time_without_power(case: Case) -> Item | None:
@@ -89,6 +93,7 @@ def _time_off(case: Case, load: LoadRecord) -> TimeOff:
         at_most_s=dark_s(case),
         late_s=0.0 if _saw_gone(case) else _late_s(load),
         answered_s=_answered_s(load, case.after),
+        by_program=case.tested.power is SwitchKind.EXEC,
     )
 
 
@@ -169,6 +174,11 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
             "do not interrupt it"
         )
     reason = f"off for {time.off_s:.2f} s (at least {wanted} intended)"
+    if time.seen and time.by_program:
+        return Standing.ASSUMED, (
+            f"{reason} by the switch's own state command; nothing else shows that the"
+            " power was off"
+        )
     if time.seen:
         return Standing.PRESENT, reason
     return Standing.ASSUMED, (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dbcheck.core.watched import GONE, FactKind, Seen, Watched
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.cutmoment import cut_us, undated
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import storage_seen
 
@@ -32,6 +32,8 @@ def through_the_load(case: Case) -> Item | None:
         return None
     name, went_us = ItemId.THROUGH_LOAD, cut_us(case)
     looked = "; ".join(_looked(one, words, went_us) for one, words in found)
+    if why := undated(case):
+        looked += f". When the cut came is not known: {why}"
     if not case.manifest.control:  # which changes them itself
         changed = [
             how_changed(seen, went_us, of_sessions=words is _OF_THE_SESSIONS)
@@ -180,7 +182,7 @@ def _behind_s(watched: Watched, went_us: int) -> float:
 
 def _ago(at_us: int, went_us: int | None) -> str:
     if went_us is None:
-        return "at a time that cannot be compared with the cut's"
+        return "an unknown time before the cut"
     behind_s = (went_us - at_us) / 1e6
     if behind_s < 0:
         return f"{-behind_s:.1f} s after the cut was taken to be"

@@ -7,8 +7,18 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.audit.mysql import ROCKSDB, TABLES
-from dbcheck.audit.rule import Harm, Rule, SubjectKind
-from dbcheck.audit.rules import BELOW, RULES, all_rules, by_id, flagged, judge, located
+from dbcheck.audit.rule import Fix, Harm, Rule, SubjectKind
+from dbcheck.audit.rules import (
+    BELOW,
+    RULES,
+    Finding,
+    Located,
+    all_rules,
+    by_id,
+    flagged,
+    judge,
+    located,
+)
 from dbcheck.audit.servers import other_subjects
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.cli.matrix_rows import read_matrix
@@ -119,6 +129,11 @@ OF_RUNS = [
 ]
 
 
+_NOTHING = Rule(
+    *("x", "fact", "why", "fix", "source", Severity.NOTE), safe=frozenset("a")
+)
+
+
 def facts_with(rule: Rule, value: str | None) -> dict[str, str]:
     """Return facts under which *rule* applies, with *value* of its own."""
     facts = {name: min(values) for name, values in rule.only}
@@ -193,11 +208,30 @@ def test_ids_are_unique_and_each_has_values() -> None:
 
 
 def test_a_rule_without_a_safe_value_is_refused() -> None:
-    text = ("x", "fact", "why", "fix", "source", Severity.NOTE)
     with pytest.raises(ValueError, match="x: either safe or unsafe"):
-        Rule(*text)
+        replace(_NOTHING, safe=frozenset())
     with pytest.raises(ValueError, match="x: either safe or unsafe"):
-        Rule(*text, safe=frozenset("a"), unsafe=frozenset("b"))
+        replace(_NOTHING, unsafe=frozenset("b"))
+
+
+def test_a_fix_that_differs_by_subject_is_known_as_one() -> None:
+    """A word that stands for nothing, or that nothing replaces, is refused."""
+    with pytest.raises(ValueError, match="x: a fix that differs"):
+        replace(_NOTHING, fix="mount $MOUNT")
+    with pytest.raises(KeyError, match="NOWHERE"):
+        Fix("mount $NOWHERE")
+    where = Fix("mount $MOUNT, or $MOUNT")
+    assert where.on({"MOUNT": "/a$DEVICE"}) == "mount /a$DEVICE, or /a$DEVICE"
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+def test_a_fix_is_text_for_people_where_no_subject_is_known(rule: Rule) -> None:
+    """As in the report of a run, in SARIF and in the document of the rules."""
+    found = Finding(rule, RuleStanding.UNSAFE, VALUES[rule.id][1])
+    unnamed = Located(found, Subject(rule.subject, "it", {}), Fact(None, ""))
+    for text in (found.sentence, f"{rule.fix}", unnamed.fix):
+        assert "$" not in text
+        assert str(rule.fix) in text
 
 
 def test_the_document_is_made_of_the_rules() -> None:

@@ -13,7 +13,7 @@ from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.totals import result
-from dbcheck.core.cut import Cut
+from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.gone import Gone
@@ -21,7 +21,7 @@ from dbcheck.core.moments import Moment, Stratum, with_hold
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.unobserved import Gap, GapClock, Observed
 from dbcheck.core.verdict import Verdict
-from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.result import to_values
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -281,8 +281,8 @@ def test_a_server_that_went_before_the_hand_cut_is_no_pass(
     [
         pytest.param(
             *(CutClass.AC, {"off_s": 15.0, "off_seen": True}, Verdict.PASS),
-            *(Standing.PRESENT,),
-            id="a switch that looks",
+            *(Standing.ASSUMED,),
+            id="a program that looks",
         ),
         pytest.param(
             *(CutClass.AC, {"off_s": 15.0, "off_seen": False}, Verdict.PASS),
@@ -323,6 +323,21 @@ def test_what_is_known_of_the_time_decides(
     assumed = "assumed, not seen: time without power (" in reason
     assert assumed is (standing is Standing.ASSUMED)
     assert to_values(outcome.result)["cut_class"] == cut.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "standing"),
+    [(SwitchKind.FENCE, Standing.PRESENT), (SwitchKind.EXEC, Standing.ASSUMED)],
+)
+def test_the_word_of_a_users_program_is_a_named_assumption(
+    kind: SwitchKind, standing: Standing, tmp_path: Path
+) -> None:
+    """Either passes; an agent reads the state from its device, a program may not."""
+    first = having(manifest(), power=kind)
+    record = switched(off_s=15.0, off_seen=True)
+    outcome = judged(tmp_path, record, CutClass.AC, first=first)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement
+    assert item(outcome, ItemId.TIME_OFF.value).standing is standing
 
 
 @pytest.mark.parametrize(

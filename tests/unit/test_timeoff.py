@@ -28,6 +28,12 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
     ("time", "standing", "said"),
     [
         pytest.param(SEEN, Standing.PRESENT, "off for 15.20 s", id="whole, seen"),
+        pytest.param(
+            replace(SEEN, by_program=True),
+            Standing.ASSUMED,
+            "nothing else shows",
+            id="whole, by the word of a program",
+        ),
         pytest.param(UNSEEN, Standing.ASSUMED, "no state command", id="nothing looked"),
         pytest.param(BY_HAND, Standing.ASSUMED, "not measured", id="by hand"),
         pytest.param(TimeOff(MEANT_S, 14.9, seen=True), UNKNOWN, "14.90 s", id="short"),

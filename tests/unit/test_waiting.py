@@ -38,6 +38,24 @@ def test_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waiting.await_facts(rig([None, None, FACTS], 60.0)) == (FACTS, "")
 
 
+def test_errors_that_alternate_are_shown_once_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "POLL_S", 0.0)
+    monkeypatch.setattr(waiting, "PATIENCE_S", -1.0)
+    answers = [*("timed out", "no route to host") * 3, "starting up", None]
+    shown: list[str] = []
+    made: Any = SimpleNamespace(
+        limits=Limits(return_s=60.0),
+        site=SimpleNamespace(ready=lambda: answers.pop(0), failure=lambda: None),
+        listener=SimpleNamespace(
+            phase=lambda _, text: shown.append(text), progress=lambda _: None
+        ),
+    )
+    assert waiting.wait_for_server(cast(Rig, made)) == ""
+    assert shown[1:] == ["timed out", "no route to host", "starting up"]
+
+
 def test_one_that_always_ends_is_not_back() -> None:
     with pytest.raises(NotBack, match="the connection broke"):
         waiting.await_facts(rig([], 0.0))

@@ -18,6 +18,7 @@ from dbcheck.core.target import (
     Layer,
     ServerProcess,
 )
+from dbcheck.core.unobserved import Gap, GapClock, Observed
 from dbcheck.core.watched import (
     CANARY,
     GONE,
@@ -31,6 +32,7 @@ from dbcheck.core.watched import (
     joined,
 )
 from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import undated
 from dbcheck.judge.ended import ended, not_shut_down
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.places import places
@@ -181,6 +183,17 @@ def test_what_may_have_changed_unseen_is_assumed_not_to_have(
 ) -> None:
     found = item(through_the_load, of_looks(*looks, until_us=until_us))
     assert found.standing is Standing.ASSUMED
+
+
+def test_a_client_that_stood_still_dates_no_look() -> None:
+    """What it read of the cut afterwards has no known age: the item says so itself."""
+    one = of_looks(SAFE, SAFE, SAFE)
+    gap = Gap(CUT_US - 3_000_000, CUT_US, 3_000_000, GapClock.MONOTONIC)
+    assert one.load is not None
+    load = replace(one.load, observed=(Observed(CUT_US, (gap,)),), last_ack_us=CUT_US)
+    one = replace(one, load=load)
+    assert undated(one)
+    assert undated(one) in item(through_the_load, one).reason
 
 
 def test_what_was_never_looked_at_is_assumed_and_says_why() -> None:
