@@ -104,9 +104,11 @@ def command(
     dbcheck campaign rack7 --cuts 20         every target of a group
     dbcheck campaign --resume FOLDER         continue after Ctrl-C, a crash, a reboot
 
-    The cuts come at random moments: while the sessions begin, under steady load, and
-    during a checkpoint where one can be asked for. Rows of all earlier cycles
-    are checked again in each. The first loss ends the campaign.
+    The cuts come at random moments: while the sessions begin, under steady load,
+    during a checkpoint where one can be asked for, during housekeeping where the
+    workload has some, and while the sessions are held, so that no commit flushes the
+    drives. Rows of all earlier cycles are checked again in each. The first loss ends
+    the campaign.
     """
     inventory = lookup.inventory
     if resume is not None:

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import tempfile
 from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
 from dbcheck.lab.drive.image import require_room
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.listener import Phase
+from dbcheck.report.drive import faults
 from dbcheck.report.progress import PlainProgress
 from dbcheck.stored import make_folder
 
@@ -111,9 +112,6 @@ def lab_workload(workload: Workload) -> Workload:
     return replace(workload, cut_after_s=CUT_AFTER_S)
 
 
-_A = {"honest": "an"}
-
-
 def described(spec: LabSpec) -> str:
     """Return a description of a lab, for one line."""
     parts = [spec.engine]
@@ -121,10 +119,7 @@ def described(spec: LabSpec) -> str:
         parts.append("process rung (SIGKILL)")
     else:
         options = f" -o {spec.mount_options}" if spec.mount_options else ""
-        kind = _A.get(spec.drive.personality, "a")
-        parts.append(
-            f"{spec.filesystem}{options} on {kind} {spec.drive.personality} drive"
-        )
+        parts.append(f"{spec.filesystem}{options} on {_drive(spec.drive)}")
         if spec.log_drive:
             parts.append("the log on another one")
         if spec.power_scope == "drive":
@@ -133,3 +128,13 @@ def described(spec: LabSpec) -> str:
             parts.append(f"declared {spec.write_cache}")
     parts += [f"{name}={value}" for name, value in spec.settings.items()]
     return ", ".join(parts)
+
+
+def _drive(drive: DriveSpec) -> str:
+    """Return a description of a drive: its personality, and each fault beside it."""
+    added = " and ".join(faults({**asdict(drive), "personality": ""}))
+    if drive.personality != "honest":
+        kind = f"a {drive.personality} drive"
+    else:
+        kind = "a drive" if added else "an honest drive"
+    return f"{kind} where {added}" if added else kind

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import assemble, output
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
@@ -20,6 +22,11 @@ from dbcheck.runs import RunFolder, require_run_id
 from dbcheck.witness.window import WindowLimits
 
 _OTHER_TARGET = "the run's manifest has a different target URL: {}"
+_OF_LOGIN = (ErrorId.HOST_KEY_UNKNOWN, ErrorId.SSH_LOGIN_REJECTED)
+_NAME = (
+    " If the run was made with a host of an inventory, which may name a key and known"
+    " hosts of its own, give that host: --name, and --inventory."
+)
 
 
 def reconciled(
@@ -44,6 +51,7 @@ def reconciled(
     entry = _completed(entry, folder)
     window = WindowLimits()
     with (
+        _advising_a_name(entry),
         progress(output.progress_console(), live=live) as view,
         assemble.opened_witness(entry, window, new_key) as witness,
     ):
@@ -56,6 +64,17 @@ def reconciled(
         if recorded != rig.site.writer.engine.target:
             view.phase(Phase.PREFLIGHT, _OTHER_TARGET.format(recorded))
         return reconcile_run(rig, folder, manifest)
+
+
+@contextlib.contextmanager
+def _advising_a_name(entry: Entry) -> Iterator[None]:
+    """Add to the hint of a failed login that the run's host can be named."""
+    try:
+        yield
+    except DbcheckError as error:
+        if error.id in _OF_LOGIN and not entry.name:
+            error.hint += _NAME
+        raise
 
 
 def _completed(entry: Entry, folder: RunFolder | None) -> Entry:

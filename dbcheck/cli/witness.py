@@ -96,8 +96,9 @@ def check(
 def show(run: Path | None, named: NamedByFlag, witness: WitnessOptions) -> None:
     """Print the logs of a run, or list the runs.
 
-    RUN is a run id on the witness, or a run folder; each log is printed as JSON lines.
-    Without RUN: the ids of the runs on the witness, oldest first.
+    RUN is a run folder; or with --witness or --name a run's id there. Each log is
+    printed as JSON lines. Without RUN: the ids of the runs on the witness, oldest
+    first.
     """
     entry, new_key = chosen(named, witness), witness.accept_new_host_key
     if run is None:
@@ -196,7 +197,7 @@ def verify(
 ) -> None:
     """Check that all logs of a run are intact; exit with 1 if not.
 
-    RUN is a run id on the witness, or a run folder.
+    RUN is a run folder; or with --witness or --name a run's id there.
     """
     entry, new_key = chosen(named, witness), witness.accept_new_host_key
     with _logs(run, entry, new_key) as logs:

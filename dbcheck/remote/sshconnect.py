@@ -34,7 +34,7 @@ _SILENCE_MS = 60_000
 _JUMPS_MAX = 8
 _GRACE_S = 2.0
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
-_OR_ACCEPT = ", or pass --accept-new-host-key"
+_OR_ACCEPT = ", or pass --known-hosts with a file that has it, or --accept-new-host-key"
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 
 

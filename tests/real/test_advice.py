@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dbcheck.cli import FAILED, USAGE
+from dbcheck.error_ids import ErrorId
+from dbcheck.runs import RunFolder
+from tests.kit.stored_run import manifest
 from tests.kit.witnesses import running_sshd
 
 NO_LAB = """\
@@ -69,6 +73,20 @@ def test_an_unknown_host_key_names_only_options_that_there_are(
     verb = words[:2] if words[0] != "campaign" else words[:1]
     shown = dbcheck(tmp_path, *verb, "--help", code=0)
     assert ("--accept-new-host-key" in shown) is offered
+
+
+def test_a_run_that_was_made_by_name_is_reconciled_by_name(tmp_path: Path) -> None:
+    """Only its inventory may know the witness, and no run folder names one."""
+    with running_sshd(tmp_path / "sshd", "openssh") as sshd:
+        witness = f"ssh://127.0.0.1:{sshd.port}/acks"
+        first = replace(manifest(), witness=witness)
+        run = RunFolder.create(tmp_path / "runs", first)
+        said = dbcheck(tmp_path, "reconcile", str(run.path), code=FAILED)
+    assert ErrorId.HOST_KEY_UNKNOWN.value in said
+    shown = dbcheck(tmp_path, "reconcile", "--help", code=0)
+    for option in ("--name", "--inventory", "--known-hosts"):
+        assert option in said
+        assert option in shown
 
 
 def test_a_resumed_campaign_knows_its_inventory(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Generator
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,11 +14,11 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.cli.lab_cycles import lab_cycles, until_shown
+from dbcheck.cli.lab_cycles import described, lab_cycles, until_shown
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab.drive.image import copy_drive
-from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.report.progress import PlainProgress
 from dbcheck.workload import load
 
@@ -82,3 +83,23 @@ def test_an_image_is_the_drive_without_its_zeros(tmp_path: Path) -> None:
     image = tmp_path / "image"
     assert image.read_bytes() == drive.read_bytes()
     assert image.stat().st_blocks * 512 < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("drive", "honest"),
+    [
+        (DriveSpec(), True),
+        (DriveSpec("lying"), False),
+        (DriveSpec("write-through"), False),
+        (DriveSpec(tear_bytes=4096), False),
+        (DriveSpec("lying", lost_above_bytes=4096), False),
+        (DriveSpec(forget_bytes=4096), False),
+    ],
+    ids=["no fault", "lies", "no cache", "tears", "lies and leaves out", "forgets"],
+)
+def test_only_a_drive_without_a_fault_is_called_honest(
+    drive: DriveSpec, honest: bool
+) -> None:
+    text = described(LabSpec("postgresql", drive=drive))
+    assert ("honest" in text) is honest
+    assert ("4,096" in text) is (4096 in asdict(drive).values())

@@ -109,13 +109,13 @@ def lines(result: CampaignResult) -> Iterator[str]:
         )
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:
-        what = f"{len(missed)} cuts are not known to have met their planned activity"
-        yield f"{what}, the first: {missed[0].missed}"
+        what = "cuts that are not known to have met their planned activity"
+        yield f"{what}: {len(missed)}, the first: {missed[0].missed}"
     cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
     if classes := shown(cuts):
         yield f"class of the cuts: {classes}"
     if result.cuts_still_needed:
-        yield f"{result.cuts_still_needed} more cuts are needed"
+        yield f"cuts still needed: {result.cuts_still_needed}"
     yield from [
         f"{cycle.verdict.value} in cycle {cycle.number} ({_activity(cycle) or '-'}):"
         f" {reason(cycle)}"
