@@ -10,7 +10,6 @@ from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.server import is_restarted
-from dbcheck.core.watched import settings_seen
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -144,7 +143,7 @@ def _fast_seen(case: Case) -> str:
     load, after = case.load, case.after.facts
     found = [("before the load", case.tested.facts.settings)]
     if load is not None and case.tested_name == case.manifest.writer_name:
-        seen = settings_seen(load.watched, cut_us(case))
+        seen = load.settings_seen(cut_us(case))
         found += [("while the load ran", dict([one])) for one in seen]
         found.append(("just before the cut", load.settings or {}))
     if after is not None:
