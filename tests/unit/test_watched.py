@@ -106,15 +106,14 @@ def test_an_unsafe_value_of_a_moment_is_at_fault() -> None:
 
 def test_an_unsafe_value_of_one_session_is_at_fault() -> None:
     """Where every session that only looks has a safe one."""
-    commits = Fact(FactKind.SETTING, "synchronous_commit")
-    tally = WatchTally({commits: "on"})
+    tally = WatchTally({FSYNC: "on"})
     for at_us, value in ((1_000_000, "on"), (1_000_001, "off"), (1_000_002, "on")):
-        tally.add(at_us, {commits: value}, at_us + 1)
+        tally.add(at_us, {FSYNC: value}, at_us + 1)
     one = of_looks(SAFE)
     assert one.load is not None
     one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
     assert one.load is not None
-    assert flagged(one.load) == ["synchronous_commit = off"]
+    assert flagged(one.load) == ["fsync = off"]
     assert item(same_settings, one).standing is Standing.CONTRADICTED
     assert item(through_the_load, one).standing is Standing.CONTRADICTED
     assert settings_of(one).item(kept=True).standing is Standing.ABSENT
