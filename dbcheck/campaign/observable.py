@@ -16,7 +16,7 @@ from dbcheck.core.fill import Fill
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.plans.registry import payload_bytes_max, statements_of
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableSpec
+from dbcheck.core.table import Definition, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
@@ -76,6 +76,15 @@ def table_identity(
     if not abilities.identifies_tables(engine):
         return ""
     return engine.table_identity(table, server=server)
+
+
+def table_definition(
+    engine: Engine, table: TableSpec, server: ServerFacts | None = None
+) -> Definition:
+    """Return how the table is defined, Definition() if that is unknown."""
+    if not abilities.identifies_tables(engine):
+        return Definition()
+    return engine.table_definition(table, server=server)
 
 
 def deleted(

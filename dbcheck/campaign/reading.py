@@ -172,12 +172,12 @@ class Reading:
             self._read_rows(survivors, facts)
             self.index = survivors.index
             # After the rows: what replaced a table before they were read is seen.
+            engine = self._rig.site.reader.engine
             self.tables = {
                 table.name: replace(
                     survivors.facts_of(table),
-                    identity=observable.table_identity(
-                        self._rig.site.reader.engine, table, facts
-                    ),
+                    identity=observable.table_identity(engine, table, facts),
+                    definition=observable.table_definition(engine, table, facts),
                 )
                 for table in self._plan.tables
             }

@@ -12,6 +12,7 @@ from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
 from dbcheck.core.places import DATA
+from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.watched import (
     CANARY,
     THERE,
@@ -20,6 +21,7 @@ from dbcheck.core.watched import (
     WatchTally,
     places_looked,
     settings_looked,
+    tables_looked,
     volumes_looked,
 )
 from dbcheck.errors import EngineError, HostError
@@ -93,16 +95,18 @@ class Watching:
 
 
 def watch_server(rig: Rig, started: Started) -> Watching | None:
-    """Look at the settings of the writer; None if its kind of server shows none."""
+    """Look at the writer's settings and tables; None if its server shows none."""
     engine, manifest = rig.site.writer.engine, started.manifest
     if not can_be_watched(engine):
         return None
     facts = manifest.writer.facts
     # A canary that a session holds is lost with that session, which is watched.
     epoch = None if manifest.no_canary or started.held else manifest.epoch
-    before = settings_looked(facts.settings) | {CANARY: THERE}
+    tables = {name: table.definition for name, table in manifest.tables.items()}
+    before = settings_looked(facts.settings) | {CANARY: THERE} | tables_looked(tables)
+    specs = tables_of(manifest.workload)
     return Watching(
-        partial(engine.open_look, facts.settings, epoch, server=facts),
+        partial(engine.open_look, facts.settings, epoch, specs, server=facts),
         before,
         first=True,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 class Kind(enum.Enum):
@@ -107,6 +108,23 @@ OF_ORDERS = (WAREHOUSE, DISTRICT, ORDERS, NEW_ORDER, ORDER_LINE)
 TABLES = (LEDGER, ITEM, REGISTER, CLASSIC, *SIDES, *OF_ORDERS)
 
 
+PLAIN = "nothing"
+
+
+class Definition(NamedTuple):
+    """How a table is defined, beside the columns that its TableSpec names.
+
+    besides: what it has that dbcheck did not create, such as a trigger, in words; PLAIN
+             if there is nothing, "" if that is not known.
+    columns: another text whenever somebody altered a column, "" if none is known.
+    version: another one whenever somebody altered the table or rewrote it, likewise.
+    """
+
+    besides: str = ""
+    columns: str = ""
+    version: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     """One table before a cycle writes to it, or as it was read after one.
@@ -120,6 +138,7 @@ class TableFacts:
     sound:         epochs of which that cycle read every row, as they are counted here:
                    all but those in *different* were then as they had been written.
     identity:      see Engine.table_identity(), read before the rows were counted.
+    definition:    read then too.
     """
 
     rows_by_epoch: Mapping[int, int]
@@ -128,3 +147,4 @@ class TableFacts:
     different: tuple[int, ...] = ()
     identity: str = ""
     sound: tuple[int, ...] = ()
+    definition: Definition = Definition()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from dbcheck.core.table import Definition
 from dbcheck.core.target import Volume
 
 SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two
@@ -18,6 +19,8 @@ class FactKind(enum.Enum):
 
     PLACE: where a place lies, see lying().
     CHANGE_TIME: when the server last loaded or set something, by its own clock.
+    TABLE, TABLE_VERSION: see Definition.
+    CHANGE_COUNT: how many changes of triggers, and the like, the server has counted.
     """
 
     SETTING = "setting"
@@ -26,6 +29,9 @@ class FactKind(enum.Enum):
     PLACE = "place"
     CANARY = "crash canary"
     CHANGE_TIME = "time of a change"
+    TABLE = "table"
+    TABLE_VERSION = "version of a table"
+    CHANGE_COUNT = "count of changes"
 
 
 class Fact(NamedTuple):
@@ -209,6 +215,15 @@ class WatchTally:
 def settings_looked(settings: Mapping[str, str]) -> dict[Fact, str]:
     """Return settings, by name, as facts."""
     return {Fact(FactKind.SETTING, name): text for name, text in settings.items()}
+
+
+def tables_looked(tables: Mapping[str, Definition]) -> dict[Fact, str]:
+    """Return what is known of how *tables*, by name, are defined."""
+    found: dict[Fact, str] = {}
+    for name, (besides, columns, version) in tables.items():
+        found[Fact(FactKind.TABLE, name)] = besides
+        found[Fact(FactKind.TABLE_VERSION, name)] = f"{version} {columns}".strip()
+    return {fact: value for fact, value in found.items() if value}
 
 
 def volumes_looked(volumes: Iterable[Volume]) -> dict[Fact, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbcheck.core.earlier import WEIGHT_MODULUS
 from dbcheck.core.history import Row
-from dbcheck.core.table import Kind, TableFacts, TableSpec
+from dbcheck.core.table import PLAIN, Definition, Kind, TableFacts, TableSpec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
@@ -58,6 +58,11 @@ def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
         )
 
 
+def besides_of(foreign: Sequence[Sequence[Any]]) -> str:
+    """Return what foreign.sql found, as Definition has it."""
+    return ", ".join(sorted(what for (what,) in foreign)) or PLAIN
+
+
 def row_of(values: Sequence[Any]) -> Row:
     """Return what row_TABLE.sql found."""
     row_id, epoch, session, seq, part, payload, checksum = values
@@ -65,7 +70,9 @@ def row_of(values: Sequence[Any]) -> Row:
     return Row(row_id, epoch, session, seq, part, content, checksum)
 
 
-def table_facts(epochs: Sequence[Sequence[Any]], identity: str) -> TableFacts:
+def table_facts(
+    epochs: Sequence[Sequence[Any]], identity: str, definition: Definition
+) -> TableFacts:
     """Return what epochs_TABLE.sql found, row by row."""
     return TableFacts(
         rows_by_epoch={epoch: rows for epoch, rows, _, _ in epochs},
@@ -76,4 +83,5 @@ def table_facts(epochs: Sequence[Sequence[Any]], identity: str) -> TableFacts:
             if weight is not None
         },
         identity=identity,
+        definition=definition,
     )

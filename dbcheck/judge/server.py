@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import SiteKind, lineage
+from dbcheck.core.table import PLAIN
+from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.driveonly import drives_gone
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.watched import LATE_S
+from dbcheck.judge.watched import LATE_S, tables_seen
 
 # Beginnings of settings that a node which takes over may change: it takes writes, and
 # other nodes are to follow it.
@@ -181,13 +183,14 @@ def _unchanged(
 
 
 def same_tables(case: Case) -> Item | None:
-    """Compare the tables' identities before the load with those once they were read.
+    """Compare the tables before the load with what they were while it ran and after it.
 
     A rewrite may keep every row, so another identity alone proves no fault.  But then
     the rows lie in files that most of the load was not written to, so it takes a PASS
     away, and so does an identity that was known and no longer is.  Another storage
-    engine contradicts that what was read took the load.  None if no server answered,
-    or none of its kind, or of its cluster, has such identities.
+    engine contradicts that what was read took the load, and so does what somebody
+    added, such as a trigger, which can change, hide or double rows.  None if no server
+    answered, or none of its kind, or of its cluster, has such identities.
     """
     if case.after.facts is None:
         return None
@@ -198,6 +201,8 @@ def same_tables(case: Case) -> Item | None:
         )
         reason = f"{shown} now, another storage engine than the load was written to"
         return Item(name, Standing.CONTRADICTED, reason, required=True)
+    if added := tables_seen(case, FactKind.TABLE) or _added(case):
+        return Item(name, Standing.CONTRADICTED, added, required=True)
     copied = case.promoted and case.manifest.site is not SiteKind.STREAMING
     if copied or case.manifest.site.is_group:
         return None  # each node gives its tables numbers of its own
@@ -206,6 +211,9 @@ def same_tables(case: Case) -> Item | None:
     standing, reason = Standing.NOT_OBSERVABLE, "the tables were not read to their end"
     if case.after.tables or case.found is not None:
         standing, reason = _same(_identities(case.manifest), _identities(case.after))
+    rewritten = standing is Standing.ABSENT
+    if altered := _altered(case, rewritten=rewritten):
+        standing, reason = Standing.CONTRADICTED, altered
     return Item(name, standing, reason, required=True)
 
 
@@ -229,6 +237,31 @@ def _same(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Standing
         reason = f"{', '.join(unknown)}: no number of it was shown before the load"
         return Standing.ASSUMED, reason
     return Standing.PRESENT, f"{_named(known)} not {_REPLACED}"
+
+
+def _added(case: Case) -> str:
+    """Return what the tables have, once read, that dbcheck did not create, or ""."""
+    return "; ".join(
+        f"the table {name} has {found} since the load began"
+        for name, table in case.after.tables.items()
+        if (found := table.definition.besides) not in ("", PLAIN)
+    )
+
+
+def _altered(case: Case, *, rewritten: bool) -> str:
+    """Return which tables somebody altered, by the server's catalogs, "" if none.
+
+    rewritten: one was rewritten, which gives it another version in any case.
+    """
+    seen = "" if rewritten else tables_seen(case, FactKind.TABLE_VERSION)
+    found = [seen] if seen else []
+    for name, table in case.manifest.tables.items():
+        then, now = table.definition, case.after.tables.get(name, table).definition
+        pairs = [(then.columns, now.columns)]
+        pairs += [] if rewritten else [(then.version, now.version)]
+        if any(a and b and a != b for a, b in pairs):
+            found.append(f"somebody altered the table {name} since the load began")
+    return "; ".join(found)
 
 
 def _named(tables: Sequence[str]) -> str:

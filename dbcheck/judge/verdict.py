@@ -162,9 +162,9 @@ def judge_rows(
     explained: a setting was in force that can lose everything.
     alarms: what the audit before the cut found; a PASS names it.
     survived: what a cluster survived, None of a single server.
-    A loss is a FAIL, unless the table was replaced and no setting explains it, or the
-    server itself shows that it was not cut.  Without one, each required item must be
-    present, and none contradicted, for a PASS.
+    A loss is a FAIL, unless the table was replaced and no setting explains it, somebody
+    altered the table, or the server itself shows that it was not cut.  Without one,
+    each required item must be present, and none contradicted, for a PASS.
     """
     if doubt := _other_data(found, items, explained):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)

@@ -11,7 +11,11 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import storage_seen
 
 LATE_S = 5.0  # far more than a look takes on a slow machine
-_OF_THE_SERVER = {FactKind.SETTING: "settings of the server"}
+_OF_TABLES = (FactKind.TABLE, FactKind.TABLE_VERSION)
+_OF_THE_SERVER = {
+    FactKind.SETTING: "settings of the server",
+    FactKind.TABLE: "definitions of dbcheck's tables",
+}
 _OF_THE_SESSIONS = {FactKind.SETTING: "settings of the load's own sessions"}
 _OF_THE_HOST = {
     FactKind.MOUNT: "mounts",
@@ -38,7 +42,7 @@ def through_the_load(case: Case) -> Item | None:
         changed = [
             how_changed(seen, went_us, of_sessions=words is _OF_THE_SESSIONS)
             for one, words in found
-            for seen in _before(one.of(FactKind.SETTING), went_us)
+            for seen in _before(one.of(FactKind.SETTING, *_OF_TABLES), went_us)
         ]
         if case.load is not None:
             storage = storage_seen(case.manifest, case.load, case.tested_name)
@@ -54,6 +58,18 @@ def through_the_load(case: Case) -> Item | None:
         reason = f"{'; '.join(unseen)}. Looked at: {looked}"
         return Item(name, Standing.ASSUMED, reason, required=False)
     return Item(name, Standing.PRESENT, f"unchanged: {looked}", required=False)
+
+
+def tables_seen(case: Case, kind: FactKind) -> str:
+    """Return how dbcheck's tables were defined otherwise before the cut, and when.
+
+    "" if no look shows that.  kind: of what to name.
+    """
+    if case.load is None or case.load.watched is None:
+        return ""
+    went_us = cut_us(case)
+    found = _before(case.load.watched.of(kind), went_us)
+    return "; ".join(how_changed(seen, went_us) for seen in found)
 
 
 def _before(found: Sequence[Seen], went_us: int | None) -> list[Seen]:
@@ -126,7 +142,12 @@ def how_changed(seen: Seen, went_us: int | None, *, of_sessions: bool = False) -
 
     of_sessions: in some of the load's own.
     """
-    of = {FactKind.MOUNT: "mount ", FactKind.WRITE_CACHE: "queue/write_cache of "}
+    of = {
+        FactKind.MOUNT: "mount ",
+        FactKind.WRITE_CACHE: "queue/write_cache of ",
+        FactKind.TABLE: "what was added to the table ",
+        FactKind.TABLE_VERSION: "the version in the catalogs of the table ",
+    }
     first, last = _ago(seen.first_us, went_us), _ago(seen.last_us, went_us)
     value = repr(seen.value or "not there") + " in sessions of the load" * of_sessions
     if seen.kind is FactKind.PLACE:
@@ -166,6 +187,13 @@ def _unseen(
             f"the server set or loaded {names} again while the load ran"
             f" ({_ago(times[-1].first_us, went_us)}): a value between two looks"
             " was not seen"
+        )
+    if counts := _before(watched.of(FactKind.CHANGE_COUNT), went_us):
+        names = ", ".join(dict.fromkeys(seen.of for seen in counts))
+        return (
+            f"the server counted changes ({names}) while the load ran"
+            f" ({_ago(counts[-1].first_us, went_us)}), on whatever table: what came"
+            " and went between two looks was not seen"
         )
     if went_us is not None:
         gap_us = watched.longest_us(went_us if acked_us is None else acked_us)

@@ -22,7 +22,7 @@ from dbcheck.core.replication import (
     Received,
 )
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableSpec
+from dbcheck.core.table import Definition, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.host import Look
@@ -123,6 +123,11 @@ class TableIdentity(Protocol):
         Restarts, crashes, inserts and deletes keep it.  After TRUNCATE, a rewrite, or
         DROP and CREATE it is another one.  Raise ConnectionLost.
         """
+
+    def table_definition(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> Definition:
+        """Return how the table is defined now.  Raise ConnectionLost."""
 
 
 class CountsDeletes(Protocol):
@@ -230,12 +235,15 @@ class Watchable(Protocol):
         self,
         settings: Collection[str],
         epoch: int | None,
+        tables: Sequence[TableSpec] = (),
         *,
         server: ServerFacts | None = None,
     ) -> Look:
         """Connect to look at those of the *settings* that can change while it runs.
 
-        And at when the server last loaded or set one, as far as it shows that.
+        And at how *tables* are defined; at how often triggers and the like were
+        changed in the whole database or server, as far as it counts that; and at when
+        the server last loaded or set a setting, as far as it shows that.
         epoch: of the crash canary, if its row can vanish and be looked at; else None.
         """
 

@@ -3,6 +3,8 @@
 --       dbcheck creates it.  Triggers are shown to whoever has the privilege TRIGGER
 --       (MySQL 8.4 manual, 28.3.50).  Where a column may be null and has no default,
 --       MariaDB shows 'NULL' for it.
+-- %(columns)s: its columns' names, separated by commas; %(key)s: its further index;
+-- %(engine)s: its storage engine
 select concat('the trigger ', trigger_name) as what
   from information_schema.triggers
  where event_object_schema = %(database)s and event_object_table = %(name)s
@@ -21,6 +23,21 @@ select 'no auto_increment of the column id'
   from information_schema.columns
  where table_schema = %(database)s and table_name = %(name)s
    and column_name = 'id' and extra not like '%%auto_increment%%'
+union all
+select concat('the column ', column_name)
+  from information_schema.columns
+ where table_schema = %(database)s and table_name = %(name)s
+   and not find_in_set(column_name, %(columns)s)
+union all
+select concat('the type ', data_type, ' of the column ', column_name)
+  from information_schema.columns
+ where table_schema = %(database)s and table_name = %(name)s
+   and lower(data_type) not in ('bigint', 'int', 'smallint', 'longblob')
+union all
+select concat('the type ', table_type, ' ', coalesce(engine, ''))
+  from information_schema.tables
+ where table_schema = %(database)s and table_name = %(name)s
+   and (table_type <> 'BASE TABLE' or coalesce(engine, '') <> %(engine)s)
 union all
 select concat('the partition ', partition_name)
   from information_schema.partitions

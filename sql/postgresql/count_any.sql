@@ -3,4 +3,4 @@
 -- Read from the table or from its primary key, as the session's settings decide.
 select count(id) as rows,
        coalesce(sum((id % 1048573) * (id % 65521)), 0)::text as digest
-  from dbcheck.{table};
+  from only dbcheck.{table};

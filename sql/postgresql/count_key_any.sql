@@ -4,4 +4,4 @@
 select count(epoch) as rows,
        coalesce(sum((epoch % 1048573) * ((session::bigint * 40009 + part) % 65521)), 0
        )::text as digest
-  from dbcheck.{table};
+  from only dbcheck.{table};

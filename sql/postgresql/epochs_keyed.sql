@@ -2,4 +2,4 @@
 -- weight: sum of id times checksum, exact
 select epoch, count(*) as rows, max(id) as row_id_max,
        sum(id::numeric * checksum) as weight
-  from dbcheck.{table} group by epoch;
+  from only dbcheck.{table} group by epoch;

@@ -1,6 +1,8 @@
 -- what: each thing on the table %(name)s of schema dbcheck that changes, hides, refuses
---       or adds rows, or makes its index another one than dbcheck's (PostgreSQL 17
---       manual, chapter 53); no row for a table as dbcheck creates it
+--       or adds rows, runs code of others, or makes its index another one than
+--       dbcheck's (PostgreSQL 17 manual, chapter 53); also what is disabled, as one
+--       statement enables it; no row for a table as dbcheck creates it
+-- %(columns)s: an array of its columns' names; %(key)s: its further index
 with ours as (
     select c.oid, c.relam, c.relrowsecurity
       from pg_class c
@@ -9,11 +11,10 @@ with ours as (
 )
 select 'the trigger ' || tgname as what
   from pg_trigger join ours on tgrelid = ours.oid
- where not tgisinternal and tgenabled <> 'D'
+ where not tgisinternal
 union all
 select 'the rule ' || rulename
   from pg_rewrite join ours on ev_class = ours.oid
- where ev_enabled <> 'D'
 union all
 select 'row security' from ours where relrowsecurity
 union all
@@ -32,8 +33,18 @@ select 'inheritance with ' ||
   from pg_inherits join ours on ours.oid in (inhrelid, inhparent)
 union all
 select 'the constraint ' || conname
-  from pg_constraint join ours on conrelid = ours.oid
+  from pg_constraint join ours on ours.oid in (conrelid, confrelid)
  where contype not in ('p', 'n') and (contype, conname) <> ('u', %(key)s)
+union all
+select 'the column ' || attname
+  from pg_attribute join ours on attrelid = ours.oid
+ where attnum > 0 and not attisdropped and attname::text <> all(%(columns)s)
+union all
+select 'the type ' || format_type(atttypid, atttypmod) || ' of the column ' || attname
+  from pg_attribute join ours on attrelid = ours.oid
+ where attnum > 0 and not attisdropped
+   and format_type(atttypid, atttypmod)
+       not in ('bigint', 'integer', 'smallint', 'bytea')
 union all
 select 'the index ' || indexrelid::regclass
   from pg_index join ours on indrelid = ours.oid

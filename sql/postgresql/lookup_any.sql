@@ -2,7 +2,8 @@
 select wanted.id
   from unnest(%(ids)s::bigint[]) as wanted(id)
   left join lateral (
-       select true as found from dbcheck.{table} as t where t.id = wanted.id limit 1
+       select true as found from only dbcheck.{table} as t
+        where t.id = wanted.id limit 1
        ) as t on true
  where t.found is null
  order by wanted.id;

@@ -3,7 +3,7 @@
 select (wanted.value ->> 0)::bigint as id
   from json_array_elements(%(rows)s::json) as wanted(value)
   left join lateral (
-       select t.id from dbcheck.{table} as t
+       select t.id from only dbcheck.{table} as t
         where t.epoch = (wanted.value ->> 1)::bigint
           and t.session = (wanted.value ->> 2)::integer
           and t.part = (wanted.value ->> 4)::smallint

@@ -1,4 +1,4 @@
 -- Every id of the table, with what the other columns of a ledger would be.
 copy (select id, 0::bigint, 0::integer, 0::bigint, 0::smallint, ''::bytea, 0::bigint
-        from dbcheck.{table})
+        from only dbcheck.{table})
   to stdout (format binary);

@@ -10,7 +10,7 @@ from dbcheck.core.places import Place
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import TableSpec
+from dbcheck.core.table import Definition, TableSpec
 from tests.kit.samples import FACTS, MANIFEST
 
 ACKED = 5  # of session 1, before the rows are read
@@ -46,6 +46,9 @@ class FakeEngine:
 
     def table_identity(self, table: TableSpec, **options: Any) -> str:
         return ""
+
+    def table_definition(self, table: TableSpec, **options: Any) -> Definition:
+        return Definition()
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         return ()

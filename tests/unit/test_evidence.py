@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,11 @@ from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.server import LogPosition
-from dbcheck.core.table import LEDGER, TableFacts
+from dbcheck.core.table import LEDGER, PLAIN, Definition, TableFacts
 from dbcheck.core.verdict import Verdict, worst
+from dbcheck.core.watched import WatchTally, tables_looked
 from dbcheck.core.witnessed import CUT_EVENT, LogFacts, WindowFacts
+from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.load import load_at_the_cut, since_checkpoint
 from dbcheck.judge.server import restarted, same_server, same_settings, same_tables
@@ -496,6 +499,92 @@ def test_another_table_with_every_row_takes_the_pass_away_alone() -> None:
         CLEAN, losses=Losses.of([Loss(LossKind.CORRUPT, 1, 8, 8, 5, LEDGER.name)])
     )
     assert judge_rows(corrupt, [SAME, *ANOTHER]).verdict is Verdict.FAIL
+
+
+PLAIN_TABLE = Definition(PLAIN, "as created", "16385 733")
+LATER = PLAIN_TABLE._replace(version="16385 790")
+
+
+def defined(
+    after: Definition,
+    *,
+    before: Definition = PLAIN_TABLE,
+    identity: str = "16385 1",
+    looks: Sequence[tuple[int, Definition]] = (),
+) -> Case:
+    """Return the case of a table that was defined so, at looks at these times too."""
+    tally = WatchTally(tables_looked({"ledger": before}))
+    for asked_us, seen in looks:
+        tally.add(asked_us, tables_looked({"ledger": seen}), asked_us + 1)
+    load = dataclasses.replace(GOOD, watched=tally.watched() if looks else None)
+    held = TableFacts({}, 0, identity="16385 1", definition=before)
+    now = TableFacts({}, 0, identity=identity, definition=after)
+    both = case(load=load, after={"facts": FACTS, "tables": {"ledger": now}})
+    manifest = dataclasses.replace(both.manifest, tables={"ledger": held})
+    return dataclasses.replace(both, manifest=manifest)
+
+
+TRIGGER = PLAIN_TABLE._replace(besides="the trigger spoils")
+REWRITTEN = {"identity": "16385 2", "after": LATER}
+BEFORE_US, AFTER_US = 9_000_000, 11_000_000  # the cut of loaded() came between them
+
+
+@pytest.mark.parametrize(
+    ("changed", "standing"),
+    [
+        pytest.param({"after": PLAIN_TABLE}, Standing.PRESENT, id="as it was"),
+        pytest.param({"after": Definition()}, Standing.PRESENT, id="not known after"),
+        pytest.param(
+            {"after": TRIGGER, "before": Definition()},
+            Standing.CONTRADICTED,
+            id="an old record before",
+        ),
+        pytest.param({"after": TRIGGER}, Standing.CONTRADICTED, id="still there"),
+        pytest.param({"after": LATER}, Standing.CONTRADICTED, id="came and went"),
+        pytest.param(REWRITTEN, Standing.ABSENT, id="rewritten alone"),
+        pytest.param(
+            {**REWRITTEN, "after": LATER._replace(columns="as created, 790")},
+            Standing.CONTRADICTED,
+            id="rewritten as a column was altered",
+        ),
+        pytest.param(
+            {"after": PLAIN_TABLE, "looks": [(BEFORE_US, TRIGGER)]},
+            Standing.CONTRADICTED,
+            id="seen while the load ran",
+        ),
+        pytest.param(
+            {"after": PLAIN_TABLE, "looks": [(BEFORE_US, LATER)]},
+            Standing.CONTRADICTED,
+            id="another table for a time",
+        ),
+        pytest.param(
+            {
+                "after": PLAIN_TABLE,
+                "looks": [(BEFORE_US, PLAIN_TABLE), (AFTER_US, TRIGGER)],
+            },
+            Standing.PRESENT,
+            id="seen after the cut alone, and gone",
+        ),
+    ],
+)
+def test_a_table_that_somebody_altered_accuses_nobody(
+    changed: dict[str, Any], standing: Standing
+) -> None:
+    """A trigger can change rows, and a child double them, on a sound server."""
+    found = same_tables(defined(**changed))
+    assert found is not None
+    assert found.standing is standing
+    corrupt = dataclasses.replace(
+        CLEAN, losses=Losses.of([Loss(LossKind.CORRUPT, 1, 8, 8, 5, LEDGER.name)])
+    )
+    altered = standing is Standing.CONTRADICTED
+    for rows, explained in ((corrupt, False), (corrupt, True), (LOST, True)):
+        judgement = judge_rows(rows, [SAME, found], explained=explained)
+        expected = Verdict.INCONCLUSIVE if altered else Verdict.FAIL
+        assert judgement.verdict is expected
+        assert judgement.reasons[0].startswith(found.reason) is altered
+    passes = judge_rows(CLEAN, [SAME, found]).verdict is Verdict.PASS
+    assert passes is (standing is Standing.PRESENT)
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,18 @@ def _is_replica(link: Link, product: str) -> bool:
                 not _OF_A_GROUP & set(map(str, row)) for row in link.rows(statement)
             )
     return False
+
+
+def uptime(link: Link) -> tuple[dict[str, str], int, int]:
+    """Return the status variables, the second in which they were read, and the clock.
+
+    Uptime is the difference of two whole seconds: that in which its statement began
+    and that in which the server started.  Read within one second, they give the
+    latter exactly, the same for as long as the process lives.
+    """
+    while True:
+        _, before = link.row("clock")
+        status = dict(link.rows("uptime"))
+        clock_us, after = link.row("clock")
+        if before == after:
+            return status, after, clock_us

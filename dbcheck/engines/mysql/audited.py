@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from dbcheck.audit.mysql import UNSAFE_TABLES
 from dbcheck.core.audited import OtherSettings
-from dbcheck.core.watched import Fact, FactKind, settings_looked
+from dbcheck.core.table import TableSpec
+from dbcheck.core.watched import Fact, FactKind, settings_looked, tables_looked
 from dbcheck.engines.link import SCAN_S
-from dbcheck.engines.mysql.check import product_of
+from dbcheck.engines.mysql.check import definition_of, product_of, where_foreign
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.watch import Watch
@@ -27,12 +28,19 @@ class Look(Watch):
     What every session of dbcheck sets for itself is left out: it does not change.
     """
 
-    def __init__(self, link: MysqlLink, settings: Collection[str]) -> None:
-        """Take over *link*."""
+    def __init__(
+        self,
+        link: MysqlLink,
+        settings: Collection[str],
+        tables: Sequence[TableSpec],
+        database: str,
+    ) -> None:
+        """Take over *link*; *tables* are those of *database*."""
         super().__init__(link)
         product = product_of(link)
         self._statement = f"look_settings_{product.lower()}"
         self._names = ",".join(set(settings) - SESSION[product].keys())
+        self._tables = {t.name: where_foreign(link, t, database) for t in tables}
 
     def read(self) -> dict[Fact, str]:
         rows = self._rows(self._statement, {"names": self._names})
@@ -40,7 +48,10 @@ class Look(Watch):
         for name, _, set_time in rows:
             if set_time is not None and name not in _OF_SESSIONS:
                 looked[Fact(FactKind.CHANGE_TIME, name)] = set_time
-        return looked
+        for name, count in self._rows("changes"):
+            looked[Fact(FactKind.CHANGE_COUNT, name)] = count
+        found = {n: definition_of(self._rows, w) for n, w in self._tables.items()}
+        return looked | tables_looked(found)
 
 
 def other_settings(link: MysqlLink) -> tuple[OtherSettings, ...]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from dbcheck.audit.mysql import BULK_LOAD, ROCKSDB
 from dbcheck.core.operation import Verb
-from dbcheck.core.table import TableSpec
+from dbcheck.core.table import Definition, TableSpec
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.storage import OPTION
-from dbcheck.engines.tables import require_ours, require_plain
+from dbcheck.engines.tables import besides_of, require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
@@ -263,8 +264,32 @@ def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
             f" target's URL can change ({OPTION}).",
         )
     require_ours(spec, table, comment, link.rows("columns", where))
-    require_plain(table, link.rows("foreign", {**where, "key": spec.key}))
+    require_plain(table, link.rows("foreign", where_foreign(link, spec, database)))
     return True
+
+
+def where_foreign(link: MysqlLink, spec: TableSpec, database: str) -> dict[str, object]:
+    """Return the parameters of foreign.sql."""
+    return {
+        "database": database,
+        "name": spec.name,
+        "key": spec.key,
+        "columns": ",".join(spec.column_names),
+        "engine": link.storage.name,
+    }
+
+
+def definition_of(
+    rows: Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]],
+    where: Mapping[str, object],
+) -> Definition:
+    """Return how a table is defined; Definition() if there is no such table.
+
+    rows: runs a statement of sql/.  where: see where_foreign().
+    """
+    if not rows("table", where):
+        return Definition()
+    return Definition(besides_of(rows("foreign", where)))
 
 
 def quote_account(account: str) -> str:

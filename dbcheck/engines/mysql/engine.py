@@ -22,15 +22,17 @@ from dbcheck.core.places import Place, numbered
 from dbcheck.core.promised import IGNORE_MAJORITY
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import TABLES, TableFacts, TableSpec
+from dbcheck.core.table import TABLES, Definition, TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import LOCK_S, SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import galera, housekeeping, tablecheck, twophase
 from dbcheck.engines.mysql import identity as mysql_identity
+from dbcheck.engines.mysql.answering import uptime
 from dbcheck.engines.mysql.audited import Look, other_settings
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
+    definition_of,
     product,
     product_of,
     require_known,
@@ -39,6 +41,7 @@ from dbcheck.engines.mysql.check import (
     require_redo_log,
     require_server,
     require_table,
+    where_foreign,
 )
 from dbcheck.engines.mysql.driver import require_supported
 from dbcheck.engines.mysql.durability import (
@@ -55,6 +58,7 @@ from dbcheck.engines.mysql.places import folder_of, places
 from dbcheck.engines.mysql.replicating import (
     CONNECT_S,
     READY_S,
+    SEMI_SYNC,
     Replicating,
     group_identity,
 )
@@ -70,13 +74,6 @@ from dbcheck.errors import EngineError
 LOG_LINES_MAX = 1000  # one less than logged.sql asks for
 DATABASE = "dbcheck"
 _SYSTEM = "mysql"  # which every server has, and only who may see all databases sees
-
-_SOURCE = ("rpl_semi_sync_source_", "rpl_semi_sync_master_")  # of MySQL and of MariaDB
-SEMI_SYNC = tuple(
-    f"{product}{name}"
-    for product in _SOURCE
-    for name in ("enabled", "timeout", "wait_point", "wait_no_replica", "wait_no_slave")
-)
 
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.
@@ -142,7 +139,7 @@ _DROPS = (
     *(table.name for table in TABLES),
 )
 
-# A start is a whole second, the same as long as the process lives (see _uptime);
+# A start is a whole second, the same as long as the process lives (see uptime);
 # another process's differs by a second at least if it started a second later.
 START_ERROR_US = 250_000
 
@@ -188,7 +185,7 @@ class MysqlEngine(Replicating):
             (variables["default_storage_engine"],) = link.row("default_engine")
             variables |= galera.options(variables)
             grouped = group_identity(link, variables)
-            status, second, clock_us = _uptime(link)
+            status, second, clock_us = uptime(link)
         lower = {name.lower(): value for name, value in {**variables, **status}.items()}
         return ServerFacts(
             product=name,
@@ -266,11 +263,13 @@ class MysqlEngine(Replicating):
         self,
         settings: Collection[str],
         epoch: int | None,
+        tables: Sequence[TableSpec] = (),
         *,
         server: ServerFacts | None = None,
     ) -> Look:
         """Connect to look at them; the canary's row is held by a session (HeldRow)."""
-        return Look(self._open(None, server=server), settings)
+        link = self._open(None, server=server)
+        return Look(link, settings, tables, self._database)
 
     def mark_data(self) -> str:
         """Write a new mark into the data directory of MariaDB; "" on MySQL."""
@@ -319,7 +318,9 @@ class MysqlEngine(Replicating):
 
     def _facts_of(self, link: MysqlLink, table: TableSpec) -> TableFacts:
         identity = self._identity(link, table)
-        return table_facts(link.rows(f"epochs_{table.name}", answer_s=SCAN_S), identity)
+        definition = self._definition(link, table)
+        epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
+        return table_facts(epochs, identity, definition)
 
     def table_identity(
         self, table: TableSpec, *, server: ServerFacts | None = None
@@ -327,6 +328,13 @@ class MysqlEngine(Replicating):
         """Return the engine's number of the table, "" without the privilege PROCESS."""
         with self._open(None, server=server) as link:
             return self._identity(link, table)
+
+    def table_definition(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> Definition:
+        """Return what information_schema shows to this account."""
+        with self._open(None, server=server) as link:
+            return self._definition(link, table)
 
     def deleted(
         self, table: TableSpec, *, server: ServerFacts | None = None
@@ -528,8 +536,10 @@ class MysqlEngine(Replicating):
         return [f"{self._database}.{name}" for name in names]
 
     def _identity(self, link: MysqlLink, table: TableSpec) -> str:
-        product = product_of(link)
-        return mysql_identity.of_table(link, product, self._database, table.name)
+        return mysql_identity.of_table(link, self._database, table.name)
+
+    def _definition(self, link: MysqlLink, table: TableSpec) -> Definition:
+        return definition_of(link.rows, where_foreign(link, table, self._database))
 
     def _open(
         self,
@@ -543,18 +553,3 @@ class MysqlEngine(Replicating):
             arguments = {**arguments, "database": database}
         link = MysqlLink(self.target, arguments, connect_s, self._storage)
         return link.leading_to(server)
-
-
-def _uptime(link: MysqlLink) -> tuple[dict[str, str], int, int]:
-    """Return the status variables, the second in which they were read, and the clock.
-
-    Uptime is the difference of two whole seconds: that in which its statement began
-    and that in which the server started.  Read within one second, they give the
-    latter exactly, the same for as long as the process lives.
-    """
-    while True:
-        _, before = link.row("clock")
-        status = dict(link.rows("uptime"))
-        clock_us, after = link.row("clock")
-        if before == after:
-            return status, after, clock_us

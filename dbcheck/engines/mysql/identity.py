@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from dbcheck.core.server import DATA_NAME
 from dbcheck.engines.mysql.answering import VARIABLES
+from dbcheck.engines.mysql.check import product_of
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import folder_of
 from dbcheck.engines.tables import MARK
@@ -62,14 +63,14 @@ def name_data(
     link.rows("draw_identity", {"uuid": str(uuid.uuid4())})
 
 
-def of_table(link: MysqlLink, product: str, database: str, name: str) -> str:
+def of_table(link: MysqlLink, database: str, name: str) -> str:
     """Return the storage engine's number of a table, "" if this account may not see it.
 
     Raise ConnectionLost.
     """
     where = {"folder": folder_of(database), "database": database, "name": name}
     try:
-        found = link.rows(link.storage.identities[product], where)
+        found = link.rows(link.storage.identities[product_of(link)], where)
     except ConnectionLost:
         raise
     except EngineError:  # the privilege PROCESS is needed

@@ -34,6 +34,13 @@ PORT = 3306
 CONNECT_S = 10.0
 READY_S = 2.0  # for each of the few answers that connecting takes
 
+_SOURCE = ("rpl_semi_sync_source_", "rpl_semi_sync_master_")  # of MySQL and of MariaDB
+SEMI_SYNC = tuple(
+    f"{product}{name}"
+    for product in _SOURCE
+    for name in ("enabled", "timeout", "wait_point", "wait_no_replica", "wait_no_slave")
+)
+
 
 class ClusterProtocol(Protocol):
     """How servers are one cluster; see ports.abilities.Replicates."""

@@ -9,7 +9,17 @@ from psycopg.pq.abc import PGconn, PGresult
 from dbcheck.audit.postgresql import ARCHIVER, UNLOGGED
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.server import ServerFacts
-from dbcheck.core.watched import CANARY, GONE, THERE, Fact, FactKind, settings_looked
+from dbcheck.core.table import TableSpec
+from dbcheck.core.watched import (
+    CANARY,
+    GONE,
+    THERE,
+    Fact,
+    FactKind,
+    settings_looked,
+    tables_looked,
+)
+from dbcheck.engines.postgresql.check import definition_of
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.settings import OF_A_SESSION
 from dbcheck.engines.watch import Watch
@@ -17,26 +27,35 @@ from dbcheck.files import sql
 
 _STORED = "pg_db_role_setting"
 _LOADED = Fact(FactKind.CHANGE_TIME, "configuration")
+_CHANGES = Fact(FactKind.CHANGE_COUNT, "triggers, rules or inheritance")
 
 
 class Look(Watch):
-    """A connection that looks at settings and the canary; see ports.abilities.
+    """A connection that looks at settings, tables and the canary; see ports.abilities.
 
     An idle session takes over what a reload changed before it runs its next statement
     (postgres.c, PostgresMain).
     """
 
     def __init__(
-        self, link: PostgresqlLink, settings: Collection[str], epoch: int | None
+        self,
+        link: PostgresqlLink,
+        settings: Collection[str],
+        epoch: int | None,
+        tables: Sequence[TableSpec] = (),
     ) -> None:
         """Take over *link*."""
         super().__init__(link)
-        self._names, self._epoch = list(settings), epoch
+        self._names, self._epoch, self._tables = list(settings), epoch, tables
 
     def read(self) -> dict[Fact, str]:
         found = dict(self._rows("look_settings", {"names": self._names}))
         looked = settings_looked(found)
         ((looked[_LOADED],),) = self._rows("loaded")
+        ((looked[_CHANGES],),) = self._rows("changes")
+        looked |= tables_looked(
+            {t.name: definition_of(self._rows, t) for t in self._tables}
+        )
         if self._epoch is not None:
             there = self._rows("canary", {"epoch": self._epoch})
             looked[CANARY] = THERE if there else GONE

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dbcheck.core.operation import Verb
-from dbcheck.core.table import TableSpec
+from dbcheck.core.table import Definition, TableSpec
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.settings import SESSION
-from dbcheck.engines.tables import require_ours, require_plain
+from dbcheck.engines.tables import besides_of, require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
@@ -187,8 +188,26 @@ def require_table(link: PostgresqlLink, spec: TableSpec) -> bool:
             hint=f"Drop {table}; dbcheck creates an ordinary, logged table.",
         )
     require_ours(spec, table, comment, link.rows("columns", {"name": name}))
-    require_plain(table, link.rows("foreign", {"name": name, "key": spec.key}))
+    require_plain(table, link.rows("foreign", where_foreign(spec)))
     return True
+
+
+def where_foreign(spec: TableSpec) -> dict[str, object]:
+    """Return the parameters of foreign.sql, which table_version.sql takes as well."""
+    return {"name": spec.name, "key": spec.key, "columns": list(spec.column_names)}
+
+
+def definition_of(
+    rows: Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]], spec: TableSpec
+) -> Definition:
+    """Return how the table is defined, by catalogs that no lock on it keeps closed.
+
+    rows: runs a statement of sql/.  Definition() if there is no such table.
+    """
+    where = where_foreign(spec)
+    if not (found := rows("table_version", where)):
+        return Definition()
+    return Definition(besides_of(rows("foreign", where)), *found[0])
 
 
 def require_privileges(

@@ -15,13 +15,14 @@ from dbcheck.core.operation import StatementSpec
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.replication import Descent, Membership, Received
 from dbcheck.core.server import LogPosition, ServerFacts
-from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.core.table import Definition, TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import LOCK_S, SCAN_S, locked, not_permitted
 from dbcheck.engines.postgresql import amcheck, housekeeping, replication, twophase
 from dbcheck.engines.postgresql.audited import Look, other_settings
 from dbcheck.engines.postgresql.check import (
     POSTGRESQL,
+    definition_of,
     product_of,
     require_own_storage,
     require_product,
@@ -136,10 +137,11 @@ class PostgresqlEngine(PostgresqlWire):
         self,
         settings: Collection[str],
         epoch: int | None,
+        tables: Sequence[TableSpec] = (),
         *,
         server: ServerFacts | None = None,
     ) -> Look:
-        return Look(self._open(server=server), settings, epoch)
+        return Look(self._open(server=server), settings, epoch, tables)
 
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
@@ -155,6 +157,13 @@ class PostgresqlEngine(PostgresqlWire):
         """Return OID and file node of the table; every account may see them."""
         with self._open(server=server) as link:
             return self._identity(link, table)
+
+    def table_definition(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> Definition:
+        """Return what the catalogs show; every account may see them."""
+        with self._open(server=server) as link:
+            return self._definition(link, table)
 
     def deleted(
         self, table: TableSpec, *, server: ServerFacts | None = None
@@ -322,6 +331,9 @@ class PostgresqlEngine(PostgresqlWire):
     def _identity(self, link: PostgresqlLink, table: TableSpec) -> str:
         found = link.rows("table_identity", {"name": table.name})
         return found[0][0] or "" if found else ""
+
+    def _definition(self, link: PostgresqlLink, table: TableSpec) -> Definition:
+        return definition_of(link.rows, table)
 
     def _dropped_besides(self, link: PostgresqlLink) -> list[str]:
         for name in twophase.prepared(link):  # it locks what is to be dropped

@@ -17,7 +17,7 @@ from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.core.table import Definition, TableFacts, TableSpec
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.newest import Newest
 from dbcheck.engines.postgresql.check import (
@@ -113,13 +113,20 @@ class PostgresqlWire(ABC):
                     f"dbcheck.{table.name} was not created",
                     id=ErrorId.TABLE_NOT_CREATED,
                 )
-        identity = self._identity(link, table)
+        identity, definition = (
+            self._identity(link, table),
+            self._definition(link, table),
+        )
         epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
-        return table_facts(epochs, identity)
+        return table_facts(epochs, identity, definition)
 
     def _identity(self, link: PostgresqlLink, table: TableSpec) -> str:
         """Return the identifier of the table itself, "" if nothing shows one."""
         return ""
+
+    def _definition(self, link: PostgresqlLink, table: TableSpec) -> Definition:
+        """Return how the table is defined, as far as that is looked at."""
+        return Definition()
 
     def open_session(
         self,
