@@ -65,6 +65,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         beside.following = begin_following(rig, started.manifest.writer.facts)
         beside.hosts = watch_hosts(rig, started)
         beside.server = watch_server(rig, started)
+        beside.await_looks()
         cutter.following = beside.following
         beside.readers.begin()
         load.begin()
@@ -105,13 +106,22 @@ class Beside:
     hosts: Mapping[str, Watching] = field(default_factory=dict)
     server: Watching | None = None
 
+    @property
+    def _watching(self) -> list[Watching]:
+        return [*self.hosts.values(), *filter(None, (self.server,))]
+
+    def await_looks(self) -> None:
+        """Return once each was looked at once, or could not be: on a busy host too."""
+        for watching in self._watching:
+            watching.await_first()
+
     def end_counts(self) -> None:
         """Count and ask no more; idempotent."""
         for counts in self.drives.values():
             counts.end()
         if self.following is not None:
             self.following.end()
-        for watching in (*self.hosts.values(), *filter(None, (self.server,))):
+        for watching in self._watching:
             watching.end()
 
 

@@ -25,7 +25,7 @@ from dbcheck.core.statistics import Statistics, Tally
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
 from dbcheck.judge.cluster import blamed
-from dbcheck.judge.cutmoment import alive_us, cut_us
+from dbcheck.judge.cutmoment import alive_us, cut_us, latest_us
 from dbcheck.judge.diagnosis import Explanation, diagnosis
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import (
@@ -138,7 +138,14 @@ def met_stratum(outcome: Outcome) -> Met | None:
     if drawn.chore is not None and (chores is None or chores.at_cut != drawn.chore):
         refused = refused or f"the cut came when no {drawn.chore.value} was under way"
     went_us = None if load.due_us is None else alive_us(outcome.case)
-    seen = AtTheCut(load.began_us, went_us, refused, load.checkpoint_us, load.quiet_us)
+    seen = AtTheCut(
+        load.began_us,
+        went_us,
+        refused,
+        load.checkpoint_us,
+        load.quiet_us,
+        latest_us(outcome.case),
+    )
     return met(drawn, seen)
 
 

@@ -41,21 +41,18 @@ class Watching:
     breaks each of them.
     """
 
-    def __init__(
-        self, connect: Callable[[], Look], before: Looked, *, first: bool = False
-    ) -> None:
-        """Begin; a look that fails raises nothing.  before: see WatchTally.
-
-        first: have looked once when this returns.
-        """
+    def __init__(self, connect: Callable[[], Look], before: Looked) -> None:
+        """Begin; a look that fails raises nothing.  before: see WatchTally."""
         self._connect, self._tally = connect, WatchTally(before)
         self._look: Look | None = None
         self._failure = ""
-        self._ending = threading.Event()
-        if first:
-            self._once()
+        self._ending, self._begun = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="watching", daemon=True)
         self._thread.start()
+
+    def await_first(self) -> None:
+        """Return once it has looked once, or could not."""
+        self._begun.wait()
 
     def seen(self) -> Watched:
         """Return what was seen, once end() was called."""
@@ -69,16 +66,21 @@ class Watching:
         self._thread.join(_END_S)
 
     def _run(self) -> None:
-        while not self._ending.is_set():
-            self._once()
-            self._ending.wait(EVERY_S)
-        if self._look is not None:
-            self._look.close()
+        try:
+            while not self._ending.is_set():
+                self._once()
+                self._begun.set()
+                self._ending.wait(EVERY_S)
+        finally:
+            self._begun.set()
+            if self._look is not None:
+                self._look.close()
 
     def _once(self) -> None:
         try:
             if self._look is None:
                 self._look = self._connect()
+                self._tally.connected(now_us())
             asked_us = now_us()
             found = self._look.read()
         except (EngineError, HostError) as error:
@@ -105,11 +107,8 @@ def watch_server(rig: Rig, started: Started) -> Watching | None:
     tables = {name: table.definition for name, table in manifest.tables.items()}
     before = settings_looked(facts.settings) | {CANARY: THERE} | tables_looked(tables)
     specs = tables_of(manifest.workload)
-    return Watching(
-        partial(engine.open_look, facts.settings, epoch, specs, server=facts),
-        before,
-        first=True,
-    )
+    connect = partial(engine.open_look, facts.settings, epoch, specs, server=facts)
+    return Watching(connect, before)
 
 
 def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:

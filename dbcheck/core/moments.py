@@ -143,6 +143,8 @@ class AtTheCut:
              was under way as long as the server answered; None if that is not known.
     quiet_us: from when until when nothing was in flight as the sessions were held, each
              time; None if that is not known.
+    latest_us: when its switch reported the cut; None if the moment is known, or if no
+             switch did.
     """
 
     began_us: int
@@ -150,6 +152,7 @@ class AtTheCut:
     refused: str = ""
     checkpoint_us: tuple[int, int | None] | None = None
     quiet_us: Sequence[tuple[int, int]] | None = None
+    latest_us: int | None = None
 
 
 class Met(NamedTuple):
@@ -173,7 +176,7 @@ def met(drawn: Moment, seen: AtTheCut) -> Met:
     if went_us is None:
         return Met(None, drawn.no_hold or NOT_KNOWN)
     if stratum is Stratum.HOLD:
-        return _of_hold(went_us, seen.quiet_us)
+        return _of_hold(went_us, seen.latest_us, seen.quiet_us)
     if stratum is Stratum.CHECKPOINT:
         return _of_checkpoint(went_us, seen.checkpoint_us)
     after_s = (went_us - seen.began_us) / 1e6
@@ -199,12 +202,27 @@ def _of_checkpoint(went_us: int, asked: tuple[int, int | None] | None) -> Met:
     return Met(Stratum.STEADY, why)
 
 
-def _of_hold(went_us: int, quiet_us: Sequence[tuple[int, int]] | None) -> Met:
-    """Return whether the sessions were held when the power went."""
+def _of_hold(
+    went_us: int, latest_us: int | None, quiet_us: Sequence[tuple[int, int]] | None
+) -> Met:
+    """Return whether the sessions were held when the power went.
+
+    At whatever moment from *went_us* to *latest_us* that was; some switches report a
+    cut that comes later.
+    """
+    latest_us = max(went_us, latest_us or went_us)
     if quiet_us is None:
         return Met(None, "whether the sessions were held at the cut is not known")
-    if any(begun_us <= went_us <= ended_us for begun_us, ended_us in quiet_us):
-        return Met(Stratum.HOLD)
+    for begun_us, ended_us in quiet_us:
+        if begun_us <= went_us and latest_us <= ended_us:
+            return Met(Stratum.HOLD)
+        if begun_us <= went_us <= ended_us:
+            late_s = (latest_us - ended_us) / 1e6
+            return Met(
+                None,
+                f"the switch reported its cut {late_s:.2f} s after the sessions had"
+                " resumed, so whether they were held when the power went is not known",
+            )
     ended = [ended_us for _, ended_us in quiet_us if ended_us < went_us]
     why = "commits that were sent before the hold were in flight at the cut"
     if ended:

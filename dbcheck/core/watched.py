@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -79,6 +79,8 @@ class Watched:
     ended: why the last attempts failed, "" if the last one did not.
     gaps:  from when until when nothing was looked at, each time that was longer than
            all before it; () if that is not known.
+    connections: when each connection was there, and when the last look was asked for
+           that it answered; the newest SEEN_MAX; () if that is not known.
     """
 
     facts: Mapping[FactKind, int]
@@ -89,6 +91,18 @@ class Watched:
     seen: tuple[Seen, ...] = ()
     ended: str = ""
     gaps: tuple[tuple[int, int], ...] = ()
+    connections: tuple[tuple[int, int], ...] = ()
+
+    def lived_us(self, before_us: int) -> int | None:
+        """Return when what was looked at surely lived last; None if nothing shows it.
+
+        before_us: some moment before its cut.  No connection outlives a cut, so the
+        answers count that came over one from before that; what connected later may
+        have started again.  Of a record that does not date them all may be of one.
+        """
+        made = self.connections or ((self.first_us, self.last_us),) * bool(self.looks)
+        lived = [last_us for there_us, last_us in made if there_us <= before_us]
+        return max(lived, default=None)
 
     def looked_by(self, until_us: int | None) -> bool:
         """Return whether a look came by *until_us*; None: at any time."""
@@ -110,6 +124,9 @@ class Watched:
                 for seen in self.seen
             ),
             gaps=tuple((begun + by_us, end + by_us) for begun, end in self.gaps),
+            connections=tuple(
+                (there + by_us, last + by_us) for there, last in self.connections
+            ),
         )
 
     def of(self, *kinds: FactKind) -> list[Seen]:
@@ -173,6 +190,12 @@ class WatchTally:
         self._looks = self._first_us = self._last_us = self._gap_us = 0
         self._gaps: list[tuple[int, int]] = []
         self._seen: dict[tuple[Fact, str], Seen] = {}
+        self._connected_us: int | None = None  # of one that has answered no look yet
+        self._connections: deque[tuple[int, int]] = deque(maxlen=SEEN_MAX)
+
+    def connected(self, there_us: int) -> None:
+        """Note that what is added next comes over a connection made by *there_us*."""
+        self._connected_us = there_us
 
     def add(self, asked_us: int, found: Looked, answered_us: int) -> None:
         """Count the answer to a question that was asked at *asked_us*."""
@@ -185,9 +208,18 @@ class WatchTally:
             self._before = {f: self._before.get(f, value) for f, value in found.items()}
             self._counts.update(fact.kind for fact in found)
         self._looks, self._last_us = self._looks + 1, asked_us
+        self._note_answer(asked_us)
         for fact, before in self._before.items():
             if (value := found.get(fact, "")) != before:
                 self._note(fact, value, asked_us, answered_us)
+
+    def _note_answer(self, asked_us: int) -> None:
+        """Note that the newest connection answered what was asked at *asked_us*."""
+        there_us, self._connected_us = self._connected_us, None
+        if there_us is None and self._connections:
+            there_us, _ = self._connections.pop()
+        if there_us is not None:
+            self._connections.append((there_us, asked_us))
 
     def _note(self, fact: Fact, value: str, asked_us: int, answered_us: int) -> None:
         known = self._seen.get((fact, value))
@@ -209,6 +241,7 @@ class WatchTally:
             tuple(self._seen.values()),
             ended,
             tuple(self._gaps),
+            tuple(self._connections),
         )
 
 
@@ -272,9 +305,10 @@ def settings_seen(
 ) -> list[tuple[str, str]]:
     """Return the settings that were unlike before *until_us* once, and their values.
 
-    until_us: when the cut came, None if that is not known.  What was first seen after
-    it is of a server that had started again.  One that could not be seen is left out.
+    until_us: when the cut came, None if that is not known; it may be the moment of the
+    last look.  What was first seen after it is of a server that had started again.  One
+    that could not be seen is left out.
     """
     found = [seen for one in watched if one for seen in one.of(FactKind.SETTING)]
-    before = (s for s in found if until_us is None or s.first_us < until_us)
+    before = (s for s in found if until_us is None or s.first_us <= until_us)
     return [(seen.of, seen.value) for seen in before if seen.value]

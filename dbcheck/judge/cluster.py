@@ -22,6 +22,7 @@ from dbcheck.judge.cutmoment import (
     LAST_ACK_AGE_MAX_S,
     acked_us,
     cut_us,
+    host_lived_us,
 )
 from dbcheck.judge.ended import ended
 from dbcheck.judge.insync import in_sync
@@ -338,7 +339,10 @@ def _went_us(case: Case, name: str) -> tuple[int | None, bool]:
         return seen.cut.exact_us, True
     if name == case.manifest.writer_name:
         return cut_us(case.as_tested(name)), False
-    return seen.heard_us, False
+    if seen.heard_us is None or case.load is None:
+        return seen.heard_us, False
+    before_us = case.load.last_ack_us or case.load.began_us
+    return max(seen.heard_us, host_lived_us(seen, before_us) or 0), False
 
 
 def all_members(case: Case) -> Item | None:

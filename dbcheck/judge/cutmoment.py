@@ -22,13 +22,16 @@ when the server went, nothing dates a cut whose moment no lab knows: what came m
 was read afterwards, and the silence may have begun at any time.  And where blocks of
 the canaries survived that were written after the last report, the host had its power
 until then.
+
+Whatever the server or its host answered, it lived when it was asked: no such cut is
+dated before that.  See lived_us().
 """
 
 from __future__ import annotations
 
 from dbcheck.core.depth import wrote_until_us
 from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
+from dbcheck.core.records import LoadRecord, NodeAtTheCut
 from dbcheck.core.unobserved import Observed, newest
 from dbcheck.judge.case import Case
 
@@ -82,20 +85,54 @@ def cut_us(case: Case) -> int | None:
     """Return the moment of the cut as well as it is known, or None.
 
     In microseconds of the client's clock.  The cut cannot be earlier than the moment at
-    which the switch was asked, whatever happened to the sessions before; nor, if it was
-    made by hand, than the last report of the canaries on the host.
+    which the switch was asked, whatever happened to the sessions before; nor than the
+    last one at which the server or its host surely lived; nor, if it was made by hand,
+    than the last report of the canaries on the host.
     """
     load, cut, heard_us = case.load, case.cut, case.at_the_cut.heard_us
     if load is None or undated(case):
         return None
-    if cut is not None:
-        if cut.exact_us is not None:
-            return cut.exact_us
-        if cut.asked_us is not None:
-            return max(cut.asked_us, _silent_us(case, load))
-        if load.gone_us is not None and heard_us is not None:
-            return max(load.gone_us, heard_us)
-    return load.gone_us
+    if cut is not None and cut.exact_us is not None:
+        return cut.exact_us
+    if cut is None or (cut.asked_us is None and load.gone_us is None):
+        return load.gone_us
+    known_us = [_silent_us(case, load), cut.asked_us, lived_us(case)]
+    if cut.by_hand:
+        known_us.append(heard_us)
+    return max(moment_us for moment_us in known_us if moment_us is not None)
+
+
+def lived_us(case: Case) -> int | None:
+    """Return when the tested node surely lived last, by what it answered.
+
+    In microseconds of the client's clock: each answer is dated by its question, each
+    report of the canaries by when it was sent.  None if nothing shows it, if a lab
+    knows the moment of the cut, and where drives alone are cut: all else lives on, as
+    a lab's host does in any case.
+    """
+    load, cut, seen = case.load, case.cut, case.at_the_cut
+    if load is None or cut is None or cut.exact_us is not None or case.drive_only:
+        return None
+    before_us = max(load.last_ack_us or load.began_us, cut.asked_us or 0)
+    known_us = [] if case.manifest.lab else [host_lived_us(seen, before_us)]
+    if case.tested_name == case.manifest.writer_name:
+        looked = filter(None, (load.watched, load.sessions_watched))
+        known_us += [each.lived_us(before_us) for each in looked]
+        if load.replication is not None:  # asked over one connection, before the load
+            known_us.append(load.replication.last_us)
+    return max((one for one in known_us if one is not None), default=None)
+
+
+def host_lived_us(seen: NodeAtTheCut, before_us: int) -> int | None:
+    """Return when the host of a node surely lived last, by what it answered, or None.
+
+    before_us: see Watched.lived_us().
+    """
+    reports = (seen.canaries, *seen.canaries_elsewhere)
+    known_us = [each.as_of_us for each in reports if each is not None]
+    if seen.host_watched is not None:
+        known_us.append(seen.host_watched.lived_us(before_us))
+    return max((one for one in known_us if one is not None), default=None)
 
 
 def _silent_us(case: Case, load: LoadRecord) -> int:

@@ -12,6 +12,7 @@ from dbcheck.judge.cutmoment import (
     acked_us,
     cut_us,
     latest_us,
+    lived_us,
     observed,
     passed_s,
     undated,
@@ -77,6 +78,13 @@ def _by_the_moment(
     # The client may read a reply that was on its way when the power went.
     side = "before" if age_s >= 0 else "after"
     reason = f"last ack {abs(age_s):.3f} s {side} the cut, {at_work}"
+    lived_s = passed_s(observed(load), last_ack_us, lived_us(case) or last_ack_us)
+    if lived_s >= LAST_ACK_AGE_MAX_S:
+        return Standing.ABSENT, (
+            f"the server, or its host, still answered {lived_s:.1f} s after the last "
+            "ack: commits stopped first and the power went later, when the drives had "
+            "had time to write; cut again"
+        )
     if age_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ABSENT, f"{reason}: idle or stalled"
     outlived_s = ((wrote_us(case) or last_ack_us) - last_ack_us) / 1e6

@@ -74,7 +74,7 @@ def tables_seen(case: Case, kind: FactKind) -> str:
 
 def _before(found: Sequence[Seen], went_us: int | None) -> list[Seen]:
     """Return what was seen before the cut; all if that has no known moment."""
-    return [seen for seen in found if went_us is None or seen.first_us < went_us]
+    return [seen for seen in found if went_us is None or seen.first_us <= went_us]
 
 
 def canary_gone(case: Case) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -12,32 +13,40 @@ from typing import Any
 
 import psycopg2
 import pytest
+from sqlalchemy.engine import make_url
 
 from dbcheck.campaign.cutter import Cutter
+from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.clock import now_us
 from dbcheck.core.cut import Cut
+from dbcheck.core.gone import Gone
 from dbcheck.core.plans.registry import plan_of
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.watched import FactKind, Looked, WatchTally
+from dbcheck.engines.registry import open_engine
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.ended import ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.abilities import can_be_watched
 from dbcheck.ports.engine import Session
+from dbcheck.ports.listener import Phase
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from tests.kit.lab_access import server_pid
 from tests.kit.labs import host_of, process_lab
 from tests.kit.nodes import with_node
-from tests.kit.rigs import ENGINES, SEED, Bench, bench, cut_beside, quick
+from tests.kit.proxy import PASS_ON, SWALLOW, Proxy
+from tests.kit.rigs import ENGINES, SEED, Bench, Said, bench, cut_beside, quick
 from tests.kit.sessions import run_on
 from tests.kit.waiting import wait_until
 
+# What the statements of PostgreSQL's looks name, and none of a session of the load.
+_LOOKED_FOR = (b"pg_settings", b"pg_conf_load_time", b"canary")
 FLUSH = "innodb_flush_log_at_trx_commit"
 
 
@@ -56,6 +65,7 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._found: list[Looked] = []
+        self._asked_us = 0
         added = WatchTally.add
 
         def add(
@@ -63,8 +73,13 @@ class Looks:
         ) -> None:
             added(tally, asked_us, found, answered_us)
             self._found.append(found)
+            self._asked_us = asked_us
 
         monkeypatch.setattr(WatchTally, "add", add)
+
+    def await_one(self, after_us: Callable[[], int]) -> None:
+        """Wait until a look was answered that was asked for after that moment."""
+        wait_until(lambda: self._asked_us > after_us(), "a look")
 
     def await_value(self, kind: FactKind, has: Callable[[str], bool]) -> None:
         """Wait until a look that is yet to come shows such a value."""
@@ -323,6 +338,74 @@ def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert standing(outcome, ItemId.SAME_SETTINGS) is Standing.CONTRADICTED
     assert standing(outcome, ItemId.THROUGH_LOAD) is Standing.CONTRADICTED
+
+
+def test_a_server_that_answered_on_was_cut_later(looks: Looks, tmp_path: Path) -> None:
+    """Its commits stop first: a lying drive writes out its cache, and then goes."""
+    stalled, cutters = threading.Event(), list[Cutter]()
+
+    class StallsFirst:
+        """A switch before whose cut only the watch's connection is still answered."""
+
+        def __init__(self, real: Any) -> None:
+            self._real = real
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+        def cut(self) -> Cut:
+            asked_us = now_us()
+            stalled.set()
+            looks.await_one(lambda: last_ack_us() + 1_500_000)
+            proxy.go_dark()  # what loses its power does not end its connections
+            return Cut(asked_us, None, self._real.cut().report)
+
+    def last_ack_us() -> int:
+        load = cutters[0].load
+        assert load is not None
+        return load.last_ack_us() or 0
+
+    class Ended(Said):
+        """Ends the proxy's silence once the server was seen to be gone."""
+
+        def phase(self, phase: Phase, detail: str = "") -> None:
+            super().phase(phase, detail)
+            if phase is Phase.GONE:
+                proxy.kill()
+
+    def fate(chunk: bytes) -> str:
+        """Of a connection that does not ask what a look asks, the first one on."""
+        if not stalled.is_set() or any(text in chunk for text in _LOOKED_FOR):
+            return PASS_ON
+        return SWALLOW
+
+    limits = Limits(silence_s=3, return_s=60)
+    with bench(process_lab("postgresql"), tmp_path, limits) as here:
+        url = make_url(here.lab.target_url)
+        assert url.port is not None
+        with Proxy(url.port, fate) as proxy:
+            far = url.set(port=proxy.port).render_as_string(hide_password=False)
+            near = here.rig.site.writer
+            rig = with_node(
+                here.rig,
+                engine=open_engine(far, here.lab.password),
+                power=StallsFirst(near.power),
+                host=None,  # which runs on in a lab
+            )
+            rig = replace(rig, listener=Ended())
+            started = preflight(rig, quick(), SEED)
+            cutters.append(Cutter(rig, started))
+            load = load_until_cut(rig, started, cutters[0])
+            assert load.gone is Gone.SILENT
+            stalled.clear()
+            near.power.restore()
+            wait_until(lambda: near.engine.ready() is None, "it is back")
+            proxy.start()
+            outcome = reconcile_run(rig, started.run, started.manifest)
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert standing(outcome, ItemId.LOAD) is Standing.ABSENT
+    lost_s = outcome.before_cut_s(load.last_ack_us or 0)
+    assert lost_s is not None and lost_s >= 1.5
 
 
 @pytest.mark.parametrize("engine", ENGINES)

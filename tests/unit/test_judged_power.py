@@ -13,19 +13,23 @@ from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.totals import result
-from dbcheck.core.cut import Cut, SwitchKind
+from dbcheck.core.cut import Cut, PowerScope, SwitchKind
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Completed, Counted, Remains, Ring
 from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment, Stratum, with_hold
 from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.replication import ReplicationSeen
 from dbcheck.core.unobserved import Gap, GapClock, Observed
 from dbcheck.core.verdict import Verdict
+from dbcheck.core.watched import Watched, WatchTally
+from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.result import to_values
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
+from tests.kit.cases import case
 from tests.kit.nodes import at_the_cut, cut_of, having, host_after
 from tests.kit.stored_run import load_record, manifest, stored_run
 
@@ -165,6 +169,79 @@ def test_blocks_that_the_host_wrote_after_the_last_ack_show_a_later_cut(
     found = item(outcome, "load at the cut")
     said = f"kept writing for at least {beyond_s:.1f} s after the last ack"
     assert (said in found.reason) is (verdict is not Verdict.PASS)
+
+
+LIVED_S = 2.1
+
+
+def looked(*connected_us: int, last_us: int) -> Watched:
+    """Return looks over connections of those times, the last at *last_us*."""
+    tally = WatchTally({})
+    for there_us in connected_us:
+        tally.connected(there_us)
+        tally.add(there_us + 1, {}, there_us + 2)
+    tally.add(last_us, {}, last_us + 3)
+    return tally.watched()
+
+
+LIVED_US = LAST_US + int(LIVED_S * 1e6)
+ANSWERED = looked(LAST_US - 9_000_000, last_us=LIVED_US)
+FOLLOWED = ReplicationSeen(9, LAST_US - 9_000_000, LIVED_US, 40_000, ())
+SWITCHED = cut_of(switched(off_s=15.0, off_seen=True))
+
+
+@pytest.mark.parametrize("cut", [SWITCHED, cut_of(BY_HAND)], ids=["switch", "by hand"])
+@pytest.mark.parametrize(
+    "answered",
+    [
+        pytest.param({"watched": ANSWERED}, id="the server's connection"),
+        pytest.param(
+            {"watched": replace(ANSWERED, connections=())}, id="an old record"
+        ),
+        pytest.param({"sessions_watched": ANSWERED}, id="sessions of the load"),
+        pytest.param({"host_watched": ANSWERED}, id="the host's agent"),
+        pytest.param(
+            {"canaries": Completed(Counted(0, 0), (), LIVED_US)}, id="the canaries"
+        ),
+        pytest.param({"replication": FOLLOWED}, id="who is asked for its standbys"),
+    ],
+)
+def test_what_answered_after_the_last_ack_had_its_power_until_then(
+    answered: dict[str, Any], cut: Cut, tmp_path: Path
+) -> None:
+    """A drive that writes nothing more for a while may write out its cache first."""
+    record = having(LOAD, cut=cut, gone_us=LAST_US, host_lived=False, **answered)
+    outcome = judged(tmp_path, record, CutClass.AC)
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    found = item(outcome, "load at the cut")
+    assert found.standing is Standing.ABSENT
+    assert f"answered {LIVED_S:.1f} s after the last ack" in found.reason
+    assert outcome.before_cut_s(LAST_US) == LIVED_S
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        pytest.param(looked(1, LIVED_US - 2, last_us=LIVED_US), id="it is up again"),
+        pytest.param(looked(1, last_us=LAST_US + 400_000), id="a young ack"),
+        pytest.param(looked(last_us=LIVED_US), id="an old record, of what came later"),
+        pytest.param(WatchTally({}).watched("too many connections"), id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("by", ["watched", "host_watched"])
+def test_only_what_connected_before_the_cut_shows_that_it_came_later(
+    by: str, answered: Watched, tmp_path: Path
+) -> None:
+    record = having(switched(off_s=15.0, off_seen=True), **{by: answered})
+    outcome = judged(tmp_path, replace(record, gone_us=LAST_US), CutClass.AC)
+    assert item(outcome, "load at the cut").standing is Standing.PRESENT
+
+
+def test_a_moment_that_a_lab_knows_is_not_dated_anew() -> None:
+    record = having(LOAD, watched=ANSWERED, cut=Cut(LAST_US, LAST_US + 1))
+    assert cut_us(case(load=record)) == LAST_US + 1
+    alone = having(record, cut=Cut(LAST_US, None), gone_us=LAST_US)
+    assert cut_us(case(load=alone, scope=PowerScope.DRIVE)) == LAST_US
 
 
 @pytest.mark.parametrize(

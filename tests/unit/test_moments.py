@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,6 +118,24 @@ def test_the_moment_at_which_the_power_went_decides(
 
 
 HELD = Moment(1, Stratum.HOLD, 5.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("latest_us", "stratum"),
+    [
+        pytest.param(None, Stratum.HOLD, id="the moment is known"),
+        pytest.param(1_000_000, Stratum.HOLD, id="reported before it was cut"),
+        pytest.param(1_900_000, Stratum.HOLD, id="reported while they were held"),
+        pytest.param(2_100_000, None, id="reported once they had resumed"),
+    ],
+)
+def test_a_hold_counts_only_if_the_power_had_gone_before_the_sessions_resumed(
+    latest_us: int | None, stratum: Stratum | None
+) -> None:
+    seen = AtTheCut(0, 1_500_000, quiet_us=[(1_000_000, 2_000_000)])
+    found = met(HELD, replace(seen, latest_us=latest_us))
+    assert found.stratum is stratum
+    assert bool(found.missed) is (stratum is None)
 
 
 @pytest.mark.parametrize(

@@ -275,9 +275,12 @@ def test_a_host_that_is_up_again_shows_nothing_of_the_load(back_us: int) -> None
 
 
 def test_a_server_that_is_up_again_was_looked_at_until_its_cut() -> None:
-    tally = WatchTally(SAFE)
-    for at_us in (9_000_000, 9_400_000, CUT_US + 9_000_000):
-        tally.add(at_us, {**SAFE, LOADED: "2" if at_us > CUT_US else "1"}, at_us + 1)
+    tally, back_us = WatchTally(SAFE), CUT_US + 9_000_000
+    tally.connected(8_900_000)
+    for at_us in (9_000_000, 9_400_000):
+        tally.add(at_us, {**SAFE, LOADED: "1"}, at_us + 1)
+    tally.connected(back_us - 1)
+    tally.add(back_us, {**SAFE, LOADED: "2"}, back_us + 1)
     one = of_looks()
     assert one.load is not None
     one = replace(one, load=replace(one.load, watched=tally.watched()))
@@ -287,6 +290,7 @@ def test_a_server_that_is_up_again_was_looked_at_until_its_cut() -> None:
 def test_a_long_time_without_a_look_before_the_last_ack_counts() -> None:
     tally = WatchTally(SAFE)
     for at_us in (1_000_000, 7_000_000, 9_400_000, CUT_US + 9_000_000):
+        tally.connected(at_us - 1)
         tally.add(at_us, SAFE, at_us + 1)
     one = of_looks()
     assert one.load is not None
