@@ -69,6 +69,8 @@ OF_A_SESSION: Mapping[str, bool] = {
     "innodb_flush_log_at_trx_commit": False,  # Percona Server
     "rocksdb_flush_log_at_trx_commit": False,
     "rocksdb_write_disable_wal": True,
+    "rocksdb_bulk_load": True,
+    "rocksdb_commit_in_the_middle": True,
     "wsrep_on": True,
     "group_replication_consistency": False,
 }
