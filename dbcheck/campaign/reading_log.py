@@ -21,6 +21,7 @@ from dbcheck.core.startlog import (
     crash_of,
     damage,
     damage_that_ended,
+    other_server,
     since_start,
     stopped_before_start,
 )
@@ -75,7 +76,7 @@ class ReadingLog:
             if failure := self._site.failure():
                 return Cause(damage=failure)
             text = self._logged()
-            if text is None:
+            if text is None or other_server(text, self._facts.log_names):
                 return Cause()
             cause = Cause(
                 "; ".join(damage_that_ended(text)),
@@ -91,7 +92,10 @@ class ReadingLog:
         "" if it names none, or only that of others, which may be older than the cut.
         """
         names = observable.names_in_log(self._node.engine, tables)
-        return "; ".join(damage(self._since_start(), names)) if names else ""
+        text = self._since_start()
+        if not names or other_server(text, self._facts.log_names):
+            return ""
+        return "; ".join(damage(text, names))
 
     def shows_an_orderly_end(self) -> bool | None:
         """Say whether the server shut down in an orderly way since, and then started.

@@ -38,7 +38,8 @@ def _log(
     power = SimpleNamespace(failure=lambda: "")
     site = site_of(engine, power, host)
     before = SimpleNamespace(log_path="/log", log_marks={})
-    facts = SimpleNamespace(clock_us=0, started_us=0)
+    names = {"server_uid": "own"}
+    facts = SimpleNamespace(clock_us=0, started_us=0, log_names=names)
     parts: list[Any] = [site, before, facts]
     return reading_log.ReadingLog(*parts)
 
@@ -81,6 +82,14 @@ START = "2026-11-22  1:16:33 0 [Note] Starting MariaDB 10.11.6-MariaDB as proces
 def test_only_the_last_start_names_damage(logged: str, names: bool) -> None:
     said = _log(logged).damage((LEDGER,))
     assert ("page corruption on disk" in said) == names
+
+
+@pytest.mark.parametrize("name", ["own", "another"])
+def test_a_start_of_another_server_in_the_log_accuses_nobody(name: str) -> None:
+    start = START.replace(" as process", f" server_uid {name} as process")
+    own = name == "own"
+    assert bool(_why(MARIA_PAGE + start)) is own
+    assert bool(_log(start + MARIA_PAGE).damage((LEDGER,))) is own
 
 
 @pytest.mark.parametrize("how", ["truncated", "rewound"])
