@@ -132,4 +132,4 @@ def test_a_table_whose_number_is_no_longer_shown_takes_the_pass_away(
     with bench(process_lab(engine), tmp_path) as here:
         outcome = cut_beside(here, act, quick())
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome, ItemId.SAME_TABLE) is Standing.ABSENT
+    assert standing(outcome, ItemId.SAME_TABLE) is Standing.CONTRADICTED
