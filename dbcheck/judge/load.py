@@ -110,8 +110,8 @@ def _by_the_moment(
     if latest_s >= LAST_ACK_AGE_MAX_S:
         return Standing.ASSUMED, (
             f"{at_work}; the switch reported its cut {latest_s:.1f} s after the last "
-            "ack, so the power is taken to have gone when the server fell silent, "
-            f"{age_s:.3f} s after that ack"
+            "ack, so the power is taken to have gone when the server, or its host, was "
+            f"last heard, {age_s:.3f} s after that ack"
         )
     return Standing.PRESENT, reason
 

@@ -71,7 +71,7 @@ def _newest(
     side = "before" if age_s >= 0 else "after"
     reason = f"the newest ack that it holds came {abs(age_s):.3f} s {side} the cut"
     if age_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ABSENT, f"{reason}: it lagged"
+        return Standing.ABSENT, f"{reason}: it lagged, or no later one came"
     return Standing.PRESENT, reason
 
 
