@@ -46,7 +46,10 @@ from tests.kit.sessions import run_on
 from tests.kit.waiting import wait_until
 
 # What the statements of PostgreSQL's looks name, and none of a session of the load.
-_LOOKED_FOR = (b"pg_settings", b"pg_conf_load_time", b"canary")
+_LOOKED_FOR = (
+    *(b"pg_settings", b"pg_conf_load_time", b"pg_stat_sys_tables", b"pg_class"),
+    b"canary",
+)
 FLUSH = "innodb_flush_log_at_trx_commit"
 
 
