@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dbcheck.campaign import campaign
@@ -235,6 +236,19 @@ def test_only_what_connected_before_the_cut_shows_that_it_came_later(
     record = having(switched(off_s=15.0, off_seen=True), **{by: answered})
     outcome = judged(tmp_path, replace(record, gone_us=LAST_US), CutClass.AC)
     assert item(outcome, "load at the cut").standing is Standing.PRESENT
+
+
+def test_a_loss_is_a_fail_however_long_the_server_answered(tmp_path: Path) -> None:
+    run = stored_run(
+        RunFolder.create(tmp_path, having(manifest(), cut_class=CutClass.AC))
+    )
+    run.write_load(having(LOAD, cut=SWITCHED, gone_us=LAST_US, watched=ANSWERED))
+    kept = [one for one in next(run.survivors("ledger")) if one["seq"] != 3]
+    stored = {"ledger": run.write_survivors("ledger", [np.array(kept)])}
+    run.write_after(replace(run.after(), survivors=stored))
+    outcome = judge_run(run, FrameLogReader())
+    assert item(outcome, "load at the cut").standing is Standing.ABSENT
+    assert outcome.verdict is Verdict.FAIL, outcome.judgement
 
 
 def test_a_moment_that_a_lab_knows_is_not_dated_anew() -> None:
