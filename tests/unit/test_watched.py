@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dbcheck.campaign.watching import Watching
 from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
@@ -31,6 +34,8 @@ from dbcheck.core.watched import (
     WatchTally,
     joined,
 )
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import HostError
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import undated
 from dbcheck.judge.ended import ended, not_shut_down
@@ -367,3 +372,44 @@ def test_a_process_that_leaves_flushes_out_is_at_fault(
     one = case(host, load=loaded())
     found = settings_at(one.manifest, one.load, [Depth.OS]).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ([rule] if rule else [])
+
+
+class LateLook:
+    """A look at a busy host; *ready* lets it answer."""
+
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+
+    def read(self) -> Looked:
+        self.ready.wait()
+        return SAFE
+
+    def sever(self) -> None:
+        self.ready.set()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_load_can_wait_for_the_first_look_however_long_it_takes() -> None:
+    look = LateLook()
+    watching = Watching(lambda: look, SAFE)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(watching.await_first)
+        assert not waiting.done()
+        look.ready.set()
+        waiting.result()
+    watching.end()
+    seen = watching.seen()
+    assert seen.looks
+    assert seen.lived_us(seen.first_us) == seen.last_us
+
+
+def test_a_first_look_that_fails_holds_no_load_up() -> None:
+    def refused() -> LateLook:
+        raise HostError("refused", id=ErrorId.AGENT_NOT_STARTED)
+
+    watching = Watching(refused, SAFE)
+    watching.await_first()
+    watching.end()
+    assert (watching.seen().looks, watching.seen().ended) == (0, "refused")
