@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from dbcheck.lab.process import Process
@@ -11,17 +12,35 @@ from dbcheck.lab.process import Process
 _IPC_RMID = 0
 
 
+_IN_USE_S = 2.0
+_EVERY_S = 0.01
+
+
 def remove_segments(creators: Iterable[Process]) -> None:
     """Remove the segments that these processes made and that no process uses now.
 
     A process that had one of their ids before them ended before they started, so
-    what it made is older and is left alone.
+    what it made is older and is left alone.  Whoever reads /proc/PID/cmdline of a
+    process that ends keeps its memory for a moment (proc(5)), so one that is in use is
+    looked at again for up to _IN_USE_S.
     """
     started_s = {process.pid: process.started_s() for process in creators}
+    deadline = time.monotonic() + _IN_USE_S
+    while True:
+        found = list(_made_by(started_s))
+        for segment, in_use in found:
+            if not in_use:  # it may be gone by now
+                ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)
+        if not any(in_use for _, in_use in found) or time.monotonic() > deadline:
+            return
+        time.sleep(_EVERY_S)
+
+
+def _made_by(started_s: Mapping[int, float]) -> Iterator[tuple[int, bool]]:
+    """Yield each of these processes' segments, and whether a process uses it."""
     for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
         fields = line.split()
         segment, creator, attached = int(fields[1]), int(fields[4]), int(fields[6])
         changed_s = int(fields[13])  # its ctime; a whole second, hence the slack
-        ours = creator in started_s and changed_s + 1 >= started_s[creator]
-        if ours and not attached:
-            ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)  # it may be gone by now
+        if creator in started_s and changed_s + 1 >= started_s[creator]:
+            yield segment, attached > 0

@@ -10,14 +10,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import mysql.connector
 import pytest
 
 from dbcheck.errors import LabError, Unrecoverable
-from dbcheck.lab import held_port, programs
+from dbcheck.lab import held_port, programs, shared_memory
 from dbcheck.lab.held_port import HeldPort
+from dbcheck.lab.process import Process
 from dbcheck.lab.servers.base import DatabaseServer, unprivileged_account
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from tests.kit.server_logs import MYSQL_PAGE
@@ -79,6 +82,40 @@ def test_a_cycle_of_kills_and_stops_leaves_nothing(own_server: DatabaseServer) -
         assert listening(own_server.port) == []
         assert segments(pids) == []
     own_server.kill()  # once more does no harm
+
+
+USES_MEMORY = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+assert libc.shmat(libc.shmget(0, 4096, 0o1600), None, 0) not in (None, -1)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_memory_that_is_in_use_for_a_moment_more_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where something reads /proc/PID/cmdline of a server that was killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", USES_MEMORY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert (made := Process.of(child.pid)) is not None
+
+        def end(_: float) -> None:
+            child.kill()
+            child.wait()
+
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=end)
+        monkeypatch.setattr(shared_memory, "time", clock)
+        assert segments([child.pid])
+        shared_memory.remove_segments([made])
+        assert not segments([child.pid])
 
 
 @pytest.mark.wide_with("mysql")
