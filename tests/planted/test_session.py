@@ -25,7 +25,7 @@ from tests.kit.sessions import SendsInstead, run_on
 from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.site import LIMITS, Site
-from tests.planted.wrapped import RollsBack, Stalls, autocommit_off, wrapped
+from tests.planted.wrapped import LeavesOpen, RollsBack, Stalls, wrapped
 
 pytestmark = pytest.mark.planted
 
@@ -104,7 +104,7 @@ def test_sessions(site: Site, fault: Fault) -> None:
 @engines("own_site")
 def test_a_session_without_autocommit_is_refused(site: Site) -> None:
     """In the preflight, so that nothing is cut."""
-    engine = wrapped(site.rig.site.writer.engine, autocommit_off)
+    engine = wrapped(site.rig.site.writer.engine, LeavesOpen)
     with pytest.raises(EngineError, match="still open"):
         site.cycle(_never, engine=engine)
     assert site.execute(f"select count(*) from {site.table}") == [(0,)]
@@ -117,7 +117,7 @@ def test_autocommit_that_goes_off_in_the_load_ends_it(site: Site) -> None:
 
     def change(session: Any) -> Session:
         opened.append(session)
-        return autocommit_off(session) if len(opened) > 1 else session
+        return LeavesOpen(session) if len(opened) > 1 else session
 
     engine = wrapped(site.rig.site.writer.engine, change)
     with pytest.raises(EngineError, match="still open"):

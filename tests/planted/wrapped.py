@@ -84,10 +84,13 @@ class Changed:
         os.close(self._alarm)
 
 
-def autocommit_off(session: Any) -> Session:
-    """Return the session with a transaction open, as some drivers would leave it."""
-    run_on(session, "begin")
-    return cast(Session, session)
+class LeavesOpen(Changed):
+    """Commits nothing, as a driver would for which autocommit is off."""
+
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
+        """Send *operation* in a transaction that is open."""
+        run_on(self.session, "begin")
+        return super().send(operation, look=look)
 
 
 class RollsBack(Changed):

@@ -256,6 +256,7 @@ def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte comes in time, and all together do not."""
     monkeypatch.setattr(mysql_link, "SCAN_S", 0.3)
     monkeypatch.setattr(MysqlLink, "_fix_session", lambda *_: None)
+    monkeypatch.setattr(MysqlLink, "_require_engine", lambda *_: None)
 
     def answer(peer: MysqlPeer) -> None:
         peer.greet(NATIVE)
