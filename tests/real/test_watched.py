@@ -84,13 +84,15 @@ class Looks:
         """Wait until a look was answered that was asked for after that moment."""
         wait_until(lambda: self._asked_us > after_us(), "a look")
 
-    def await_value(self, kind: FactKind, has: Callable[[str], bool]) -> None:
-        """Wait until a look that is yet to come shows such a value."""
+    def await_value(
+        self, kind: FactKind, has: Callable[[str], bool], of: str | None = None
+    ) -> None:
+        """Wait until a look that is yet to come shows such a value; of: of what."""
         begun = len(self._found)
 
         def shown() -> bool:
             return any(
-                fact.kind is kind and has(value)
+                fact.kind is kind and of in (None, fact.of) and has(value)
                 for looked in self._found[begun:]
                 for fact, value in looked.items()
             )
@@ -122,12 +124,12 @@ def test_fsync_off_for_a_time_is_named_as_the_cause(
         rows = f"select count(*) from {here.table}"
         (before,) = here.execute(rows)[0]
         wait_until(lambda: here.execute(rows)[0][0] > before + 100, "commits")
-        looks.await_value(FactKind.SETTING, lambda value: value == "off")
+        looks.await_value(FactKind.SETTING, lambda value: value == "off", "fsync")
         here.execute("select pg_switch_wal()")
         here.execute("alter system reset fsync")
         here.execute("select pg_reload_conf()")
         wait_until(lambda: here.execute(fsync) == [("on",)], "fsync is on again")
-        looks.await_value(FactKind.SETTING, lambda value: value == "on")
+        looks.await_value(FactKind.SETTING, lambda value: value == "on", "fsync")
 
     with bench(LabSpec("postgresql"), tmp_path) as here:
         outcome = cut_beside(here, act, quick())
@@ -188,7 +190,7 @@ def test_a_relaxed_log_for_a_time_takes_the_pass_away(
     def act() -> None:
         (strict,) = here.execute(f"select @@global.{FLUSH}")[0]
         here.execute(f"set global {FLUSH} = 2")
-        looks.await_value(FactKind.SETTING, lambda value: value == "2")
+        looks.await_value(FactKind.SETTING, lambda value: value == "2", FLUSH)
         here.execute(f"set global {FLUSH} = {strict}")
 
     with bench(LabSpec(engine), tmp_path) as here:
