@@ -169,6 +169,19 @@ def _failed(watched: Watched) -> str:
     return watched.ended or "the load was over before"
 
 
+# What a server itself shows of the time between two looks, and what was not seen then.
+_BETWEEN_LOOKS = {
+    FactKind.CHANGE_TIME: (
+        "set or loaded {} again",
+        "a value between two looks was not seen",
+    ),
+    FactKind.CHANGE_COUNT: (
+        "counted changes to any table ({})",
+        "what came and went between two looks was not seen",
+    ),
+}
+
+
 def _unseen(
     watched: Watched,
     words: Mapping[FactKind, str],
@@ -181,20 +194,13 @@ def _unseen(
     """
     if not watched.looked_by(went_us):
         return _never(watched, words)
-    if times := _before(watched.of(FactKind.CHANGE_TIME), went_us):
-        names = ", ".join(dict.fromkeys(seen.of for seen in times))
-        return (
-            f"the server set or loaded {names} again while the load ran"
-            f" ({_ago(times[-1].first_us, went_us)}): a value between two looks"
-            " was not seen"
-        )
-    if counts := _before(watched.of(FactKind.CHANGE_COUNT), went_us):
-        names = ", ".join(dict.fromkeys(seen.of for seen in counts))
-        return (
-            f"the server counted changes ({names}) while the load ran"
-            f" ({_ago(counts[-1].first_us, went_us)}), on whatever table: what came"
-            " and went between two looks was not seen"
-        )
+    for kind, (what, unseen) in _BETWEEN_LOOKS.items():
+        if found := _before(watched.of(kind), went_us):
+            names = ", ".join(dict.fromkeys(seen.of for seen in found))
+            return (
+                f"the server {what.format(names)} while the load ran"
+                f" ({_ago(found[-1].first_us, went_us)}): {unseen}"
+            )
     if went_us is not None:
         gap_us = watched.longest_us(went_us if acked_us is None else acked_us)
         longest_s = max(gap_us / 1e6, _behind_s(watched, went_us))

@@ -106,9 +106,12 @@ MOVED = [
 ]
 
 
-@pytest.mark.parametrize(
+each_moved = pytest.mark.parametrize(
     ("places", "name", "label"), MOVED, ids=[case[1] for case in MOVED]
 )
+
+
+@each_moved
 def test_a_file_that_is_a_link_has_a_volume_of_its_own(
     places: Callable[[Path], Sequence[Place]],
     name: str,
@@ -125,9 +128,7 @@ def test_a_file_that_is_a_link_has_a_volume_of_its_own(
     assert not facts.unseen
 
 
-@pytest.mark.parametrize(
-    ("places", "name", "label"), MOVED, ids=[case[1] for case in MOVED]
-)
+@each_moved
 def test_a_look_shows_a_file_that_became_a_link_and_no_other_change(
     places: Callable[[Path], Sequence[Place]],
     name: str,

@@ -100,6 +100,16 @@ class Looks:
         wait_until(shown, f"a look at {kind.value}")
 
 
+class PassesOn:
+    """A switch that does what the real one does, but for what a test changes."""
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     return Looks(monkeypatch)
@@ -281,14 +291,8 @@ def test_a_crash_that_postgresql_outlives_is_not_called_a_shutdown(
 ) -> None:
     """Its main process keeps its start time, and ends the sessions with a farewell."""
 
-    class Crash:
+    class Crash(PassesOn):
         """A switch that has a backend crash, and leaves the power on."""
-
-        def __init__(self, real: Any) -> None:
-            self._real = real
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._real, name)
 
         def cut(self) -> Cut:
             asked_us = now_us()
@@ -349,21 +353,15 @@ def test_a_server_that_answered_on_was_cut_later(looks: Looks, tmp_path: Path) -
     """Its commits stop first: a lying drive writes out its cache, and then goes."""
     stalled, cutters = threading.Event(), list[Cutter]()
 
-    class StallsFirst:
+    class StallsFirst(PassesOn):
         """A switch before whose cut only the watch's connection is still answered."""
-
-        def __init__(self, real: Any) -> None:
-            self._real = real
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._real, name)
 
         def cut(self) -> Cut:
             asked_us = now_us()
             stalled.set()
             looks.await_one(lambda: last_ack_us() + 1_500_000)
             proxy.go_dark()  # what loses its power does not end its connections
-            return Cut(asked_us, None, self._real.cut().report)
+            return Cut(asked_us, None, self.real.cut().report)
 
     def last_ack_us() -> int:
         load = cutters[0].load

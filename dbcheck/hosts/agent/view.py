@@ -80,7 +80,7 @@ def compared(
 
 def view_of(process: str) -> tuple[str, int, int]:
     """Return what two processes share that find the same files; raise OSError."""
-    root = os.stat(process + "/root/")
+    root = os.stat(os.path.join(process, "root", ""))
     return os.readlink(process + "/ns/mnt"), root.st_dev, root.st_ino
 
 
