@@ -336,7 +336,7 @@ class Cutter:
 
     def _is_of_another(self, facts: ServerFacts) -> bool:
         """Return whether *facts* are of a server that started during the load."""
-        return self._begun is not None and is_restarted(self._begun, facts)
+        return is_restarted(self._begun or self._started.manifest.writer.facts, facts)
 
     def _is_prepared(self) -> bool:
         """Return whether all is read and noted; raise what came of that."""

@@ -217,10 +217,11 @@ def _configured(node: NodeBefore) -> dict[str, str]:
     for volume in volumes:
         caches = {layer.write_cache for layer in volume.layers} - {""}
         for name in filter(_is_one, volume.places):
-            found[f"filesystem of {name}"] = (
-                f"{volume.filesystem} {volume.filesystem_uuid}"
-            )
-            found[f"write caches of {name}"] = ", ".join(sorted(caches))
+            found[f"type of filesystem of {name}"] = volume.filesystem
+            if volume.filesystem_uuid:
+                found[f"filesystem of {name}"] = volume.filesystem_uuid
+            if caches:
+                found[f"write caches of {name}"] = ", ".join(sorted(caches))
     return found
 
 

@@ -100,10 +100,10 @@ class ReadingLog:
     def shows_an_orderly_end(self) -> bool | None:
         """Say whether the server shut down in an orderly way since, and then started.
 
-        None if there is no log to ask.
+        None if there is no log to ask, or another server writes to it as well.
         """
         text = self._logged()
-        if not text:
+        if not text or other_server(text, self._facts.log_names):
             return None
         return bool(stopped_before_start(text))
 

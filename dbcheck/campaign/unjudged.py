@@ -129,9 +129,9 @@ def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
     if (folder / "manifest.json").is_file():
         run = RunFolder(folder)
         with contextlib.suppress(RunFormatError):  # the witness has more of it
-            if run.was_read():
-                return False
-            if run.awaits_judgement():
+            if run.was_read() or run.load() is not None:
+                return run.awaits_judgement()  # its client knows how the load ended
+            if run.cut_asked() is not None:
                 return True
     with tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch:
         path = Path(scratch, "acks.log")
@@ -162,8 +162,9 @@ def _load(log: LogFacts) -> LoadRecord | None:
 
 def _not_judged(manifest: Manifest, hint: str) -> UsageError:
     return UsageError(
-        f"run {manifest.run_id} was cut on {manifest.writer.target}, which is this"
-        " server, and is not judged yet; another one would leave it without a verdict",
+        f"run {manifest.run_id} on {manifest.writer.target}, which is this server or a"
+        " copy of it, may have been cut and is not judged yet; another run would leave"
+        " it without a verdict",
         id=ErrorId.RUN_NOT_JUDGED,
         hint=hint,
     )

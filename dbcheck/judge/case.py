@@ -127,10 +127,14 @@ class Case:
     def as_tested(self, name: str) -> Case:
         """Return the case whose tested node is *name*, as if that one had been read.
 
-        Where the tables lie now is known of the node that was read alone.
+        Where the tables lie now, its log over SQL and its canary are known of the node
+        that was read alone.
         """
-        places = self.after.places if name == self.after.reader_name else None
-        after = replace(self.after, reader_name=name, places=places)
+        if name == self.after.reader_name:
+            return self
+        after = replace(
+            self.after, reader_name=name, places=None, log=None, canary=None
+        )
         return replace(self, after=after)
 
     @property

@@ -78,13 +78,13 @@ class Ended:
 
     @property
     def seems_crashed(self) -> bool:
-        """Whether its log shows recovery, and no look the setting that explains it."""
+        """Whether its log shows recovery, and innodb_fast_shutdown was never 2."""
         return self.logged and not self.fast_seen
 
     @property
     def outlived_crash(self) -> bool:
         """Whether its main process ran on while the others crashed, and recovered."""
-        return self.restarted is False and self.crashed
+        return self.restarted is False and self.crashed and not self.innodb
 
 
 def ended(case: Case) -> Ended:

@@ -56,8 +56,9 @@ class Shows(enum.Enum):
     OUTSIDE:  a file outside of the data directory is not there.
     INNOCENT: a port, memory, space, a permission, a setting, a key, a version.
     CRASHED:  a fault of the program ended it or one of its processes.
-    ABORTED:  signal 6 did: a program raises it after an error that it logs, and a
-              watchdog (systemd's TimeoutStartFailureMode=abort) or a person sends it.
+    ABORTED:  signal 6 ended it or one of its processes: a program raises it after an
+              error that it logs, and a watchdog (systemd's
+              TimeoutStartFailureMode=abort) or a person sends it.
     ASIDE:    what follows from another line, or is about a client: no cause.
     """
 
@@ -220,8 +221,12 @@ _POSTGRESQL = re.compile(
 # in syslog a tab may be #011, and each message's parts have numbers (write_syslog).
 _CONTINUES = re.compile(r"(?:\[\d+-\d+\] ?)?(?:\t|#011)|\[\d+-(?!1\])\d+\]")
 # A record of csvlog may go on in further lines, within quotes.  What a client chose
-# has each quote twice there (csvlog.c, appendCSVLiteral), so it has no such beginning.
-_CSV_RECORD = re.compile(r",(?:[A-Z]{3,7}|DEBUG[1-5]),[0-9A-Z]{5},\"(?!\")")
+# has each quote twice there (csvlog.c, appendCSVLiteral), so it has no such beginning;
+# nor has a line of another form, which does not begin with a time and a comma.
+_CSV_RECORD = re.compile(
+    r"\d{4}-\d\d-\d\d [\d:.]{8,15} [^\s,\"]{1,20},"
+    r".*,(?:[A-Z]{3,7}|DEBUG[1-5]),[0-9A-Z]{5},\"(?!\")"
+)
 _CSV = re.compile(
     r",(PANIC|FATAL|ERROR|WARNING|LOG),[0-9A-Z]{5},"
     r"\"((?:[^\"]|\"\"){0,4096})\"(?:,(?:\"((?:[^\"]|\"\"){0,4096})\")?)?"
@@ -343,7 +348,7 @@ def _without_quoted(raws: Iterable[str]) -> Iterator[str]:
     quoted = False
     for raw in raws:
         ends = raw.count('"') % 2 == 1
-        if _CSV_RECORD.search(raw):
+        if _CSV_RECORD.match(raw):
             quoted = ends
         elif quoted:
             quoted = not ends
