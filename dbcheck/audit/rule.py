@@ -143,7 +143,7 @@ class Rule:
         return value.lower() in self.safe
 
     def fix_on(self, words: Mapping[str, str]) -> str:
-        """Return what makes a subject safe; words: as in Subject."""
+        """Return the settings that make a subject safe; words: as in Subject."""
         return self.fix if isinstance(self.fix, str) else self.fix.on(words)
 
     def harm_of(self, value: str | None) -> Harm:

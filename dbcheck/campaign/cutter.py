@@ -335,7 +335,7 @@ class Cutter:
             self.before, self.read_us = done.before, done.read_us
 
     def _is_of_another(self, facts: ServerFacts) -> bool:
-        """Return whether *facts* are of a server that started during the load."""
+        """Return whether the server of *facts* started after the load began."""
         return is_restarted(self._begun or self._started.manifest.writer.facts, facts)
 
     def _is_prepared(self) -> bool:

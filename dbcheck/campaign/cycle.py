@@ -228,7 +228,7 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
 
 
 def _noted(rig: Rig, run: RunFolder) -> LogFacts:
-    """Return what the run's first log holds; of a damaged one, nothing."""
+    """Return the facts of the run's first log, empty ones if it is damaged."""
     with contextlib.suppress(LogDamaged):  # which the judgement will report
         return rig.reader.facts(run.acks_path(), run.manifest().run_id, 0, None)
     return LogFacts(0, 0, 0, None, ())

@@ -71,7 +71,7 @@ class Hold:
         self.quiet: list[tuple[int, int]] = []
 
     def may_ask(self, moment_us: int) -> bool:
-        """Return whether the switch is to be asked now.
+        """Return whether it is time to ask the switch for the cut.
 
         So that at the cut the canaries were heard after the last ack, and it is old
         enough; sooner if it would be too old then; at the latest after some time.
@@ -180,7 +180,7 @@ class Holding:
         self._thread.start()
 
     def may_ask(self) -> bool:
-        """Return whether the switch is to be asked now."""
+        """Return whether it is time to ask the switch for the cut."""
         return self._hold.may_ask(now_us())
 
     def asked(self) -> None:

@@ -198,7 +198,10 @@ class WatchTally:
         self._connected_us = there_us
 
     def add(self, asked_us: int, found: Looked, answered_us: int) -> None:
-        """Count the answer to a question that was asked at *asked_us*."""
+        """Count the answer to a question that was asked at *asked_us*.
+
+        Those of several sessions come in the order of their answers.
+        """
         if self._looks:
             if asked_us - self._last_us > self._gap_us:
                 self._gap_us = asked_us - self._last_us
@@ -207,7 +210,7 @@ class WatchTally:
             self._first_us = asked_us
             self._before = {f: self._before.get(f, value) for f, value in found.items()}
             self._counts.update(fact.kind for fact in found)
-        self._looks, self._last_us = self._looks + 1, asked_us
+        self._looks, self._last_us = self._looks + 1, max(self._last_us, asked_us)
         self._note_answer(asked_us)
         for fact, before in self._before.items():
             if (value := found.get(fact, "")) != before:
@@ -224,7 +227,11 @@ class WatchTally:
     def _note(self, fact: Fact, value: str, asked_us: int, answered_us: int) -> None:
         known = self._seen.get((fact, value))
         if known is not None:
-            more = replace(known, looks=known.looks + 1, last_us=asked_us)
+            first_us = min(known.first_us, asked_us)
+            last_us = max(known.last_us, asked_us)
+            more = replace(
+                known, looks=known.looks + 1, first_us=first_us, last_us=last_us
+            )
             self._seen[fact, value] = more
         elif len(self._seen) < SEEN_MAX:
             seen = Seen(*fact, value, 1, asked_us, asked_us, answered_us)

@@ -25,7 +25,8 @@ def server_log_sql(case: Case) -> Item | None:
     """Judge the server's log as read over SQL; None if it cannot be read so."""
     if case.after.log is None:
         return None
-    return crash_item(ItemId.SERVER_LOG_SQL, _over_sql(case.after.log))
+    names = case.manifest.nodes[case.after.reader_name].facts.log_names
+    return crash_item(ItemId.SERVER_LOG_SQL, _over_sql(case.after.log), names)
 
 
 def _over_sql(text: str) -> LogTail:

@@ -421,9 +421,9 @@ def look(
 ) -> dict[str, dict[str, Any]]:
     """Return the options of mounts, and the write_cache of block devices, as of now.
 
-    And where *places* lie, which are those of host_facts().  All of the kernel's own
-    files and of names that it has in memory, so a drive that answers nothing holds
-    nothing up.
+    And where *places* lie, which are those of host_facts().  Mounts and caches
+    are read from the kernel's own files.  A folder is listed again only after it
+    changed; a drive that answers nothing can delay that.
     """
     options = {mount["point"]: mount["options"] for mount in mounts()}
     folders = {name: os.path.realpath(os.path.join(BLOCK, name)) for name in devices}

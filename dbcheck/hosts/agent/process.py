@@ -168,7 +168,8 @@ def no_sync_of(folder: str, command: list[str]) -> tuple[str, str]:
         if not syncs_are_off(folder):
             return "", ""
     except (OSError, struct.error) as error:
-        why = f"whether {NO_SYNC} is set is not known: {folder}: {error}"
+        text = error if isinstance(error, struct.error) else error.strerror
+        why = f"whether {NO_SYNC} is set is not known: {folder}: {text}"
         return word, "" if word else why
     return word or NO_SYNC + " (in an option file)", ""
 
