@@ -219,8 +219,14 @@ def copy_folder(source: Path, copy: Path) -> None:
     subprocess.run(["cp", "-a", str(source), str(copy)], check=True)
 
 
-# No checkpoint by itself: after one, what a test plants has other effects.
-UNASKED = {"postgresql": {"checkpoint_timeout": "1h", "max_wal_size": "64GB"}}
+# No checkpoint or VACUUM by itself: after one, what a test plants has other effects.
+UNASKED = {
+    "postgresql": {
+        "checkpoint_timeout": "1h",
+        "max_wal_size": "64GB",
+        "autovacuum": "off",
+    }
+}
 
 
 @contextlib.contextmanager
