@@ -220,15 +220,16 @@ _POSTGRESQL = re.compile(
 # A further line of a message or statement begins with a tab (elog.c, append_with_tabs);
 # in syslog a tab may be #011, and each message's parts have numbers (write_syslog).
 _CONTINUES = re.compile(r"(?:\[\d+-\d+\] ?)?(?:\t|#011)|\[\d+-(?!1\])\d+\]")
-# A record of csvlog may go on in further lines, within quotes.  What a client chose
-# has each quote twice there (csvlog.c, appendCSVLiteral), so it has no such beginning;
-# nor has a line of another form, which does not begin with a time and a comma.
+# A record of csvlog up to its message: a time, ten columns, severity and SQLSTATE
+# (csvlog.c, write_csvlog; PostgreSQL 15 documentation, 20.8.4).  It may go on in
+# further lines, within quotes.  What a client chose has each quote twice there
+# (appendCSVLiteral), so none of its lines has one quote, or three, before a message.
+_CSV_FIELD = r"(?:\"(?:[^\"]|\"\")*\"|[^,\"]*),"
 _CSV_RECORD = re.compile(
     r"\d{4}-\d\d-\d\d [\d:.]{8,15} [^\s,\"]{1,20},"
-    r".*,(?:[A-Z]{3,7}|DEBUG[1-5]),[0-9A-Z]{5},\"(?!\")"
+    rf"(?:{_CSV_FIELD}){{10}}([^\s,\"]{{3,20}}),[0-9A-Z]{{5}},(?=\"(?:\"\")*(?!\"))"
 )
-_CSV = re.compile(
-    r",(PANIC|FATAL|ERROR|WARNING|LOG),[0-9A-Z]{5},"
+_CSV_MESSAGE = re.compile(
     r"\"((?:[^\"]|\"\"){0,4096})\"(?:,(?:\"((?:[^\"]|\"\"){0,4096})\")?)?"
 )
 # Written without a severity, by the thread that dies (MariaDB 10.11 ut0dbg.cc and
@@ -319,8 +320,7 @@ def _seconds(time: str) -> float | None:
 def _form(line: Line) -> str:
     if line.raw.startswith("{"):
         return "json"
-    csv = line.product is Product.POSTGRESQL and _CSV.search(line.raw)
-    return "csv" if csv else "text"
+    return "csv" if _CSV_RECORD.match(line.raw) else "text"
 
 
 def _lines(text: str) -> Iterator[Line]:
@@ -403,11 +403,12 @@ def _of_mysql(raw: str) -> Line | None:
 
 
 def _of_csv(raw: str) -> Line | None:
-    if not (found := _CSV.search(raw)):
+    record = _CSV_RECORD.match(raw)
+    if not (record and (found := _CSV_MESSAGE.match(raw, record.end()))):
         return None
-    message = "\n".join(filter(None, (found[2], found[3]))).replace('""', '"')
-    shown = f"{found[1]}:  {message.split(chr(10))[0]}"
-    return Line(raw, Product.POSTGRESQL, found[1], "", message, shown)
+    message = "\n".join(filter(None, found.groups())).replace('""', '"')
+    shown = f"{record[1]}:  {message.split(chr(10))[0]}"
+    return Line(raw, Product.POSTGRESQL, record[1], "", message, shown)
 
 
 def _of_no_log(raw: str) -> Line | None:
