@@ -12,8 +12,10 @@ from dbcheck.core.cut import Cut, PowerScope
 from dbcheck.core.drivecut import CutDrive, DriveCut
 from dbcheck.core.gone import Gone
 from dbcheck.core.loss import Loss, Losses, LossKind
+from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import LoadRecord, RestoreRecord
 from dbcheck.core.site import ONLY_NODE
+from dbcheck.core.statistics import Tally
 from dbcheck.core.table import LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.watched import WatchTally, settings_looked
@@ -195,6 +197,22 @@ def test_a_server_may_outlive_a_cut_with_the_same_start_time(
     assert intact.verdict is Verdict.INCONCLUSIVE, "no PASS without a new start time"
     (item,) = (item for item in intact.items if item.id is ItemId.RESTARTED)
     assert item.required and item.standing not in (PRESENT, ASSUMED)
+
+
+@pytest.mark.parametrize("found", [None, CLEAN], ids=["rows lost", "none lost"])
+@pytest.mark.parametrize("failure", ["", "page corruption"], ids=["read", "damaged"])
+@pytest.mark.parametrize("logged", [False, True], ids=["no log", "a crash in its log"])
+def test_a_server_of_one_process_outlives_no_crash(
+    found: Reconciliation | None, failure: str, logged: bool
+) -> None:
+    """With the start time of before, MySQL's and MariaDB's were not cut."""
+    one = unchanged(RECOVERED * logged, canary=False, failure=failure)
+    one = replace(one, manifest=replace(one.manifest, family="mysql"))
+    judged = judge(replace(one, found=found or one.found))
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert Tally.of([(judged.verdict, "")]).cuts == 0
+    standings = {item.id: item.standing for item in judged.items}
+    assert standings[ItemId.RESTARTED] is standings[ItemId.NOT_SHUT_DOWN] is AGAINST
 
 
 FAST = "innodb_fast_shutdown"

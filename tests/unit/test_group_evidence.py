@@ -33,9 +33,11 @@ from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
+from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.server import same_settings
+from dbcheck.judge.serverlog import server_log_sql
 from dbcheck.judge.settings import settings_of
 from dbcheck.judge.timeoff import time_without_power
 from tests.kit.cases import item, loaded
@@ -44,6 +46,7 @@ from tests.kit.host_samples import after as host_after
 from tests.kit.nodes import after_of
 from tests.kit.place_samples import DONE, LEFT
 from tests.kit.samples import CLEAN, FACTS, MANIFEST
+from tests.kit.server_logs import MARIA
 
 UUID = "b42ade03-e99a-11f1-8f09-17a7438f329c"
 SETTINGS = {
@@ -76,6 +79,8 @@ WHOLE = Promotion(
     {name: Received(20, 20, True, ("n1", "n2", "n3")) for name in "abc"},
     Descent({UUID: 20}),
 )
+RECOVERED = f"{MARIA}[Note] InnoDB: Starting crash recovery from checkpoint LSN=9\n"
+SHUT = f"{MARIA}[Note] mariadbd: Shutdown complete\n"
 LOST = Loss(LossKind.MISSING_TAIL, 1, 1, 1, 1, "ledger")
 LOSS = replace(CLEAN, losses=Losses.of([LOST]), kept=CLEAN.kept - 1)
 
@@ -230,6 +235,44 @@ def test_a_node_that_was_shut_down_had_time_to_flush() -> None:
     found = item(cluster.nodes_cut, replace(one, after=replace(one.after, nodes=nodes)))
     assert found.standing is Standing.CONTRADICTED
     assert found.reason.startswith("the host of c shut down in an orderly way")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param({"log": RECOVERED}, id="a crash in its log"),
+        pytest.param({"log": SHUT}, id="a shutdown in its log"),
+        pytest.param({"canary": False}, id="its canary is gone"),
+        pytest.param({"canary": True}, id="its canary is there"),
+        pytest.param({"places": (Place(DATA, "/new"),)}, id="its places moved"),
+    ],
+)
+def test_what_the_node_that_was_read_shows_is_no_evidence_of_the_others(
+    read: Mapping[str, Any],
+) -> None:
+    """Nothing else shows how they ended; a is the writer, and b was read."""
+    one = case(Promise.ALL, WHOLE)
+    assert one.load is not None
+    cuts = dict.fromkeys("abc", NodeAtTheCut(Cut(9_000_000, None), host_lived=False))
+    nodes = {
+        name: replace(node, places=(Place(DATA, "/old"),))
+        for name, node in one.manifest.nodes.items()
+    }
+    one = replace(
+        one,
+        manifest=replace(one.manifest, nodes=nodes),
+        load=replace(one.load, nodes=cuts),
+        after=replace(one.after, reader_name="b", **read),
+    )
+    for name in "ac":
+        other = one.as_tested(name)
+        assert server_log_sql(other) is None
+        assert not_shut_down(other).standing is Standing.NOT_OBSERVABLE
+        assert not other.moved
+    assert item(cluster.nodes_cut, one).standing is Standing.NOT_OBSERVABLE
+    itself = one.as_tested("b")
+    assert (server_log_sql(itself) is not None) is ("log" in read)
+    assert bool(itself.moved) is ("places" in read)
 
 
 def test_nodes_that_were_cut_in_several_ways_have_no_class() -> None:
