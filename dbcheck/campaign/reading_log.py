@@ -76,7 +76,7 @@ class ReadingLog:
             if failure := self._site.failure():
                 return Cause(damage=failure)
             text = self._logged()
-            if text is None or other_server(text, self._facts.log_names):
+            if text is None or self._is_shared(text):
                 return Cause()
             cause = Cause(
                 "; ".join(damage_that_ended(text)),
@@ -92,10 +92,7 @@ class ReadingLog:
         "" if it names none, or only that of others, which may be older than the cut.
         """
         names = observable.names_in_log(self._node.engine, tables)
-        text = self._since_start()
-        if not names or other_server(text, self._facts.log_names):
-            return ""
-        return "; ".join(damage(text, names))
+        return "; ".join(damage(self._since_start(), names)) if names else ""
 
     def shows_an_orderly_end(self) -> bool | None:
         """Say whether the server shut down in an orderly way since, and then started.
@@ -103,22 +100,29 @@ class ReadingLog:
         None if there is no log to ask, or another server writes to it as well.
         """
         text = self._logged()
-        if not text or other_server(text, self._facts.log_names):
+        if not text or self._is_shared(text):
             return None
         return bool(stopped_before_start(text))
 
     def _since_start(self) -> str:
-        """Return what the server logged since its last start, "" if that is unknown."""
+        """Return what the server logged since its last start.
+
+        "" if that is unknown, or another server writes to the log as well.
+        """
         before, facts = self._before, self._facts
         with contextlib.suppress(HostError):
             if self._node.host is not None and before is not None and self._path:
                 log = self._node.host.read_log(self._path, before.log_marks)
                 if not (log.rewound or log.truncated):
-                    return since_start(log.text)
+                    return "" if self._is_shared(log.text) else since_start(log.text)
         with contextlib.suppress(EngineError):
             found = observable.logged(self._node.engine, facts.started_us, facts)
-            return found or ""
+            return found if found and not self._is_shared(found) else ""
         return ""
+
+    def _is_shared(self, text: str) -> bool:
+        """Return whether another server has started in what was logged."""
+        return bool(other_server(text, self._facts.log_names))
 
     def _logged(self) -> str | None:
         """Return what the server logged since the reading began, as far as known.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from dbcheck.core import startlog
 from dbcheck.core.target import LogTail
@@ -15,27 +15,42 @@ IS_SHARED = "it has starts of another server in it"
 
 def server_log(case: Case) -> Item | None:
     """Judge what the server's log on its host shows; None if it was not read."""
-    if case.host is None or case.host.log is None:
-        return None
-    names = case.tested.facts.log_names
-    return crash_item(ItemId.SERVER_LOG, case.host.log, names)
+    found = _on_host(case)
+    return None if found is None else crash_item(ItemId.SERVER_LOG, *found)
 
 
 def server_log_sql(case: Case) -> Item | None:
     """Judge the server's log as read over SQL; None if it cannot be read so."""
+    found = _over_sql(case)
+    return None if found is None else crash_item(ItemId.SERVER_LOG_SQL, *found)
+
+
+def _on_host(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
+    """Return the log on the host of the node that was cut, and that node's log_names.
+
+    None if it was not read.
+    """
+    if case.host is None or case.host.log is None:
+        return None
+    return case.host.log, case.tested.facts.log_names
+
+
+def _over_sql(case: Case) -> tuple[LogTail, Mapping[str, str]] | None:
+    """Return the same of the log of the node that was read, as read over SQL."""
     if case.after.log is None:
         return None
     names = case.manifest.nodes[case.after.reader_name].facts.log_names
-    return crash_item(ItemId.SERVER_LOG_SQL, _over_sql(case.after.log), names)
+    return LogTail(case.after.log, truncated=False, rewound=False), names
 
 
-def _over_sql(text: str) -> LogTail:
-    return LogTail(text, truncated=False, rewound=False)
+def _own_logs(case: Case) -> Iterator[LogTail]:
+    """Yield the logs that were read in which no other server is seen to start."""
+    for found in (_on_host(case), _over_sql(case)):
+        if found is not None and not startlog.other_server(found[0].text, found[1]):
+            yield found[0]
 
 
-def crash_item(
-    which: ItemId, log: LogTail, names: Mapping[str, str] | None = None
-) -> Item:
+def crash_item(which: ItemId, log: LogTail, names: Mapping[str, str]) -> Item:
     """Judge what a log shows since the preflight.
 
     names: see ServerFacts.log_names.
@@ -43,7 +58,7 @@ def crash_item(
     does not continue what it was, its lines may be older than the load.
     """
     standing, reason = crash_in(log)
-    if strange := startlog.other_server(log.text, names or {}):
+    if strange := startlog.other_server(log.text, names):
         standing, reason = Standing.NOT_OBSERVABLE, f"{IS_SHARED} ({strange})"
     required = standing in (Standing.PRESENT, Standing.CONTRADICTED)
     return Item(which, standing, reason, required)
@@ -76,10 +91,8 @@ def complaints(case: Case) -> Item | None:
     """
     if case.after.failure:
         return None
-    on_host = case.host.log if case.host else None
-    over_sql = None if case.after.log is None else _over_sql(case.after.log)
-    for log in (on_host, over_sql):
-        if log is None or log.rewound:
+    for log in _own_logs(case):
+        if log.rewound:
             continue
         if lines := startlog.complaints(startlog.since_start(log.text)):
             reason = f"since the start it says: {lines[0]}"
@@ -89,10 +102,7 @@ def complaints(case: Case) -> Item | None:
 
 def log_replayed(case: Case) -> Item | None:
     """Judge how much of its redo log the server replayed, None if no log shows it."""
-    on_host = case.host.log if case.host else None
-    over_sql = None if case.after.log is None else _over_sql(case.after.log)
-    found = (replayed(log) for log in (on_host, over_sql) if log is not None)
-    return next(filter(None, found), None)
+    return next(filter(None, map(replayed, _own_logs(case))), None)
 
 
 def replayed(log: LogTail) -> Item | None:

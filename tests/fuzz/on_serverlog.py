@@ -112,7 +112,7 @@ def bytes_replayed(text: str) -> int | None:
 def read(text: str) -> Standing:
     log = LogTail(text, False, False)
     began_s = time.process_time()
-    item, found = crash_item(ItemId.SERVER_LOG, log), replayed(log)
+    item, found = crash_item(ItemId.SERVER_LOG, log, {}), replayed(log)
     assert time.process_time() - began_s < _READ_S
     size = bytes_replayed(text)
     assert (found is None) == (size is None), (size, found)

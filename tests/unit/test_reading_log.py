@@ -11,9 +11,15 @@ from dbcheck.campaign import reading_log
 from dbcheck.core.table import LEDGER
 from dbcheck.core.target import LogTail
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.errors import EngineError, HostError
 from tests.kit.nodes import site_of
-from tests.kit.server_logs import MARIA_ASSERTED, MARIA_KILLED, MARIA_MYISAM, MARIA_PAGE
+from tests.kit.server_logs import (
+    MARIA,
+    MARIA_ASSERTED,
+    MARIA_KILLED,
+    MARIA_MYISAM,
+    MARIA_PAGE,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +34,13 @@ def _log(
     rewound: bool = False,
     over_sql: str | None = None,
 ) -> reading_log.ReadingLog:
+    def mark(path: str) -> dict[str, tuple[int, int]]:
+        if over_sql is not None:
+            raise HostError("no such file", id=ErrorId.HOST_NOT_ANSWERING)
+        return {path: (1, 0)}
+
     host = SimpleNamespace(
-        mark_log=lambda path: {path: (1, 0)},
+        mark_log=mark,
         read_log=lambda path, marks: LogTail(logged, truncated, rewound),
     )
     engine = SimpleNamespace(
@@ -42,6 +53,11 @@ def _log(
     facts = SimpleNamespace(clock_us=0, started_us=0, log_names=names)
     parts: list[Any] = [site, before, facts]
     return reading_log.ReadingLog(*parts)
+
+
+def _of_sql(logged: str) -> reading_log.ReadingLog:
+    """Return a log that is read over SQL alone."""
+    return _log("", truncated=True, over_sql=logged)
 
 
 def _why(logged: str) -> str:
@@ -66,6 +82,7 @@ def test_a_page_and_a_crash_are_why() -> None:
     assert "page corruption on disk" in _why(MARIA_PAGE + MARIA_ASSERTED)
 
 
+SHUT = f"{MARIA}[Note] mariadbd: Shutdown complete\n"
 START = "2026-11-22  1:16:33 0 [Note] Starting MariaDB 10.11.6-MariaDB as process 9\n"
 
 
@@ -90,6 +107,33 @@ def test_a_start_of_another_server_in_the_log_accuses_nobody(name: str) -> None:
     own = name == "own"
     assert bool(_why(MARIA_PAGE + start)) is own
     assert bool(_log(start + MARIA_PAGE).damage((LEDGER,))) is own
+    # Before this server's own last start, too.
+    for log in (_log(start + START + MARIA_PAGE), _of_sql(start + START + MARIA_PAGE)):
+        assert bool(log.damage((LEDGER,))) is own
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "orderly"),
+    [
+        pytest.param("own", SHUT, True, id="shut down"),
+        pytest.param("own", "", False, id="started without that"),
+        pytest.param("another", SHUT, None, id="a shutdown, perhaps of another"),
+        pytest.param("another", "", None, id="a start of another"),
+    ],
+)
+def test_an_orderly_end_is_that_of_this_server(
+    name: str, before: str, orderly: bool | None
+) -> None:
+    start = START.replace(" as process", f" server_uid {name} as process")
+    for log in (_log(before + start), _of_sql(before + start)):
+        assert log.shows_an_orderly_end() is orderly
+    assert _log(start + before + start).shows_an_orderly_end() is (
+        None if name == "another" else False
+    )
+
+
+def test_without_a_log_nothing_shows_an_orderly_end() -> None:
+    assert _log("").shows_an_orderly_end() is None
 
 
 @pytest.mark.parametrize("how", ["truncated", "rewound"])

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from dbcheck.core.target import LogTail
 from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge import serverlog
+from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from tests.kit.cases import case
+from tests.kit.host_samples import BEFORE
+from tests.kit.host_samples import after as host_after
+from tests.kit.samples import FACTS
+from tests.kit.server_logs import MARIA_PAGE, MARIA_START, MYSQL
 
 START = "LOG:  starting PostgreSQL 15.18 on x86_64-pc-linux-gnu\n"
 SHUTDOWN = "[Note] InnoDB: Shutdown completed; log sequence number 9\n"
@@ -19,7 +26,7 @@ DAMAGE = "ERROR:  invalid page in block 3 of relation base/5/16390\n"
 
 
 def told(text: str) -> Item:
-    return serverlog.crash_item(ItemId.SERVER_LOG, LogTail(text, False, False))
+    return serverlog.crash_item(ItemId.SERVER_LOG, LogTail(text, False, False), {})
 
 
 def replayed(text: str) -> Item | None:
@@ -149,7 +156,7 @@ def test_a_log_of_which_only_a_part_is_known_proves_no_crash(
     truncated: bool, rewound: bool, text: str, standing: Standing
 ) -> None:
     log = LogTail(text, truncated, rewound)
-    assert serverlog.crash_item(ItemId.SERVER_LOG, log).standing is standing
+    assert serverlog.crash_item(ItemId.SERVER_LOG, log, {}).standing is standing
     replay = "redo starts at 0/10\nredo done at 0/20\n"
     assert serverlog.replayed(LogTail(replay, truncated, rewound)) is None
 
@@ -247,3 +254,62 @@ def test_damage_that_the_log_names_is_reported_and_decides_nothing(
     if item is not None:
         assert (item.standing, item.required) == (Standing.ABSENT, False)
         assert "invalid page in block 3" in item.reason
+
+
+MARIA_REPLAY = f"{CRASH}[Note] InnoDB: End of log at LSN=500\n"
+MYSQL_READY = (
+    f"{MYSQL}[System] [MY-010931] [Server] mysqld: ready for connections. Version:"
+    " '9.7.4-2'  socket: '/run/mysqld.sock'  port: {}  (Debian).\n"
+)
+INTERRUPTED = "LOG:  database system was interrupted; last known up at 2026-01-01\n"
+PG_PORT = f'{START}LOG:  listening on IPv4 address "127.0.0.1", port {{}}\n'
+OF_MARIA = MARIA_START.replace("jkeF/2YV89o=", "{}") + MARIA_REPLAY + MARIA_PAGE
+OF_MYSQL = MYSQL_READY + MARIA_REPLAY
+OF_PG = f"{PG_PORT}{INTERRUPTED}redo starts at 0/10\nredo done at 0/20\n{DAMAGE}"
+
+
+def on_host(text: str, names: dict[str, str]) -> Case:
+    """Return the case of a server with these names whose host has that log."""
+    return case(BEFORE, host_after(text), facts=replace(FACTS, log_names=names))
+
+
+def over_sql(text: str, names: dict[str, str]) -> Case:
+    """Return the same of a log that is read over SQL."""
+    return case(after={"log": text}, facts=replace(FACTS, log_names=names))
+
+
+@pytest.mark.parametrize("logged", [on_host, over_sql])
+@pytest.mark.parametrize(
+    ("text", "name", "shows_damage"),
+    [
+        pytest.param(OF_MARIA, "server_uid", True, id="MariaDB"),
+        pytest.param(OF_MYSQL, "port", False, id="MySQL"),
+        pytest.param(OF_PG, "port", True, id="PostgreSQL"),
+    ],
+)
+def test_a_log_that_another_server_writes_to_shows_nothing_of_this_one(
+    text: str, name: str, shows_damage: bool, logged: Callable[..., Case]
+) -> None:
+    own, shared = text.format(3307), text.format(3308) + text.format(3307)
+    alone = logged(own, {name: "3307"})
+    assert serverlog.log_replayed(alone) is not None
+    assert (serverlog.complaints(alone) is not None) is shows_damage
+    assert _crash(alone) is Standing.PRESENT
+    for of_another in (logged(shared, {name: "3307"}), logged(own, {name: "3308"})):
+        assert serverlog.log_replayed(of_another) is None
+        assert serverlog.complaints(of_another) is None
+        assert _crash(of_another) is Standing.NOT_OBSERVABLE
+
+
+def _crash(one: Case) -> Standing:
+    """Return what the log shows, whichever way it was read; it decides only a crash."""
+    (item,) = filter(None, (serverlog.server_log(one), serverlog.server_log_sql(one)))
+    assert item.required is (item.standing is Standing.PRESENT)
+    return item.standing
+
+
+def test_a_shared_log_leaves_the_other_one_to_show_what_was_replayed() -> None:
+    one = on_host(OF_PG.format(3308), {"port": "3307"})
+    one = replace(one, after=replace(one.after, log=OF_PG.format(3307)))
+    assert serverlog.log_replayed(one) is not None
+    assert serverlog.complaints(one) is not None
