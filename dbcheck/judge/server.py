@@ -129,9 +129,10 @@ def _readings(
     if case.load is not None and not case.manifest.control:
         before = case.writer.facts.settings
         readings.insert(0, (_before_cut(case), before, case.load.settings or {}))
-        if seen := case.load.settings_seen(cut_us(case)):
-            while_loaded = {**before, **dict(seen)}
-            readings.insert(0, ("while the load ran", before, while_loaded))
+        # Only what a look found otherwise is on record.
+        seen = dict(case.load.settings_seen(cut_us(case)))
+        then = {name: before[name] for name in seen if name in before}
+        readings.insert(0, ("while the load ran", then, seen))
     return readings
 
 

@@ -124,6 +124,19 @@ def test_an_unsafe_value_of_one_session_is_at_fault() -> None:
     assert settings_of(one).item(kept=True).standing is Standing.ABSENT
 
 
+def test_what_was_seen_otherwise_does_not_count_all_settings_as_compared() -> None:
+    fact = Fact(FactKind.SETTING, "a setting of sessions alone")
+    tally = WatchTally({fact: "on"})
+    tally.add(1_000_000, {fact: "off"}, 1_000_001)
+    one = of_looks(SAFE)
+    assert one.load is not None
+    compared = item(same_settings, one).reason
+    one = replace(one, load=replace(one.load, sessions_watched=tally.watched()))
+    found = item(same_settings, one)
+    assert found.standing is Standing.ASSUMED
+    assert found.reason == f"{compared}; not read each time: {fact.of}"
+
+
 def test_sessions_that_commit_seldom_are_looked_at_whenever_they_do() -> None:
     tally = WatchTally({FSYNC: "on"})
     for at_us in (1_000_000, 9_000_000):
