@@ -186,7 +186,7 @@ class Tally:
         if not self.cuts:
             return f"no cut counts{self._left_out}: nothing is shown"
         most = percent_up(loss_ppm_max(self.losses, self.cuts))
-        where = f"in {_count(self.cuts, 'cut')}{self._at_depths}"
+        where = f"in {count_of(self.cuts, 'cut')}{self._at_depths}"
         if not self.losses:
             text = f"no loss {where}: at most {most} of cuts lose, {CONFIDENCE}"
             return text + self._left_out
@@ -194,7 +194,7 @@ class Tally:
         bounds = f"at least {least} of cuts lose, {CONFIDENCE}"
         if self.losses < self.cuts:
             bounds += f", and at most {most}, {CONFIDENCE}"
-        return f"{_count(self.losses, 'loss')} {where}: {bounds}{self._left_out}"
+        return f"{count_of(self.losses, 'loss')} {where}: {bounds}{self._left_out}"
 
     @property
     def _at_depths(self) -> str:
@@ -212,7 +212,7 @@ class Tally:
     def _left_out(self) -> str:
         if not self.inconclusive:
             return ""
-        return f" ({_count(self.inconclusive, 'cycle')} inconclusive, not counted)"
+        return f" ({count_of(self.inconclusive, 'cycle')} inconclusive, not counted)"
 
     @property
     def statistics(self) -> Statistics:
@@ -233,7 +233,7 @@ def unseen_sentence(cuts: int) -> str:
     chance = percent_up(unseen_ppm(PPM // 4, cuts))
     return (
         "a drive that loses in a quarter of its cuts would pass "
-        f"{_count(cuts, 'cut')} with a chance of {chance}"
+        f"{count_of(cuts, 'cut')} with a chance of {chance}"
     )
 
 
@@ -314,6 +314,7 @@ def _percent(ppm: int) -> str:
     return f"{ppm * 100 / PPM:g}%"
 
 
-def _count(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
+    """Return a number of things, which *noun* names in the singular."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
+    return f"{number:,} {noun if number == 1 else plural}"

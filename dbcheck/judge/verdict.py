@@ -184,10 +184,10 @@ def judge_rows(
         or (item.required and item.standing not in _ENOUGH)
     )
     if found.foreign:
-        reason = (
-            f"{found.foreign:,} rows belong to another run;"
-            " was a second dbcheck running?"
+        rows = (
+            "1 row belongs" if found.foreign == 1 else f"{found.foreign:,} rows belong"
         )
+        reason = f"{rows} to another run; was a second dbcheck running?"
         doubts = (reason, *doubts)
     if not found.confirmed:
         doubts = ("the witness confirmed no commit", *doubts)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.core.fleet import RigStatus, State
+from dbcheck.core.statistics import count_of
 from dbcheck.report.inplace import InPlace
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.style import BAD, DOUBTFUL, GOOD, MINOR
@@ -90,7 +91,9 @@ def _sums(rigs: Sequence[RigStatus], hidden: int) -> str:
     states = Counter(rig.state for rig in rigs)
     counts = ", ".join(f"{states[one]} {one.value}" for one in _ORDER if states[one])
     cuts, losses = sum(r.cuts for r in rigs), sum(r.losses for r in rigs)
-    text = f"{len(rigs)} targets: {counts}; {cuts:,} cuts count, {losses:,} lost"
+    counting = f"{count_of(cuts, 'cut')} {'counts' if cuts == 1 else 'count'}"
+    targets = count_of(len(rigs), "target")
+    text = f"{targets}: {counts}; {counting}, {losses:,} lost"
     return f"{text} ({hidden} not shown)" if hidden > 0 else text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from dbcheck.campaign.totals import result
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
 from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.html.page import as_html
 from dbcheck.report.words.campaign import limits
 from tests.kit.reports import printed
 from tests.kit.samples import PLAN
@@ -106,6 +108,17 @@ def test_without_a_price_there_is_no_column_for_it(tmp_path: Path) -> None:
     shown = campaign_of(tmp_path, [{"acks_per_s": 400.0}])
     assert shown.price_per_durable_commit_per_s is None
     assert "price" not in report_of(shown)
+
+
+def test_one_cycle_is_named_in_the_singular(tmp_path: Path) -> None:
+    shown = campaign_of(tmp_path / "one", [{"acks_per_s": 400.0}])
+    page = as_html(CampaignsResult("/c", (shown,)))
+    assert "After 1 cut at most" in page
+    assert not re.search(r"\b1 (?:cycles|cuts)\b", page)
+    for verdicts, said in (([OPEN], "1 cycle was"), ([OPEN, OPEN], "2 cycles were")):
+        made = [{"verdict": verdict} for verdict in verdicts]
+        unsure = campaign_of(tmp_path / str(len(made)), made)
+        assert any(text.startswith(said) for text in limits(unsure))
 
 
 def test_nothing_is_said_of_readers_if_none_looked(tmp_path: Path) -> None:

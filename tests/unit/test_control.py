@@ -76,7 +76,7 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
             dataclasses.replace(TAIL, foreign=1),
             FAIR,
             Verdict.INCONCLUSIVE,
-            "the control lost 2 rows, but 1 rows belong to another run;"
+            "the control lost 2 rows, but 1 row belongs to another run;"
             " was a second dbcheck running?",
             id="another run",
         ),

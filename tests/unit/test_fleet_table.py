@@ -44,6 +44,11 @@ def test_each_target_has_a_line() -> None:
     assert sums == "3 targets: 2 running, 1 waiting; 5 cuts count, 0 lost"
 
 
+def test_one_target_and_one_cut_are_counted_in_the_singular() -> None:
+    one = RigStatus("db1", State.RUNNING, 1, 0, 2)
+    assert shown([one])[-1] == "1 target: 1 running; 1 cut counts, 0 lost"
+
+
 def test_what_lost_and_what_went_wrong_comes_first() -> None:
     lines = shown([WAITING, RUNNING, LOST, LOSSY])
     assert [line.split()[0] for line in lines[1:5]] == ["db3", "db2", "db1", "db4"]

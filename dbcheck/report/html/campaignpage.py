@@ -12,6 +12,7 @@ from markupsafe import Markup
 from dbcheck.core.statistics import (
     CONFIDENCE,
     PPM,
+    count_of,
     loss_ppm_max,
     loss_ppm_min,
     percent_up,
@@ -144,7 +145,8 @@ def _count_axis(last: int, name: str) -> Axis:
 
 def _over_time(cycles: Sequence[CycleResult]) -> Figure:
     rates = [cycle.acks_per_s or 0.0 for cycle in cycles]
-    about = f"{len(cycles)} cycles, with up to {max(rates):,.0f} commits per second."
+    held = count_of(len(cycles), "cycle")
+    about = f"{held}, with up to {max(rates):,.0f} commits per second."
     axis = _count_axis(cycles[-1].number, "cycle")
     plot = Plot("Cuts", about, axis, linear(max(rates), "commits/s"), _HEIGHT)
     for cycle in _chosen(cycles):
@@ -176,7 +178,8 @@ def _bound(counted: Sequence[CycleResult], goal_ppm: int | None) -> Figure:
             least.append((float(cuts), loss_ppm_min(losses, cuts) * 100 / PPM))
     last = bounds[-1][1]
     most = percent_up(loss_ppm_max(losses, len(counted)))
-    about = f"After {len(counted)} cuts at most {most} of cuts lose, {CONFIDENCE}."
+    after = count_of(len(counted), "cut")
+    about = f"After {after} at most {most} of cuts lose, {CONFIDENCE}."
     low = min(last, goal_ppm * 100 / PPM) if goal_ppm else last
     name = "% of cuts"
     y = logarithmic(low, 100, name) if low < _LINEAR_ABOVE else linear(100, name)

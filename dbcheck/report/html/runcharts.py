@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
 from dbcheck.core.keymap import Fate, KeyMap, Lane
+from dbcheck.core.statistics import count_of
 from dbcheck.core.timeline import Timeline
 from dbcheck.judge.detail import DriveSeries, RunDetail
 from dbcheck.report.html.svg import (
@@ -136,7 +137,7 @@ def _ages(timeline: Timeline) -> Figure:
     most = max(age.acked for age in timeline.ages)
     lost = sum(age.lost for age in timeline.ages)
     oldest = max(age.from_s for age in timeline.ages if age.lost)
-    about = f"{lost:,} commits were lost, acked up to {oldest:g} s before the cut."
+    about = f"{_lost(lost)}, acked up to {oldest:g} s before the cut."
     plot = Plot("Age of the losses", about, axis, linear(most, "commits"), _HEIGHT)
     for age in timeline.ages:
         when = f"{age.from_s:g} to {age.to_s:g} s before the cut"
@@ -157,14 +158,17 @@ _FATES = {
 }
 
 
+def _lost(commits: int) -> str:
+    return f"{count_of(commits, 'commit')} {'was' if commits == 1 else 'were'} lost"
+
+
 def _map(keys: KeyMap) -> Figure:
     """Return a lane for each session; its newest commit is at the right."""
     longest = max(len(lane.fates) for lane in keys.lanes)
     height = len(keys.lanes) * _LANE + 30
     lost = sum(lane.lost for lane in keys.lanes)
-    about = (
-        f"The last commits of {len(keys.lanes)} sessions; {lost:,} commits were lost."
-    )
+    of = count_of(len(keys.lanes), "session")
+    about = f"The last commits of {of}; {_lost(lost)}."
     parts: list[Markup] = []
     for number, lane in enumerate(keys.lanes):
         parts += _lane(lane, 6 + number * _LANE, longest, keys.step)

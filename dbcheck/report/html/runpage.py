@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dbcheck.core.statistics import count_of
 from dbcheck.core.timeline import Timeline
 from dbcheck.judge.detail import RunDetail
 from dbcheck.report.html.runcharts import figures
@@ -92,7 +93,7 @@ def _recipe(detail: RunDetail) -> Iterator[tuple[str, str]]:
     yield "dbcheck", manifest.dbcheck
     yield "seed, epoch", f"{manifest.seed}, {manifest.epoch}"
     workload = manifest.workload
-    yield "workload", f"{workload.name}, {workload.sessions} sessions"
+    yield "workload", f"{workload.name}, {count_of(workload.sessions, 'session')}"
     if workload.payload_bytes:
         sizes = ", ".join(f"{size:,}" for size in workload.payload_bytes)
         yield "bytes of payload", sizes

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dbcheck.core.cutclass import CutClass, shown
-from dbcheck.core.statistics import CONFIDENCE, percent_up, unseen_sentence
+from dbcheck.core.statistics import (
+    CONFIDENCE,
+    count_of,
+    percent_up,
+    unseen_sentence,
+)
 from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
 from dbcheck.report.words.run import (
@@ -158,7 +163,9 @@ def limits(result: CampaignResult) -> Iterator[str]:
         yield NOT_A_DRIVE
     yield from map(sentence, _despite(result.cycles))
     if proven.inconclusive:
-        yield f"{proven.inconclusive} cycles were inconclusive and count as nothing."
+        one = proven.inconclusive == 1
+        words = "was inconclusive and counts" if one else "were inconclusive and count"
+        yield f"{count_of(proven.inconclusive, 'cycle')} {words} as nothing."
     yield HOLDS_FOR
 
 

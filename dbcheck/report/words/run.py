@@ -12,7 +12,7 @@ from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.replication import PromotedBy
-from dbcheck.core.statistics import Tally
+from dbcheck.core.statistics import Tally, count_of
 from dbcheck.core.values import Json
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.diagnosis import Cause
@@ -220,7 +220,8 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
         yield "image", f"{result.image}, the drive as the cut left it"
     yield (
         "workload",
-        f"{result.workload}, {result.sessions} sessions, seed {result.seed}",
+        f"{result.workload}, {count_of(result.sessions, 'session')},"
+        f" seed {result.seed}",
     )
     if result.housekeeping:
         yield "housekeeping", _chores(result.housekeeping)
