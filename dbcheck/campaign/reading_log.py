@@ -26,7 +26,7 @@ from dbcheck.core.startlog import (
     stopped_before_start,
 )
 from dbcheck.core.table import TableSpec
-from dbcheck.core.target import HostBefore, LogMarks
+from dbcheck.core.target import HostBefore, LogMarks, LogTail
 from dbcheck.errors import ConnectionLost, EngineError, HostError
 from dbcheck.ports.site import Site
 
@@ -76,14 +76,14 @@ class ReadingLog:
             if failure := self._site.failure():
                 return Cause(damage=failure)
             text = self._logged()
-            if text is None or self._is_shared(text):
+            if text is None:
                 return Cause()
             cause = Cause(
                 "; ".join(damage_that_ended(text)),
                 "; ".join(crash_of(text, session)) if session is not None else "",
             )
             if cause != Cause() or time.monotonic() >= ends_s:
-                return cause
+                return Cause() if self._is_shared(text) else cause
             time.sleep(POLL_S)
 
     def damage(self, tables: Sequence[TableSpec]) -> str:
@@ -109,20 +109,30 @@ class ReadingLog:
 
         "" if that is unknown, or another server writes to the log as well.
         """
-        before, facts = self._before, self._facts
-        with contextlib.suppress(HostError):
-            if self._node.host is not None and before is not None and self._path:
-                log = self._node.host.read_log(self._path, before.log_marks)
-                if not (log.rewound or log.truncated):
-                    return "" if self._is_shared(log.text) else since_start(log.text)
+        log, facts = self._since_preflight(), self._facts
+        if log is not None and not (log.rewound or log.truncated):
+            return "" if self._is_shared(log.text) else since_start(log.text)
         with contextlib.suppress(EngineError):
             found = observable.logged(self._node.engine, facts.started_us, facts)
             return found if found and not self._is_shared(found) else ""
         return ""
 
     def _is_shared(self, text: str) -> bool:
-        """Return whether another server has started in what was logged."""
-        return bool(other_server(text, self._facts.log_names))
+        """Return whether another server has started in *text*, or since the preflight.
+
+        A cut takes all servers of a host, so one that logs there has started again.
+        """
+        log, names = self._since_preflight(), self._facts.log_names
+        texts = [text] if log is None else [text, log.text]
+        return any(other_server(each, names) for each in texts)
+
+    def _since_preflight(self) -> LogTail | None:
+        """Return what its host has of the log since then, None if it has none."""
+        host, before = self._node.host, self._before
+        with contextlib.suppress(HostError):
+            if host is not None and before is not None and self._path:
+                return host.read_log(self._path, before.log_marks)
+        return None
 
     def _logged(self) -> str | None:
         """Return what the server logged since the reading began, as far as known.

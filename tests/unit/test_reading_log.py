@@ -33,6 +33,7 @@ def _log(
     truncated: bool = False,
     rewound: bool = False,
     over_sql: str | None = None,
+    earlier: str = "",
 ) -> reading_log.ReadingLog:
     def mark(path: str) -> dict[str, tuple[int, int]]:
         if over_sql is not None:
@@ -41,7 +42,9 @@ def _log(
 
     host = SimpleNamespace(
         mark_log=mark,
-        read_log=lambda path, marks: LogTail(logged, truncated, rewound),
+        read_log=lambda path, marks: LogTail(
+            logged if marks else earlier + logged, truncated, rewound
+        ),
     )
     engine = SimpleNamespace(
         names_in_log=lambda tables: ("app/t",), logged=lambda since_us, server: over_sql
@@ -110,6 +113,20 @@ def test_a_start_of_another_server_in_the_log_accuses_nobody(name: str) -> None:
     # Before this server's own last start, too.
     for log in (_log(start + START + MARIA_PAGE), _of_sql(start + START + MARIA_PAGE)):
         assert bool(log.damage((LEDGER,))) is own
+
+
+@pytest.mark.parametrize("name", ["own", "another"])
+def test_another_server_that_started_before_the_reading_writes_to_the_log(
+    name: str,
+) -> None:
+    """It may end itself, and start again only after that was seen."""
+    started = START.replace(" as process", f" server_uid {name} as process")
+    own = name == "own"
+    log = _log(MARIA_PAGE + MARIA_ASSERTED, earlier=started)
+    lost = EngineError("lost", id=ErrorId.STATEMENT_FAILED)
+    assert bool(log.why(lost).damage) is own
+    again = _log(SHUT + START, earlier=started).shows_an_orderly_end()
+    assert again is (True if own else None)
 
 
 @pytest.mark.parametrize(
