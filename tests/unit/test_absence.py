@@ -23,8 +23,11 @@ from tests.kit.nodes import having
 from tests.kit.samples import FACTS
 from tests.kit.server_logs import (
     MARIA,
+    MARIA_END,
     MARIA_REDO,
+    MARIA_START,
     MYSQL,
+    MYSQL_START,
     PG_SCANNED,
     PG_SLOT,
     PG_WAL,
@@ -149,6 +152,56 @@ def test_a_start_of_another_server_in_the_log_accuses_nobody(
     found = judge_absence(logged(text, names))
     assert bool(found.failure) is accuses
     assert accuses or "another server" in found.doubt
+
+
+OTHERS = MARIA_REDO.replace("jkeF", "abcd")
+BOUND = (
+    f"{MARIA}[ERROR] Can't start server: Bind on TCP/IP port. Got error: 98: Address"
+    f" already in use\n{MARIA}[ERROR] Aborting\n"
+)
+LOCKED = f"{MARIA}[ERROR] InnoDB: Unable to lock ./ibdata1 error: 11\n{MARIA_END}"
+MYSQL_REDO = (
+    f"{MYSQL_START}{MYSQL}[ERROR] [MY-013089] [InnoDB] Invalid redo log header"
+    f" checksum\n{MYSQL}[ERROR] [MY-010119] [Server] Aborting\n"
+)
+MYSQL_BOUND = (
+    f"{MYSQL_START}{MYSQL}[ERROR] [MY-010262] [Server] Can't start server: Bind on"
+    f" TCP/IP port: Address already in use\n{MYSQL}[ERROR] [MY-010119] [Server]"
+    " Aborting\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "accuses"),
+    [
+        pytest.param(BOUND + MARIA_REDO, OF_MARIA, True, id="its own, after a port"),
+        pytest.param(BOUND, OF_MARIA, False, id="a port alone"),
+        pytest.param(BOUND + OTHERS, OF_MARIA, False, id="another's, after a port"),
+        pytest.param(OTHERS + BOUND, OF_MARIA, False, id="another's, before a port"),
+        pytest.param(OTHERS + LOCKED, OF_MARIA, False, id="another's, and a lock"),
+        pytest.param(
+            MARIA_START + MARIA_RECOVERS + OTHERS + OTHERS,
+            OF_MARIA,
+            False,
+            id="another's twice, beside a recovery",
+        ),
+        pytest.param(MYSQL_REDO, {"port": "3307"}, True, id="MySQL, its own"),
+        pytest.param(
+            MYSQL_REDO + MYSQL_BOUND, {"port": "3307"}, False, id="MySQL, a port last"
+        ),
+        pytest.param(
+            MYSQL_READY + MYSQL_REDO + MYSQL_REDO,
+            {"port": "3306"},
+            False,
+            id="MySQL, another that took queries before",
+        ),
+    ],
+)
+def test_a_failed_start_of_another_server_is_not_held_against_this_one(
+    text: str, names: Mapping[str, str], accuses: bool
+) -> None:
+    """Also of one that fails before it logs which one it is."""
+    assert bool(judge_absence(logged(text, names)).failure) is accuses
 
 
 @pytest.mark.parametrize(
