@@ -58,7 +58,7 @@ def drawn(found: Opened, count: int) -> list[CrashState]:
 def one_session(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     """One session on PostgreSQL: each flush of the log is that of one commit."""
     folder = tmp_path_factory.mktemp("one")
-    return recorded(LabSpec("postgresql"), folder, load(sessions=1))
+    return recorded(LabSpec("postgresql"), folder, load(sessions=1, seconds=2.0))
 
 
 @pytest.fixture(scope="module")
