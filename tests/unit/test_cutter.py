@@ -67,7 +67,8 @@ def cutter() -> Cutter:
 def cutter_of(quiet: Any) -> Cutter:
     rig = SimpleNamespace(site=site_of(quiet, quiet), listener=quiet, limits=Limits())
     workload = SimpleNamespace(cut_after_s=(DUE_S, DUE_S))
-    manifest = SimpleNamespace(seed=1, workload=workload, moment=None)
+    writer = SimpleNamespace(facts=FACTS)
+    manifest = SimpleNamespace(seed=1, workload=workload, moment=None, writer=writer)
     started = SimpleNamespace(manifest=manifest, log=quiet, run=quiet, held=None)
     return Cutter(cast(Rig, rig), cast(Started, started))
 
@@ -487,6 +488,28 @@ def test_the_facts_are_read_anew_while_a_hand_is_at_the_plug() -> None:
         lambda: newest(cutter) > 0 and served.asked > restarted + 3, "more answers"
     )
     assert newest(cutter) <= restarted + 1, "a server that started anew is another one"
+
+
+class Late(Noting):
+    """A server whose facts could not be read when the load began."""
+
+    def facts(self) -> Any:
+        found = super().facts()
+        if self.asked == 1:
+            raise EngineError("too busy", id=ErrorId.STATEMENT_FAILED)
+        return found
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_facts_are_compared_with_those_before_the_load_where_none_are_of_its_begin(
+    restarted: bool,
+) -> None:
+    """Those of a server that started anew meanwhile are not of the one that is cut."""
+    late = Late()
+    late.started_us += 60_000_000 * restarted
+    cutter = cutter_of(late)
+    wait_until(lambda: cut(cutter), "the cut comes")
+    assert (cutter.before is None) is restarted
 
 
 @pytest.mark.usefixtures("at_once")
