@@ -38,12 +38,12 @@ class WitnessLock:
         """Lock *folder* over *channel*, which is closed in the end."""
         self._channel, self._folder = channel, folder
 
-    def is_taken(self) -> bool:
+    def take(self) -> bool:
         """Have the agent lock the folder; return whether it has the lock."""
         return self._channel.answer(bool, agent.LOCK, folder=self._folder)
 
     def require(self) -> None:
-        if not self.is_taken():
+        if not self.take():
             raise WitnessError(
                 f"another client is using {self._folder}",
                 id=ErrorId.WITNESS_IN_USE,
@@ -179,7 +179,7 @@ class AgentWitness(ABC):
         channel = self._borrow()
         lock = WitnessLock(channel, self._folder)
         try:
-            if lock.is_taken():
+            if lock.take():
                 return lock
         except BaseException:
             channel.close()
