@@ -23,7 +23,7 @@ from dbcheck.core.control import ControlFacts
 from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment
 from dbcheck.core.records import Manifest, RestoreRecord
-from dbcheck.core.witnessed import LOAD_EVENT, LogFacts
+from dbcheck.core.witnessed import LogFacts
 from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
@@ -325,8 +325,5 @@ def _reconcile(
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:
     """Take what the client saw of the load from the witness, if it left that there."""
-    for event in _noted(rig, run).events:
-        if event.get("event") == LOAD_EVENT:
-            content = str(event.get("load")).encode(errors="replace")
-            where = f"the load record in {run.acks_path()}"
-            run.recall_load(content, event.get("seal"), where)
+    if (left := _noted(rig, run).load_left) is not None:
+        run.recall_load(*left, f"the load record in {run.acks_path()}")

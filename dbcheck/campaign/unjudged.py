@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from dbcheck import stored
@@ -20,7 +21,6 @@ from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.server import ServerFacts, is_restarted, is_same_data
 from dbcheck.core.table import LEDGER
-from dbcheck.core.witnessed import LOAD_EVENT, LogFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
@@ -42,12 +42,13 @@ def require_none_pending(runs: Path, engine: Engine) -> None:
     A server that does not answer is recognised by its URL alone: an earlier client may
     have left it without power.
     """
+    server = _Server(engine)
     for run, manifest in _pending_in(runs):
         targets = {node.target for node in manifest.nodes.values()}
         is_same = engine.target in targets
         if not is_same:
             with contextlib.suppress(EngineError):
-                is_same = _is_on(engine, engine.facts(), manifest)
+                is_same = server.took(manifest)
         if is_same:
             raise _not_judged(
                 manifest,
@@ -62,17 +63,31 @@ def require_none_on_witness(rig: Rig) -> None:
     Also of one whose client was lost before it noted that it has the power cut, if the
     server has started anew since.  Raise EngineError, WitnessError.
     """
-    engine, url, facts = rig.site.writer.engine, rig.witness.url, None
+    server = _Server(rig.site.writer.engine)
     for manifest in _unjudged(rig.witness):
-        facts = facts or engine.facts()
-        if _is_on(engine, facts, manifest) and _is_pending(rig, manifest, facts):
-            run_id = manifest.run_id
-            raise _not_judged(
-                manifest,
-                f"Judge it first: dbcheck reconcile --witness {url} --run {run_id}"
-                f" --target {engine.target}, or with its folder if you have it."
-                f" To give it up: dbcheck clean --witness {url} --run {run_id}",
-            )
+        if server.took(manifest) and _is_pending(rig, manifest, server.facts):
+            raise _not_judged(manifest, _hint(rig, manifest.run_id))
+
+
+def _hint(rig: Rig, run_id: str) -> str:
+    """Return what to do about a run that the witness knows."""
+    on_witness = f"--witness {rig.witness.url} --run {run_id}"
+    if (run := _here(rig, run_id)) is not None:
+        return (
+            f"Judge it first: dbcheck reconcile {run.path}. To give it up, move its"
+            f" folder elsewhere, and then: dbcheck clean {on_witness}"
+        )
+    target = rig.site.writer.engine.target
+    return (
+        f"Judge it first: dbcheck reconcile {on_witness} --target {target}, or with its"
+        f" folder if you have it. To give it up: dbcheck clean {on_witness}"
+    )
+
+
+def _here(rig: Rig, run_id: str) -> RunFolder | None:
+    """Return the run's folder, None if it is not where this client keeps its own."""
+    path = rig.runs / run_id
+    return RunFolder(path) if (path / "manifest.json").is_file() else None
 
 
 def note_judged(rig: Rig, run_id: str) -> None:
@@ -105,30 +120,44 @@ def _unjudged(witness: Witness) -> Iterator[Manifest]:
                 yield manifest
 
 
-def _is_on(engine: Engine, facts: ServerFacts, manifest: Manifest) -> bool:
-    """Say whether the run was made on this server.  Raise EngineError."""
-    nodes = manifest.nodes.values()
-    if any(is_same_data(node.facts.identity, facts.identity) for node in nodes):
-        return True
-    if manifest.family != engine.family or LEDGER not in tables_of(manifest.workload):
-        return False
-    is_there = bool(abilities.keeps_house(engine) and engine.present([LEDGER]))
-    if not is_there:
-        return False
-    newest = engine.open_newest(LEDGER, manifest.epoch)
-    with contextlib.closing(newest):
-        return bool(newest.read(0))
+class _Server:
+    """The server that is to be written to; it is asked once for each of its facts."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @cached_property
+    def facts(self) -> ServerFacts:
+        return self._engine.facts()
+
+    @cached_property
+    def _has_ledger(self) -> bool:
+        engine = self._engine
+        return bool(abilities.keeps_house(engine) and engine.present([LEDGER]))
+
+    def took(self, manifest: Manifest) -> bool:
+        """Say whether the run was made on this server.  Raise EngineError."""
+        here, nodes = self.facts.identity, manifest.nodes.values()
+        if any(is_same_data(node.facts.identity, here) for node in nodes):
+            return True
+        of_family = manifest.family == self._engine.family
+        if not of_family or LEDGER not in tables_of(manifest.workload):
+            return False
+        if not self._has_ledger:
+            return False
+        newest = self._engine.open_newest(LEDGER, manifest.epoch)
+        with contextlib.closing(newest):
+            return bool(newest.read(0))
 
 
 def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
     """Say whether the run was cut, as far as its folder or the witness shows.
 
-    One of which a record is damaged counts as cut: judging it will report that.
+    The folder's records decide; the witness, where one of them is damaged or none is
+    there.  What is damaged there counts as cut: judging it will report that.
     """
-    folder = rig.runs / manifest.run_id
-    if (folder / "manifest.json").is_file():
-        run = RunFolder(folder)
-        with contextlib.suppress(RunFormatError):  # the witness has more of it
+    if (run := _here(rig, manifest.run_id)) is not None:
+        with contextlib.suppress(RunFormatError):
             if run.was_read() or run.load() is not None:
                 return run.awaits_judgement()  # its client knows how the load ended
             if run.cut_asked() is not None:
@@ -141,23 +170,15 @@ def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
             file.writelines(at_most(room_for_log(path.parent), chunks, where))
         try:
             log = rig.reader.facts(path, manifest.run_id, 0, None)
-            load = _load(log)
+            if log.load_left is not None:
+                content, _ = log.load_left
+                load = stored.from_bytes(content, LoadRecord, where)
+                return load.may_be_cut
         except (LogDamaged, RunFormatError):
             return True
-    if load is not None:
-        return load.may_be_cut
     began = log.newest_us is not None or manifest.ack_logs > 1
     was_restarted = is_restarted(manifest.writer.facts, now)
     return log.cut_announced or (began and was_restarted)
-
-
-def _load(log: LogFacts) -> LoadRecord | None:
-    """Return what the client left of its load; None if it was lost before that."""
-    for event in log.events:
-        if event.get("event") == LOAD_EVENT:
-            content = str(event.get("load")).encode(errors="replace")
-            return stored.from_bytes(content, LoadRecord, "the load record there")
-    return None
 
 
 def _not_judged(manifest: Manifest, hint: str) -> UsageError:

@@ -59,3 +59,12 @@ class LogFacts:
         return any(
             str(event.get("event")).startswith(CUT_EVENT) for event in self.events
         )
+
+    @property
+    def load_left(self) -> tuple[bytes, object] | None:
+        """The client's record of its load, and its seal; None if it left none."""
+        for event in self.events:
+            if event.get("event") == LOAD_EVENT:
+                content = str(event.get("load")).encode(errors="replace")
+                return content, event.get("seal")
+        return None
