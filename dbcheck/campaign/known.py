@@ -24,6 +24,7 @@ from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
 
 NO_IDS: Mapping[str, Sequence[int]] = {}
+_OF_TABLES = ("table", "index")  # places that come with a table, see engines/*/places
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,13 @@ class Known:
         return replace(found, run=manifest.run_id, tables=tables, different=known)
 
     def without_rows(self) -> Known:
-        """Return what is known once the tables are dropped."""
-        return replace(self, run="", tables={}, different={})
+        """Return what is known once the tables are dropped.
+
+        Where they lay does not count then: before they are made anew they are expected
+        in a folder above, see core.places.moved().
+        """
+        places = {n: path for n, path in self.places.items() if n not in _OF_TABLES}
+        return replace(self, run="", tables={}, different={}, places=places)
 
     def set_up_anew(self) -> Known:
         """Return what is known of a server that may be set up otherwise by now."""

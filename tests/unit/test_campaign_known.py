@@ -17,14 +17,19 @@ from dbcheck.campaign.survivors import DIFFERENT_MAX
 from dbcheck.core.cut import SwitchKind
 from dbcheck.core.earlier import EpochTotals
 from dbcheck.core.places import Place
+from dbcheck.core.records import NodeBefore
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.core.target import Layer, Volume
+from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
 from tests.kit.cycles import record, records_of
-from tests.kit.nodes import after_of, having, with_node
+from tests.kit.host_samples import BEFORE, VOLUME
+from tests.kit.nodes import after_of, having, one, with_node
 from tests.kit.partial_rig import Parts, RecordingListener, rig_of, rig_with
+from tests.kit.refusals import refused
 from tests.kit.samples import FACTS, MANIFEST, PLAN
 
 LEFT = TableFacts({7: 5, 8: 3}, 8, {7: 100, 8: 200})
@@ -153,10 +158,15 @@ def began(server: Server, known: Known, runs: Path) -> None:
     preflight.preflight(rig, MANIFEST.workload, 1, known=known)
 
 
-def test_nothing_of_another_server_is_touched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("configured", [{}, {"fsync": "off"}])
+def test_nothing_of_another_server_is_touched(
+    configured: dict[str, str], tmp_path: Path
+) -> None:
+    """That it is set up otherwise, too, is not what its user has to know."""
     server = Server(B, LEFT)
     with pytest.raises(TargetChanged, match="system_identifier was 1 and is 2") as why:
-        began(server, Known(A), tmp_path / "runs")
+        began(server, Known(A, configured=configured), tmp_path / "runs")
+    assert why.value.id is ErrorId.TARGET_CHANGED
     assert "mysql://h/d is not as it was in the earlier cycles" in str(why.value)
     assert "new campaign" in why.value.hint
     assert not server.prepared
@@ -226,3 +236,76 @@ def test_a_server_that_is_set_up_otherwise_is_refused_with_both_values() -> None
             known.require_as_before(other)
         assert caught.value.id is ErrorId.CONFIGURATION_CHANGED
     known.set_up_anew().require_as_before(other)
+
+
+LAYER = Layer("sda", "disk", "", "", "", "write back", "0", ())
+READ = replace(VOLUME, layers=(LAYER,))
+UNREAD = replace(VOLUME, layers=(replace(LAYER, write_cache=""),), filesystem_uuid="")
+
+
+def on(volume: Volume, **changed: Any) -> NodeBefore:
+    """Return the node, with what it lies on."""
+    facts = replace(BEFORE.facts, volumes=(volume,))
+    host = replace(BEFORE, facts=facts)
+    return replace(MANIFEST.writer, host=host, **changed)
+
+
+def learned(*nodes: NodeBefore) -> Known:
+    """Return what is known of the server after a cut of each that counts."""
+    known = NOTHING_KNOWN
+    run = SimpleNamespace(different_ids=lambda _name: None)
+    for node in nodes:
+        outcome: Any = SimpleNamespace(
+            manifest=replace(MANIFEST, nodes=one(node)),
+            after=after_of(FACTS, tables={TABLE: LEFT}),
+            run=run,
+            verdict=Verdict.PASS,
+        )
+        known = known.with_outcome(outcome)
+    return known
+
+
+def test_what_could_not_be_read_at_one_time_is_no_other_configuration() -> None:
+    learned(on(READ)).require_as_before(on(UNREAD))
+    learned(on(UNREAD)).require_as_before(on(READ))
+
+
+@pytest.mark.parametrize("first", [[], [on(UNREAD)]])
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(replace(READ, filesystem_uuid="u2"), id="another filesystem"),
+        pytest.param(replace(READ, filesystem="ext4"), id="of another type"),
+        pytest.param(
+            replace(READ, layers=(replace(LAYER, write_cache="write through"),)),
+            id="another cache",
+        ),
+    ],
+)
+def test_what_was_read_both_times_and_differs_is_another_configuration(
+    other: Volume, first: list[NodeBefore]
+) -> None:
+    with refused(ErrorId.CONFIGURATION_CHANGED, TargetChanged):
+        learned(*first, on(READ)).require_as_before(on(other))
+
+
+def placed(**paths: str) -> NodeBefore:
+    places = tuple(Place(name, path) for name, path in paths.items())
+    return replace(MANIFEST.writer, places=places)
+
+
+def test_a_table_that_was_dropped_may_be_made_anywhere_on_its_filesystem() -> None:
+    """Until it is made it is expected in the folder of all databases."""
+    there = learned(placed(WAL="/d/pg_wal", table="/d/base/5", index="/d/base/5"))
+    dropped = placed(WAL="/d/pg_wal", table="/d/base", index="/d/base")
+    with refused(ErrorId.CONFIGURATION_CHANGED, TargetChanged):
+        there.require_as_before(dropped)
+    emptied = there.without_rows()
+    emptied.require_as_before(dropped)
+    emptied.require_rows(TABLE, TableFacts({}, 0))
+    with refused(ErrorId.CONFIGURATION_CHANGED, TargetChanged):
+        emptied.require_as_before(placed(WAL="/w"))
+    elsewhere = replace(READ, places={"table": "/d/base"}, filesystem_uuid="u2")
+    of_table = learned(on(replace(READ, places={"table": "/d/base/5"})))
+    with refused(ErrorId.CONFIGURATION_CHANGED, TargetChanged):
+        of_table.without_rows().require_as_before(on(elsewhere))
