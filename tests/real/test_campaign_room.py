@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign import observable
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import TargetChanged
 from dbcheck.lab.spec import LabSpec
@@ -49,19 +51,26 @@ def test_room_is_made_of_rows_that_were_judged(here: Bench, tmp_path: Path) -> N
     assert known.free_bytes is not None and known.tables
     assert DROPPED not in here.said.text
 
-    # As if there had been a hundred times as much room before the first cycle.
-    short = replace(known, free_bytes=100 * known.free_bytes)
+    # As if the tables had been there, and a hundred times as much room, before the
+    # first cycle.
+    short = replace(known.set_up_anew(), free_bytes=100 * known.free_bytes)
     second = campaign(here, tmp_path / "second", cuts=2)
     second.write_known(short)
     assert run_campaign(here.rig, second).cuts == 2
     assert rows_before(second) == [0, 0]
     assert here.said.text.count(DROPPED) == 2
 
+    # A client that was lost once the tables were dropped left nothing to be missed.
+    lost = campaign(here, tmp_path / "lost", cuts=1)
+    lost.write_known(second.known().without_rows())
+    observable.discard(here.rig.site.writer.engine, tables_of(quick("mixed")))
+    assert run_campaign(here.rig, lost).cuts == 1
+
     # Rows that no cycle has judged stay, and those of before with them.
     other = run_cycle(here.rig, quick("mixed"), SEED)
     assert other.verdict is Verdict.PASS, other.judgement
     third = campaign(here, tmp_path / "third", cuts=1)
-    third.write_known(second.known())
+    third.write_known(lost.known())
     assert run_campaign(here.rig, third).cuts == 1
     assert rows_before(third)[0] > other.manifest.tables["ledger"].row_id_max
     assert here.said.text.count(DROPPED) == 2
