@@ -35,7 +35,7 @@ from dbcheck.core.table import TableFacts
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.unobserved import Observed
-from dbcheck.core.watched import Watched, settings_seen
+from dbcheck.core.watched import FactKind, Seen, Watched
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.core.workload import Workload
 from dbcheck.limits import PROCESSES_MAX
@@ -296,8 +296,32 @@ class LoadRecord:
     replaced: Replaced | None = None
 
     def settings_seen(self, until_us: int | None) -> list[tuple[str, str]]:
-        """Return settings that were unlike before once; see watched.settings_seen()."""
-        return settings_seen(until_us, self.watched, self.sessions_watched)
+        """Return the settings that were unlike before once, and their values.
+
+        One that could not be seen is left out.  until_us: see seen_of().
+        """
+        found = [
+            seen
+            for watched in (self.watched, self.sessions_watched)
+            if watched is not None
+            for seen in self.seen_of(watched, until_us, FactKind.SETTING)
+        ]
+        return [(seen.of, seen.value) for seen in found if seen.value]
+
+    def seen_of(
+        self, watched: Watched, until_us: int | None, *kinds: FactKind
+    ) -> list[Seen]:
+        """Return what *watched* showed of the server that took the load.
+
+        until_us: when the cut came; it may be the moment of the last look.  If that is
+        not known (None), what counts was asked over a connection from before the last
+        ack: a later one may be to a server that had started again.
+        """
+        if until_us is None:
+            until_us = watched.lived_us(self.last_ack_us or self.began_us)
+        if until_us is None:
+            return []
+        return [seen for seen in watched.of(*kinds) if seen.first_us <= until_us]
 
     @property
     def may_be_cut(self) -> bool:

@@ -80,7 +80,8 @@ class Watched:
     gaps:  from when until when nothing was looked at, each time that was longer than
            all before it; () if that is not known.
     connections: when each connection was there, and when the last look was asked for
-           that it answered; the newest SEEN_MAX; () if that is not known.
+           that it answered; the newest SEEN_MAX; () if that is not known.  Of several
+           clients, each that does not date its own counts as one.
     """
 
     facts: Mapping[FactKind, int]
@@ -100,9 +101,13 @@ class Watched:
         answers count that came over one from before that; what connected later may
         have started again.  Of a record that does not date them all may be of one.
         """
-        made = self.connections or ((self.first_us, self.last_us),) * bool(self.looks)
-        lived = [last_us for there_us, last_us in made if there_us <= before_us]
+        lived = [last for there_us, last in self.made if there_us <= before_us]
         return max(lived, default=None)
+
+    @property
+    def made(self) -> tuple[tuple[int, int], ...]:
+        """The connections; one that answered every look where none is dated."""
+        return self.connections or ((self.first_us, self.last_us),) * bool(self.looks)
 
     def looked_by(self, until_us: int | None) -> bool:
         """Return whether a look came by *until_us*; None: at any time."""
@@ -143,32 +148,46 @@ class Watched:
         return max(0, *(min(to_us, until_us) - from_us for from_us, to_us in self.gaps))
 
     def last_before(self, until_us: int) -> int:
-        """Return the last look before *until_us*, as far as it is known.
+        """Return the last look before *until_us*, or a moment that is no later.
 
-        That time itself if looks went on and no long gap lies around it.
+        Where looks went on over the same connection, one may have come right up to
+        it.  But of the time between two looks only that is known which is longer than
+        all before, so that any other one may have been as long.
         """
         if self.last_us <= until_us:
             return self.last_us
+        lived_us = self.lived_us(until_us)
+        if lived_us is not None and lived_us <= until_us:
+            return lived_us
         around = [begun for begun, to_us in self.gaps if begun <= until_us < to_us]
-        return around[0] if around else until_us
+        if around:
+            return around[0]
+        before = [to - begun for begun, to in self.gaps if to <= until_us]
+        return until_us - max(before, default=self.gap_us)
 
 
 def joined(one: Watched | None, other: Watched | None) -> Watched | None:
-    """Return what two showed that were looked at for the same facts, as if one had."""
+    """Return what two showed that were looked at for the same facts, as if one had.
+
+    When nothing was looked at is then not known, but for how long at most.
+    """
     if one is None or other is None:
         return one or other
     seen = {(each.kind, each.of, each.value): each for each in one.seen}
     for each in other.seen:
         known = seen.get(key := (each.kind, each.of, each.value))
         seen[key] = each if known is None else _both(known, each)
+    apart_us = max(one.first_us - other.last_us, other.first_us - one.last_us)
+    made = sorted((*one.made, *other.made), key=lambda each: each[1])
     return Watched(
         one.facts,
         one.looks + other.looks,
         min(one.first_us, other.first_us),
         max(one.last_us, other.last_us),
-        max(one.gap_us, other.gap_us),
+        max(one.gap_us, other.gap_us, apart_us),
         tuple(seen.values())[:SEEN_MAX],
         one.ended or other.ended,
+        connections=tuple(made[-SEEN_MAX:]),
     )
 
 
@@ -210,6 +229,7 @@ class WatchTally:
             self._first_us = asked_us
             self._before = {f: self._before.get(f, value) for f, value in found.items()}
             self._counts.update(fact.kind for fact in found)
+        self._first_us = min(self._first_us, asked_us)
         self._looks, self._last_us = self._looks + 1, max(self._last_us, asked_us)
         self._note_answer(asked_us)
         for fact, before in self._before.items():
@@ -305,17 +325,3 @@ def places_looked(volumes: Iterable[Volume], names: Iterable[str]) -> dict[Fact,
         if name in on:
             found[Fact(FactKind.PLACE, name)] = lying([on[name], *files])
     return found
-
-
-def settings_seen(
-    until_us: int | None, *watched: Watched | None
-) -> list[tuple[str, str]]:
-    """Return the settings that were unlike before *until_us* once, and their values.
-
-    until_us: when the cut came, None if that is not known; it may be the moment of the
-    last look.  What was first seen after it is of a server that had started again.  One
-    that could not be seen is left out.
-    """
-    found = [seen for one in watched if one for seen in one.of(FactKind.SETTING)]
-    before = (s for s in found if until_us is None or s.first_us <= until_us)
-    return [(seen.of, seen.value) for seen in before if seen.value]

@@ -38,19 +38,19 @@ def through_the_load(case: Case) -> Item | None:
     looked = "; ".join(_looked(one, words, went_us) for one, words in found)
     if why := undated(case):
         looked += f". When the cut came is not known: {why}"
-    if not case.manifest.control:  # which changes them itself
+    load = case.load
+    if load is not None and not case.manifest.control:  # which changes them itself
         changed = [
             how_changed(seen, went_us, of_sessions=words is _OF_THE_SESSIONS)
             for one, words in found
-            for seen in _before(one.of(FactKind.SETTING, *_OF_TABLES), went_us)
+            for seen in load.seen_of(one, went_us, FactKind.SETTING, *_OF_TABLES)
         ]
-        if case.load is not None:
-            storage = storage_seen(case.manifest, case.load, case.tested_name)
-            changed += [how_changed(seen, went_us) for seen in storage]
+        storage = storage_seen(case.manifest, load, case.tested_name)
+        changed += [how_changed(seen, went_us) for seen in storage]
         if changed:
             reason = f"{'; '.join(changed)}. Looked at: {looked}"
             return Item(name, Standing.CONTRADICTED, reason, required=False)
-    acked_us = case.load.last_ack_us if case.load else None
+    acked_us = load.last_ack_us if load is not None else None
     # A session shows its settings whenever it commits, so no look of it is missing.
     looks = [each for each in found if each[1] is not _OF_THE_SESSIONS]
     unseen = [_unseen(one, words, went_us, acked_us) for one, words in looks]
@@ -101,7 +101,7 @@ def canary_gone(case: Case) -> str:
         )
     if went_us is not None and _behind_s(watched, went_us) > LATE_S:
         return (
-            "the crash canary's row was last seen"
+            "the crash canary's row was not looked at for up to"
             f" {_behind_s(watched, went_us):.1f} s before the cut, and a crash in"
             " between would have removed it as well"
         )
@@ -210,7 +210,7 @@ def _unseen(
 
 
 def _behind_s(watched: Watched, went_us: int) -> float:
-    """Return for how long before the cut nothing was looked at, in seconds."""
+    """Return for how long before the cut nothing was looked at, at most, in seconds."""
     return (went_us - watched.last_before(went_us)) / 1e6
 
 

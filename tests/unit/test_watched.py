@@ -158,6 +158,127 @@ def test_what_several_processes_saw_is_told_as_one() -> None:
     assert joined(both, None) == joined(None, both) == both
 
 
+def test_what_several_clients_saw_is_no_denser_than_it_was() -> None:
+    """Nobody looked between the last look of one and the first of the other."""
+    one, other = (
+        watched(SAFE, SAFE, until_us=at_us) for at_us in (1_500_000, CUT_US - 100_000)
+    )
+    for both in (joined(one, other), joined(other, one)):
+        assert both is not None
+        assert both.gap_us == both.longest_us(CUT_US) == 7_900_000
+        assert both.last_before(2_000_000) <= 1_500_000
+
+
+def test_connections_of_several_clients_count_together() -> None:
+    tally = WatchTally(SAFE)
+    for there_us, asked_us in ((1, 2), (7_000_000, 8_000_000)):
+        tally.connected(there_us)
+        tally.add(asked_us, SAFE, asked_us + 1)
+    undated = watched(SAFE, SAFE, until_us=5_000_000)
+    both = joined(tally.watched(), undated)
+    assert both is not None
+    assert both.connections == ((1, 2), (4_500_000, 5_000_000), (7_000_000, 8_000_000))
+    assert [both.lived_us(at_us) for at_us in (3, 6_000_000, CUT_US)] == [
+        2,
+        5_000_000,
+        8_000_000,
+    ]
+
+
+def test_answers_of_several_sessions_may_come_in_another_order_than_they_asked() -> (
+    None
+):
+    tally = WatchTally({FSYNC: "on"})
+    for asked_us, value in ((20, "off"), (90, "on"), (30, "off"), (10, "off")):
+        tally.add(asked_us, {FSYNC: value}, 100)
+    found = tally.watched()
+    assert (found.looks, found.first_us, found.last_us) == (4, 10, 90)
+    assert (found.gap_us, found.gaps) == (70, ((20, 90),))
+    (seen,) = found.seen
+    assert (seen.value, seen.looks, seen.first_us, seen.last_us) == ("off", 3, 10, 30)
+
+
+LOOKS_US = (0, 30, 31, 40, 65, 66, 100)
+
+
+@pytest.mark.parametrize("connected", [(), (0, 66), (0, 31, 65, 90)])
+def test_no_look_before_a_moment_seems_later_than_it_was(
+    connected: tuple[int, ...],
+) -> None:
+    """Also where it lies in a gap that was shorter than one before, so is not kept."""
+    tally = WatchTally({})
+    for asked_us in LOOKS_US:
+        if there := [at for at in connected if asked_us - 10 <= at <= asked_us]:
+            tally.connected(max(there))
+        tally.add(asked_us, SAFE, asked_us + 1)
+    found = tally.watched()
+    assert found.gaps == ((0, 30), (66, 100))
+    for until_us in range(120):
+        last_us = max(at for at in LOOKS_US if at <= until_us)
+        assert found.last_before(until_us) <= last_us
+        assert until_us - found.last_before(until_us) <= 34
+
+
+def test_a_connection_that_ended_shows_its_last_look() -> None:
+    tally = WatchTally({})
+    for there_us, *asked in ((0, 1, 30, 31), (50, 51)):
+        tally.connected(there_us)
+        for asked_us in asked:
+            tally.add(asked_us, SAFE, asked_us + 1)
+    assert tally.watched().last_before(45) == 31
+
+
+def test_a_canary_may_have_gone_in_a_gap_that_is_not_kept() -> None:
+    tally = WatchTally(SAFE)
+    for at_us in (0, 8_000_000, 15_000_000):
+        tally.add(at_us, SAFE, at_us + 1)
+    load = loaded(watched=tally.watched(), settings=FACTS.settings)
+    assert not ended(case(load=load, after={"canary": False})).crashed
+    dense = replace(load, watched=watched(*[SAFE] * 20, until_us=15_000_000))
+    assert ended(case(load=dense, after={"canary": False})).crashed
+
+
+@pytest.mark.parametrize(
+    ("there_us", "is_at_fault"),
+    [(9_400_000, True), (9_600_000, False)],
+    ids=["connected before the last ack", "connected after it"],
+)
+def test_a_server_that_may_have_started_again_is_not_that_of_the_load(
+    there_us: int, is_at_fault: bool
+) -> None:
+    """Where nothing dates the cut, a look may be at either."""
+    tally = WatchTally(SAFE)
+    for connected_us, asked_us, value in (
+        (1_000_000, 2_000_000, "on"),
+        (there_us, 9_900_000, "off"),
+    ):
+        tally.connected(connected_us)
+        tally.add(asked_us, {**SAFE, FSYNC: value}, asked_us + 1)
+    one = of_looks()
+    assert one.load is not None
+    load = replace(one.load, watched=tally.watched(), cut_failed="interrupted")
+    one = replace(one, load=load)
+    assert undated(one)
+    assert bool(settings_of(one).at_fault(lost=True)) is is_at_fault
+    found = [item(each, one).standing for each in (same_settings, through_the_load)]
+    assert (Standing.CONTRADICTED in found) is is_at_fault
+
+
+def test_sessions_show_settings_of_the_load_wherever_the_cut_came() -> None:
+    off = watched({FSYNC: "on"}, {FSYNC: "off"}, until_us=9_000_000)
+    load = loaded(sessions_watched=off)
+    assert load.settings_seen(None) == load.settings_seen(CUT_US) == [("fsync", "off")]
+
+
+def test_a_server_that_was_first_reached_after_the_last_ack_shows_nothing() -> None:
+    tally = WatchTally(SAFE)
+    tally.connected(9_600_000)
+    tally.add(9_700_000, {**SAFE, FSYNC: "off"}, 9_700_001)
+    load = loaded(watched=tally.watched())
+    assert load.settings_seen(CUT_US) == [("fsync", "off")]
+    assert load.settings_seen(None) == []
+
+
 def test_a_value_that_was_first_seen_after_the_cut_is_not_of_the_load() -> None:
     """A server that is up again has lost what was set for a while, or been changed."""
     tally, off = WatchTally(SAFE), {**SAFE, FSYNC: "off"}
