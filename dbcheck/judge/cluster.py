@@ -22,7 +22,7 @@ from dbcheck.judge.cutmoment import (
     LAST_ACK_AGE_MAX_S,
     acked_us,
     cut_us,
-    host_lived_us,
+    lived_us,
 )
 from dbcheck.judge.ended import ended
 from dbcheck.judge.insync import in_sync
@@ -334,15 +334,15 @@ def _together(case: Case, names: Sequence[str]) -> tuple[Standing, str]:
 
 def _went_us(case: Case, name: str) -> tuple[int | None, bool]:
     """Return when a node lost its power, and whether that was seen and not inferred."""
-    seen = case.as_tested(name).at_the_cut
+    one = case.as_tested(name)
+    seen = one.at_the_cut
     if seen.cut is not None and seen.cut.exact_us is not None:
         return seen.cut.exact_us, True
     if name == case.manifest.writer_name:
-        return cut_us(case.as_tested(name)), False
-    if seen.heard_us is None or case.load is None:
-        return seen.heard_us, False
-    before_us = case.load.last_ack_us or case.load.began_us
-    return max(seen.heard_us, host_lived_us(seen, before_us) or 0), False
+        return cut_us(one), False
+    if seen.heard_us is None:
+        return None, False
+    return max(seen.heard_us, lived_us(one) or 0), False
 
 
 def all_members(case: Case) -> Item | None:

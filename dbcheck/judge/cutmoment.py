@@ -114,7 +114,7 @@ def lived_us(case: Case) -> int | None:
     if load is None or cut is None or cut.exact_us is not None or case.drive_only:
         return None
     before_us = max(load.last_ack_us or load.began_us, cut.asked_us or 0)
-    known_us = [] if case.manifest.lab else [host_lived_us(seen, before_us)]
+    known_us = [] if case.manifest.lab else [_host_lived_us(seen, before_us)]
     if case.tested_name == case.manifest.writer_name:
         looked = filter(None, (load.watched, load.sessions_watched))
         known_us += [each.lived_us(before_us) for each in looked]
@@ -123,7 +123,7 @@ def lived_us(case: Case) -> int | None:
     return max((one for one in known_us if one is not None), default=None)
 
 
-def host_lived_us(seen: NodeAtTheCut, before_us: int) -> int | None:
+def _host_lived_us(seen: NodeAtTheCut, before_us: int) -> int | None:
     """Return when the host of a node surely lived last, by what it answered, or None.
 
     before_us: see Watched.lived_us().

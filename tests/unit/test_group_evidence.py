@@ -31,6 +31,7 @@ from dbcheck.core.replication import (
 from dbcheck.core.server import DATA_NAME
 from dbcheck.core.site import SiteKind, lineage
 from dbcheck.core.verdict import Verdict
+from dbcheck.core.watched import Watched
 from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import not_shut_down
@@ -375,6 +376,34 @@ def test_each_node_must_have_been_cut_when_the_writer_was(
         assert found.reason.startswith("when b lost its power")
     elif standing is Standing.ABSENT:
         assert ", b " in found.reason
+
+
+@pytest.mark.parametrize(
+    ("lab", "there_us", "standing"),
+    [
+        ({}, 9_000_000, Standing.ABSENT),
+        ({}, 12_000_000, Standing.ASSUMED),
+        ({"rung": "process"}, 9_000_000, Standing.ASSUMED),
+    ],
+    ids=["its host", "its host that is up again", "a lab's, which runs on"],
+)
+def test_a_node_lived_as_long_as_its_host_answered(
+    lab: dict[str, str], there_us: int, standing: Standing
+) -> None:
+    one = case(Promise.ALL, WHOLE)
+    assert one.load is not None
+    seen = Watched(
+        {}, 2, there_us, 15_000_000, 1, connections=((there_us, 15_000_000),)
+    )
+    late = NodeAtTheCut(
+        Cut(9_000_000, None, {"off_seen": True}),
+        heard_us=9_700_000,
+        host_lived=False,
+        host_watched=seen,
+    )
+    load = replace(one.load, nodes={**one.load.nodes, "b": late})
+    one = replace(one, manifest=replace(one.manifest, lab=lab), load=load)
+    assert item(cluster.nodes_cut, one).standing is standing
 
 
 @pytest.mark.parametrize(
