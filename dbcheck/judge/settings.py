@@ -152,20 +152,19 @@ def settings_at(
     manifest: Manifest,
     load: LoadRecord | None,
     depths: Sequence[Depth | None],
-    tested_name: str = "",
-    went_us: int | None = None,
+    tested_name: str,
+    went_us: int | None,
 ) -> Settings:
     """Return the settings of a run whose cut went so deep on each of its volumes.
 
     As they were in the preflight, or while the load ran or just before the cut where
     they were worse then; a control makes them worse itself.
     went_us: when the cut came, None if that is not known.
-    tested_name: see Case; "" for the writer.  Where a standby was cut and read, its own
-    settings count beside those of the writer, which answered the commits.
+    tested_name: see Case.  Where a standby was cut and read, its own settings count
+    beside those of the writer, which answered the commits.
     """
-    name = tested_name or manifest.writer_name
-    tested = manifest.nodes[name]
-    kept = _storage(manifest, load, name)
+    tested = manifest.nodes[tested_name]
+    kept = _storage(manifest, load, tested_name)
     settings = {**manifest.writer.facts.settings, **kept}
     flagged = _flagged(manifest, settings)
     if tested is not manifest.writer:
@@ -178,7 +177,7 @@ def settings_at(
             flagged = _worse(flagged, _flagged(manifest, load.settings))
     return Settings(
         tuple(flagged),
-        _deepest(manifest, load, name, depths),
+        _deepest(manifest, load, tested_name, depths),
         _writes_whole_pages(tested),
         _tore(manifest),
         bool(rules.RULES[manifest.family]),

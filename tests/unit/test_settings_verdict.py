@@ -13,14 +13,14 @@ import pytest
 from dbcheck.audit import rules
 from dbcheck.campaign.judging import judge_run
 from dbcheck.core.depth import Depth, Remains, Ring
-from dbcheck.core.records import AfterRecord, Manifest
+from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.core.statistics import Tally
 from dbcheck.core.target import HostAfter
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignResult, CampaignsResult
-from dbcheck.judge.settings import hiding, made_durable, settings_at
+from dbcheck.judge.settings import Settings, hiding, made_durable, settings_at
 from dbcheck.lab.spec import SURVIVORS
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
@@ -52,6 +52,11 @@ REMAINS = {
     Depth.OS: Remains("", BUFFERED_LOST, 1, (Ring(KEPT),), 8),
     Depth.DRIVE: Remains("", BUFFERED_LOST, 1, (Ring(BUFFERED_LOST),), 8),
 }
+
+
+def of_depth(made: Manifest, load: LoadRecord | None, depth: Depth) -> Settings:
+    """Return the settings of a run whose cut went so deep at an unknown moment."""
+    return settings_at(made, load, [depth], made.writer_name, None)
 
 
 def judged(
@@ -458,26 +463,26 @@ def test_a_place_that_was_not_looked_at_counts_as_the_deepest() -> None:
     assert made.writer.host is not None
     facts = replace(made.writer.host.facts, unseen={"WAL": "/wal: Permission denied"})
     unseen = having(made, host=replace(made.writer.host, facts=facts))
-    assert settings_at(made, None, [Depth.OS]).depth is Depth.OS
-    assert settings_at(unseen, None, [Depth.OS]).depth is Depth.DRIVE
+    assert of_depth(made, None, Depth.OS).depth is Depth.OS
+    assert of_depth(unseen, None, Depth.OS).depth is Depth.DRIVE
 
 
 def test_a_setting_that_was_worse_before_the_cut_counts() -> None:
     made = manifest()
     then = {**made.writer.facts.settings, "synchronous_commit": "off"}
     during = replace(load_record(), settings=then)
-    (found,) = settings_at(made, during, [Depth.OS]).at_fault(lost=True)
+    (found,) = of_depth(made, during, Depth.OS).at_fault(lost=True)
     assert str(found) == "synchronous_commit = off"
-    assert not settings_at(made, load_record(), [Depth.OS]).at_fault(lost=True)
+    assert not of_depth(made, load_record(), Depth.OS).at_fault(lost=True)
     control = replace(made, control=True)  # which relaxes the server itself
-    assert not settings_at(control, during, [Depth.OS]).at_fault(lost=True)
+    assert not of_depth(control, during, Depth.OS).at_fault(lost=True)
 
 
 def test_lost_none_by_chance_is_said_only_if_nothing_was_lost() -> None:
     made = manifest()
     relaxed = {**made.writer.facts.settings, "synchronous_commit": "off"}
     weak = having(made, facts=replace(made.writer.facts, settings=relaxed))
-    settings = settings_at(weak, None, [Depth.OS])
+    settings = of_depth(weak, None, Depth.OS)
     assert "happened to lose none" in settings.item(kept=True).reason
     assert settings.item(kept=False).reason.endswith("documented to lose commits")
 
@@ -526,7 +531,7 @@ def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
     before = {**made.writer.facts.settings, "full_page_writes": "off"}
     lab = {"rung": "drive", "drive": {"survivors": survivors}}
     torn = having(made, facts=replace(made.writer.facts, settings=before), lab=lab)
-    assert settings_at(torn, None, [Depth.DRIVE]).item(kept=True).standing is standing
+    assert of_depth(torn, None, Depth.DRIVE).item(kept=True).standing is standing
 
 
 @pytest.mark.parametrize(
@@ -557,5 +562,5 @@ def test_without_rules_no_setting_is_called_durable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rules, "RULES", {"postgresql": ()})
-    item = settings_at(manifest(), None, [Depth.OS]).item(kept=True)
+    item = of_depth(manifest(), None, Depth.OS).item(kept=True)
     assert (item.standing, item.required) == (Standing.NOT_OBSERVABLE, True)

@@ -81,8 +81,8 @@ def of_host(host: HostBefore, seen: Watched) -> Case:
 
 
 def flagged(load: LoadRecord) -> list[str]:
-    found = settings_at(MANIFEST, load, [Depth.DRIVE]).at_fault(lost=True)
-    return [str(finding) for finding in found]
+    one = settings_at(MANIFEST, load, [Depth.DRIVE], MANIFEST.writer_name, None)
+    return [str(finding) for finding in one.at_fault(lost=True)]
 
 
 def test_nothing_is_said_of_a_run_that_was_not_looked_at() -> None:
@@ -348,7 +348,7 @@ def test_a_mount_without_barriers_of_a_moment_is_at_fault() -> None:
     tally = WatchTally({barriers: "rw,relatime"})
     tally.add(1, {barriers: "rw,relatime,barrier=0"}, 1)
     one = of_host(BEFORE, tally.watched())
-    found = settings_at(one.manifest, one.load, [Depth.DRIVE]).at_fault(lost=True)
+    found = settings_of(one).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ["fs-barrier"]
     assert item(through_the_load, one).standing is Standing.CONTRADICTED
 
@@ -410,7 +410,7 @@ def test_a_host_that_is_up_again_shows_nothing_of_the_load(back_us: int) -> None
     one = of_host(host, tally.watched())
     assert item(through_the_load, one).standing is _PRESENT
     assert item(write_cache, one).standing is _PRESENT
-    assert not settings_at(one.manifest, one.load, [Depth.DRIVE]).at_fault(lost=True)
+    assert not settings_of(one).at_fault(lost=True)
 
 
 def test_a_server_that_is_up_again_was_looked_at_until_its_cut() -> None:
@@ -504,7 +504,7 @@ def test_a_process_that_leaves_flushes_out_is_at_fault(
     process = replace(ServerProcess("", (), {}, ""), **changed)
     host = replace(BEFORE, facts=replace(BEFORE.facts, process=process))
     one = case(host, load=loaded())
-    found = settings_at(one.manifest, one.load, [Depth.OS]).at_fault(lost=True)
+    found = settings_of(one).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ([rule] if rule else [])
 
 
