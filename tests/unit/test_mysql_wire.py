@@ -308,17 +308,23 @@ BEHIND = ONE + packet(OK[4:], 7)
 
 
 def test_answers_behind_a_row_are_read_with_it() -> None:
-    assert answers_behind_row(BEHIND, 1) == (("ON", None), answers(OK, 1))
-    assert all(answers_behind_row(BEHIND[:n], 1) is None for n in range(len(BEHIND)))
+    assert answers_behind_row(BEHIND, 2, 1) == (("ON", None), answers(OK, 1))
+    assert all(answers_behind_row(BEHIND[:n], 2, 1) is None for n in range(len(BEHIND)))
 
 
 @pytest.mark.parametrize("before", [b"", ONE], ids=["of the query", "behind it"])
 def test_a_refusal_ends_the_answers_behind_a_row(before: bytes) -> None:
-    assert answers_behind_row(before + ERROR, 2) == Refusal(1213, "Deadlock")
+    assert answers_behind_row(before + ERROR, 2, 2) == Refusal(1213, "Deadlock")
 
 
 @pytest.mark.parametrize("data", [result(1), result(1, (b"a",), (b"b",))])
 def test_a_query_before_a_transaction_has_one_row(data: bytes) -> None:
     ended = packet(OK[4:], 5 if b"a" not in data else 7)
     with pytest.raises(ProtocolViolation, match="unexpected reply"):
-        answers_behind_row(data + ended, 1)
+        answers_behind_row(data + ended, 1, 1)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_a_query_before_a_transaction_answers_what_it_was_asked(columns: int) -> None:
+    with pytest.raises(ProtocolViolation, match="unexpected reply"):
+        answers_behind_row(BEHIND, columns, 1)

@@ -37,7 +37,6 @@ from dbcheck.engines.mysql.wire import (
     Ok,
     Refusal,
     Template,
-    TextRow,
     answers,
     answers_behind_row,
     query,
@@ -277,16 +276,14 @@ class MysqlSession:
         """Return what answers() does, and keep the settings that came before."""
         if not self._looks:
             return answers(self._received, self._waiting_for or 1)
-        found = answers_behind_row(self._received, self._waiting_for or 1)
+        columns, count = len(self._names), self._waiting_for or 1
+        found = answers_behind_row(self._received, columns, count)
         if found is None or isinstance(found, Refusal):
             return found
         row, behind = found
-        self._take_settings(row)
-        return behind
-
-    def _take_settings(self, row: TextRow) -> None:
-        pairs = zip(self._names, row, strict=False)
+        pairs = zip(self._names, row, strict=True)
         self._settings = {name: value for name, value in pairs if value is not None}
+        return behind
 
     def settings(self) -> Mapping[str, str]:
         """Return what the last operation that was answered found; see Session."""

@@ -206,12 +206,12 @@ Texts = list[TextRow]
 
 
 def answers_behind_row(
-    data: bytes, count: int
+    data: bytes, columns: int, count: int
 ) -> tuple[TextRow, list[Ok]] | Refusal | None:
     """Return the row of a query, and answers() to the *count* statements behind it.
 
     None if they are not all there yet.  Raise ProtocolViolation as answers() does, and
-    if the query has not one row.
+    if the query has not one row of so many columns.
     """
     bodies, _ = _bodies(data)
     ends = [n for n, body in enumerate(bodies) if _is_eof(body)][:2]
@@ -224,7 +224,7 @@ def answers_behind_row(
     behind = answers(data[size:], count, packets)
     if behind is None or isinstance(behind, Refusal):
         return behind
-    if not isinstance(found, list) or len(found[0]) != 1:
+    if not isinstance(found, list) or [len(row) for row in found[0]] != [columns]:
         raise ProtocolViolation("unexpected reply to a query")
     return found[0][0], behind
 
