@@ -112,7 +112,7 @@ class Loop:
         self._snapshot = Snapshot()
         self._stopping = self._closed = False
         self._replacing = 0
-        self._unanswered = 0  # sessions that broke in flight and are not replaced
+        self._unanswered = 0  # that broke in flight and are not replaced; no chore
         self._replacements: SimpleQueue[_Replacement] = SimpleQueue()
         self._connecting = ThreadPoolExecutor(_CONNECTING_MAX, "session")
         # Nothing connects or runs in another thread; and not join(): see ProcessGroup.
@@ -360,7 +360,7 @@ class Loop:
         gone = Break(slot.number, now_us(), in_flight, error.farewell)
         wanted = _Replacement(gone, number)
         self._replacing += 1
-        self._unanswered += in_flight
+        self._unanswered += in_flight and not is_chore
         if self._sessions.may_replace and number <= LOAD_SESSION_MAX:
             self._connecting.submit(self._replace, wanted)
         else:

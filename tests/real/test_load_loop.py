@@ -13,10 +13,11 @@ import pytest
 
 from dbcheck.clock import now_us
 from dbcheck.core.gone import Gone
-from dbcheck.core.history import AckValues
+from dbcheck.core.history import HOUSEKEEPING_SESSION, AckValues
 from dbcheck.core.operation import Operation
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.unobserved import GAP_US
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     CommitUnknown,
@@ -34,6 +35,7 @@ from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import WitnessLog
+from tests.kit.chores import PLAN
 from tests.kit.interrupts import main as main
 from tests.kit.operations import CLASSICS, INSERTS
 from tests.kit.threads import threads_named
@@ -405,6 +407,31 @@ def test_a_session_that_breaks_while_it_waits_for_its_turn_was_not_idle(
     wait_until(lambda: site.loop.snapshot().running == 0, "the end")
     result = site.loop.end()
     assert [one.in_flight for one in result.breaks] == [in_flight]
+
+
+def test_a_chore_that_broke_shows_no_silence_of_the_server(make: Make) -> None:
+    """A gap in which no commit was in flight hides when the silence began."""
+    chores: list[int] = []
+    waited: list[int] = []
+
+    def answer(row: Operation) -> int:
+        if row.session == HOUSEKEEPING_SESSION:
+            chores.append(row.session)
+            raise CommitUnknown("broke", id=ErrorId.COMMIT_UNKNOWN)
+        if chores and len(site.server.open) == 1 and not waited:
+            waited.append(now_us())
+            wait_until(lambda: now_us() - waited[0] > 2 * GAP_US, "a gap")
+            return 0
+        return 1
+
+    site = make(answer, 1, plan=PLAN, has_housekeeping=True)
+
+    def is_noted() -> bool:
+        return bool(waited) and site.loop.snapshot().clock_us > waited[0] + 2 * GAP_US
+
+    result = site.run(is_noted)
+    assert [one.in_flight for one in result.breaks] == [True]
+    assert [gap.in_flight for gap in result.observed.gaps] == [0]
 
 
 def test_a_refused_session_ends_and_is_no_broken_one(make: Make) -> None:
