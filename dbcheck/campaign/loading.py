@@ -40,6 +40,7 @@ ENDING = (
     "stopping the load; waiting up to a minute for the witness to confirm the last "
     "acks (Ctrl-C again stops waiting; confirmed acks are kept)"
 )
+FIRST_LOOK_S = 60.0  # all of them together
 POLL_S = 0.05
 SHOW_S = 0.25
 
@@ -111,9 +112,13 @@ class Beside:
         return [*self.hosts.values(), *filter(None, (self.server,))]
 
     def await_looks(self) -> None:
-        """Return once each was looked at once, or could not be: on a busy host too."""
+        """Return once each was looked at once, or could not be: on a busy host too.
+
+        One that hangs is not awaited for ever: that nothing was looked at is judged.
+        """
+        until_s = time.monotonic() + FIRST_LOOK_S
         for watching in self._watching:
-            watching.await_first()
+            watching.await_first(until_s)
 
     def end_counts(self) -> None:
         """Count and ask no more; idempotent."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
+from dbcheck import interrupt
 from dbcheck.campaign.host import data_directory
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
@@ -31,6 +33,7 @@ from dbcheck.ports.host import Look
 log = logging.getLogger(__name__)
 
 EVERY_S = 0.5
+_POLL_S = 0.1  # of interrupts
 _END_S = 3.0
 
 
@@ -50,9 +53,13 @@ class Watching:
         self._thread = threading.Thread(target=self._run, name="watching", daemon=True)
         self._thread.start()
 
-    def await_first(self) -> None:
-        """Return once it has looked once, or could not."""
-        self._begun.wait()
+    def await_first(self, until_s: float) -> None:
+        """Return once it has looked once, or could not, at the latest at *until_s*.
+
+        until_s: of time.monotonic().  An interrupt ends it.
+        """
+        while not self._begun.wait(_POLL_S) and time.monotonic() < until_s:
+            interrupt.require_none()
 
     def seen(self) -> Watched:
         """Return what was seen, once end() was called."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from dbcheck.core.records import LoadRecord
 from dbcheck.core.watched import GONE, FactKind, Seen, Watched
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us, undated
@@ -31,15 +32,14 @@ def through_the_load(case: Case) -> Item | None:
     time.  That it stays unseen between two looks is assumed only where the server, or
     a long time without a look, gives cause for that.
     """
-    found = list(_watched(case))
-    if not found:
+    load, found = case.load, list(_watched(case))
+    if load is None or not found:
         return None
     name, went_us = ItemId.THROUGH_LOAD, cut_us(case)
     looked = "; ".join(_looked(one, words, went_us) for one, words in found)
     if why := undated(case):
         looked += f". When the cut came is not known: {why}"
-    load = case.load
-    if load is not None and not case.manifest.control:  # which changes them itself
+    if not case.manifest.control:  # which changes them itself
         changed = [
             how_changed(seen, went_us, of_sessions=words is _OF_THE_SESSIONS)
             for one, words in found
@@ -50,10 +50,9 @@ def through_the_load(case: Case) -> Item | None:
         if changed:
             reason = f"{'; '.join(changed)}. Looked at: {looked}"
             return Item(name, Standing.CONTRADICTED, reason, required=False)
-    acked_us = load.last_ack_us if load is not None else None
     # A session shows its settings whenever it commits, so no look of it is missing.
     looks = [each for each in found if each[1] is not _OF_THE_SESSIONS]
-    unseen = [_unseen(one, words, went_us, acked_us) for one, words in looks]
+    unseen = [_unseen(one, words, went_us, load) for one, words in looks]
     if unseen := [each for each in unseen if each]:
         reason = f"{'; '.join(unseen)}. Looked at: {looked}"
         return Item(name, Standing.ASSUMED, reason, required=False)
@@ -166,7 +165,7 @@ def _never(watched: Watched, words: Mapping[FactKind, str]) -> str:
 
 def _failed(watched: Watched) -> str:
     """Return why nothing was looked at."""
-    return watched.ended or "the load was over before"
+    return watched.ended or "no answer came before the load was over"
 
 
 # What a server itself shows of the time between two looks, and what was not seen then.
@@ -186,12 +185,9 @@ def _unseen(
     watched: Watched,
     words: Mapping[FactKind, str],
     went_us: int | None,
-    acked_us: int | None,
+    load: LoadRecord,
 ) -> str:
-    """Return why something may have been otherwise between two looks, or "".
-
-    acked_us: when the last ack came, None if none did.
-    """
+    """Return why something may have been otherwise between two looks, or ""."""
     if not watched.looked_by(went_us):
         return _never(watched, words)
     for kind, (what, unseen) in _BETWEEN_LOOKS.items():
@@ -202,7 +198,8 @@ def _unseen(
                 f" ({_ago(found[-1].first_us, went_us)}): {unseen}"
             )
     if went_us is not None:
-        gap_us = watched.longest_us(went_us if acked_us is None else acked_us)
+        gap_us = watched.longest_us(load.last_ack_us or went_us)
+        gap_us = max(gap_us, watched.first_us - load.began_us)
         longest_s = max(gap_us / 1e6, _behind_s(watched, went_us))
         if longest_s > LATE_S:
             return f"nothing was looked at for {longest_s:.1f} s"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dbcheck.campaign.watching import Watching
 from dbcheck.core.cut import Cut
 from dbcheck.core.depth import Depth
 from dbcheck.core.gone import Gone
@@ -34,8 +31,6 @@ from dbcheck.core.watched import (
     WatchTally,
     joined,
 )
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import undated
 from dbcheck.judge.ended import ended, not_shut_down
@@ -53,6 +48,7 @@ FSYNC = Fact(FactKind.SETTING, "fsync")
 LOADED = Fact(FactKind.CHANGE_TIME, "configuration")
 _PRESENT, _ABSENT = Standing.PRESENT, Standing.ABSENT
 CUT_US = 10_000_000  # of cases.loaded()
+BEGAN_US = 8_000_000
 SAFE = {FSYNC: "on", CANARY: THERE, LOADED: "1"}
 
 
@@ -71,13 +67,14 @@ def of_looks(*looks: Looked, **changed: Any) -> Case:
         settings=FACTS.settings,
         gone=Gone.SILENT,
         cut=Cut(9_000_000, None),
+        began_us=BEGAN_US,
     )
     now = replace(FACTS, started_us=FACTS.started_us + 10**9)
     return case(load=load, after={"facts": now, "canary": False})
 
 
 def of_host(host: HostBefore, seen: Watched) -> Case:
-    return case(host, load=loaded(host_watched=seen))
+    return case(host, load=loaded(host_watched=seen, began_us=BEGAN_US))
 
 
 def flagged(load: LoadRecord) -> list[str]:
@@ -323,6 +320,19 @@ def test_what_may_have_changed_unseen_is_assumed_not_to_have(
     assert found.standing is Standing.ASSUMED
 
 
+@pytest.mark.parametrize(
+    ("late_us", "standing"),
+    [(0, Standing.PRESENT), (int(LATE_S * 1e6) + 1, Standing.ASSUMED)],
+)
+def test_a_load_that_began_before_the_first_look_was_not_looked_at_then(
+    late_us: int, standing: Standing
+) -> None:
+    one = of_looks(SAFE)
+    assert one.load is not None and one.load.watched is not None
+    load = replace(one.load, began_us=one.load.watched.first_us - late_us)
+    assert item(through_the_load, replace(one, load=load)).standing is standing
+
+
 def test_a_client_that_stood_still_dates_no_look() -> None:
     """What it read of the cut afterwards has no known age: the item says so itself."""
     one = of_looks(SAFE, SAFE, SAFE)
@@ -506,44 +516,3 @@ def test_a_process_that_leaves_flushes_out_is_at_fault(
     one = case(host, load=loaded())
     found = settings_of(one).at_fault(lost=True)
     assert [finding.rule.id for finding in found] == ([rule] if rule else [])
-
-
-class LateLook:
-    """A look at a busy host; *ready* lets it answer."""
-
-    def __init__(self) -> None:
-        self.ready = threading.Event()
-
-    def read(self) -> Looked:
-        self.ready.wait()
-        return SAFE
-
-    def sever(self) -> None:
-        self.ready.set()
-
-    def close(self) -> None:
-        pass
-
-
-def test_a_load_can_wait_for_the_first_look_however_long_it_takes() -> None:
-    look = LateLook()
-    watching = Watching(lambda: look, SAFE)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(watching.await_first)
-        assert not waiting.done()
-        look.ready.set()
-        waiting.result()
-    watching.end()
-    seen = watching.seen()
-    assert seen.looks
-    assert seen.lived_us(seen.first_us) == seen.last_us
-
-
-def test_a_first_look_that_fails_holds_no_load_up() -> None:
-    def refused() -> LateLook:
-        raise HostError("refused", id=ErrorId.AGENT_NOT_STARTED)
-
-    watching = Watching(refused, SAFE)
-    watching.await_first()
-    watching.end()
-    assert (watching.seen().looks, watching.seen().ended) == (0, "refused")
