@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dbcheck.audit.mysql import UNSAFE_TABLES
 from dbcheck.core.audited import OtherSettings
-from dbcheck.core.table import TableSpec
+from dbcheck.core.table import Definition, TableSpec
 from dbcheck.core.watched import Fact, FactKind, settings_looked, tables_looked
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql.check import definition_of, product_of, where_foreign
@@ -50,8 +50,18 @@ class Look(Watch):
                 looked[Fact(FactKind.CHANGE_TIME, name)] = set_time
         for name, count in self._rows("changes"):
             looked[Fact(FactKind.CHANGE_COUNT, name)] = count
-        found = {n: definition_of(self._rows, w) for n, w in self._tables.items()}
+        found = {name: self._definition(w) for name, w in self._tables.items()}
         return looked | tables_looked(found)
+
+    def _definition(self, where: Mapping[str, object]) -> Definition:
+        """Return it with a version, by which looks at one running server compare.
+
+        MariaDB's is the ctime of a file: what has its owner set at a restart, as
+        containers do, changes it.
+        """
+        found = definition_of(self._rows, where)
+        versions = self._rows("table_version", where)
+        return found._replace(version=versions[0][0]) if versions else found
 
 
 def other_settings(link: MysqlLink) -> tuple[OtherSettings, ...]:

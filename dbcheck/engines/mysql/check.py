@@ -269,7 +269,7 @@ def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
 
 
 def where_foreign(link: MysqlLink, spec: TableSpec, database: str) -> dict[str, object]:
-    """Return the parameters of foreign.sql."""
+    """Return the parameters of foreign.sql, which table_version.sql takes as well."""
     return {
         "database": database,
         "name": spec.name,
