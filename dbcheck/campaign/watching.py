@@ -124,9 +124,9 @@ def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
     for name, node in started.manifest.nodes.items():
         host = rig.site.nodes[name].host
         if host is not None and node.host is not None:
-            volumes, places = node.host.facts.volumes, node.places
-            connect = partial(host.look, volumes, data_directory(node.facts), places)
+            facts, places = node.host.facts, node.places
+            connect = partial(host.look, facts, data_directory(node.facts), places)
             names = {DATA, *(each.name for each in places)}
-            before = volumes_looked(volumes) | places_looked(volumes, names)
+            before = volumes_looked(facts.volumes) | places_looked(facts, names)
             found[name] = Watching(connect, before)
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dbcheck.core.table import Definition
-from dbcheck.core.target import Volume
+from dbcheck.core.target import TargetFacts, Volume
 
 SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two
 
@@ -45,6 +45,9 @@ CANARY = Fact(FactKind.CANARY)
 THERE, GONE = "there", "gone"  # its row
 
 Looked = Mapping[Fact, str]
+# Where a place lies: path, filesystem and device number of its own folder, links
+# followed, then of those that files of it lie in on other devices.  () if nowhere.
+Folders = tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,31 +300,39 @@ def volumes_looked(volumes: Iterable[Volume]) -> dict[Fact, str]:
     return found
 
 
-def lying(folders: Sequence[tuple[str, str, str]]) -> str:
-    """Return where a place lies; path, filesystem and device number of each folder.
+def lying(folders: Folders, before: Folders = ()) -> str:
+    """Return where a place lies, "" if nowhere.
 
-    folders: its own, links followed, then those that files of it lie in on other
-    devices: of these, the device counts.  "" if there are none.
+    before: the same when it was measured.  Devices that files of it lay on then are
+    named still: a file that cannot be seen now may be there, and one that is gone from
+    there lies where the depth was measured as well.
     """
     if not folders:
         return ""
     (path, *own), *others = folders
     text = f"{path} ({' '.join(own)})"
+    others += before[1:]
     apart = sorted({f"{filesystem} {device}" for _, filesystem, device in others})
     return f"{text}, files of it on {', '.join(apart)}" if apart else text
 
 
-def places_looked(volumes: Iterable[Volume], names: Iterable[str]) -> dict[Fact, str]:
-    """Return where the places *names* lie, as far as *volumes* show that."""
+def folders_of(facts: TargetFacts, names: Iterable[str]) -> dict[str, Folders]:
+    """Return where those of the places *names* lie of which all could be seen."""
     on = {
         label: (path, volume.filesystem, volume.device)
-        for volume in volumes
+        for volume in facts.volumes
         if volume.device
         for label, path in volume.places.items()
     }
     found = {}
     for name in names:
-        files = [on[f] for f in on if f.startswith(f"{name} files")]
-        if name in on:
-            found[Fact(FactKind.PLACE, name)] = lying([on[name], *files])
+        files = f"{name} files"
+        if name in on and not any(label.startswith(files) for label in facts.unseen):
+            found[name] = (on[name], *(on[f] for f in on if f.startswith(files)))
     return found
+
+
+def places_looked(facts: TargetFacts, names: Iterable[str]) -> dict[Fact, str]:
+    """Return where the places *names* lie, as far as *facts* show that."""
+    found = folders_of(facts, names).items()
+    return {Fact(FactKind.PLACE, name): lying(folders) for name, folders in found}

@@ -9,8 +9,15 @@ from typing import Annotated
 import msgspec
 
 from dbcheck.core.counters import Counts, Sample
-from dbcheck.core.target import Volume
-from dbcheck.core.watched import Fact, FactKind, lying, volumes_looked
+from dbcheck.core.target import TargetFacts
+from dbcheck.core.watched import (
+    Fact,
+    FactKind,
+    Folders,
+    folders_of,
+    lying,
+    volumes_looked,
+)
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
@@ -80,7 +87,7 @@ class _Looked:
 
     mounts: Mapping[str, str]
     caches: Mapping[str, str]
-    places: Mapping[str, tuple[tuple[str, str, str], ...]]
+    places: Mapping[str, Folders | None]
 
 
 AskedPlace = tuple[str, str, Sequence[str]]  # name, path, patterns of files
@@ -91,16 +98,21 @@ class Look:
     where places lie."""
 
     def __init__(
-        self, channel: Channel, volumes: Sequence[Volume], places: Sequence[AskedPlace]
+        self, channel: Channel, facts: TargetFacts, places: Sequence[AskedPlace]
     ) -> None:
-        """Look over *channel*, which is its own."""
+        """Look over *channel*, which is its own; *facts*: those from before the load."""
         self._channel, self._places = channel, places
-        facts = volumes_looked(volumes)
-        self._points = [f.of for f in facts if f.kind is FactKind.MOUNT]
-        self._devices = [f.of for f in facts if f.kind is FactKind.WRITE_CACHE]
+        looked = volumes_looked(facts.volumes)
+        self._points = [f.of for f in looked if f.kind is FactKind.MOUNT]
+        self._devices = [f.of for f in looked if f.kind is FactKind.WRITE_CACHE]
+        self._before = folders_of(facts, [name for name, *_ in places])
 
     def read(self) -> dict[Fact, str]:
-        """Return it as of now; raise HostError.  What is gone is ""."""
+        """Return it as of now; raise HostError.  What is gone is "".
+
+        A place that cannot be seen is where it was before, and left out if that is not
+        known.
+        """
         found = self._channel.answer(
             _Looked,
             host_agent.LOOK,
@@ -114,11 +126,19 @@ class Look:
                 Fact(FactKind.WRITE_CACHE, name): found.caches.get(name, "")
                 for name in self._devices
             },
-            **{
-                Fact(FactKind.PLACE, name): lying(found.places.get(name, ()))
-                for name, *_ in self._places
-            },
+            **self._where(found.places),
         }
+
+    def _where(self, found: Mapping[str, Folders | None]) -> dict[Fact, str]:
+        where = {}
+        for name, *_ in self._places:
+            folders = found.get(name, ())
+            if folders is None:
+                folders = self._before.get(name)
+            if folders is not None:
+                before = self._before.setdefault(name, folders)
+                where[Fact(FactKind.PLACE, name)] = lying(folders, before)
+        return where
 
     def sever(self) -> None:
         """End a read() of another thread, which then raises; never raises."""

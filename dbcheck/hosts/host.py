@@ -282,14 +282,14 @@ class TargetHost:
         return Counting(self._open(), devices)
 
     def look(
-        self, volumes: Sequence[Volume], data_directory: str, places: Sequence[Place]
+        self, facts: TargetFacts, data_directory: str, places: Sequence[Place]
     ) -> Look:
-        """Look at the mounts of *volumes*, the devices below them, and the places.
+        """Look at mounts and devices that *facts* show, and at the places.
 
         Over a channel of its own, as counting().  Close what is returned.  Raise
         HostError.
         """
-        return Look(self._open(), volumes, _asked(data_directory, places))
+        return Look(self._open(), facts, _asked(data_directory, places))
 
     def drives(self) -> DriveControl:
         """Return who takes the server off drives; raise HostError.

@@ -87,9 +87,9 @@ class TargetHost(Protocol):
         """Open the counters of block devices."""
 
     def look(
-        self, volumes: Sequence[Volume], data_directory: str, places: Sequence[Place]
+        self, facts: TargetFacts, data_directory: str, places: Sequence[Place]
     ) -> Look:
-        """Connect to look at mounts, at the devices below them, and at the places."""
+        """Connect to look at mounts and devices that *facts* show, and at the places."""
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int

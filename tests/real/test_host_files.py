@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
 
-from dbcheck.core.places import Place
+from dbcheck.core.places import DATA, Place
 from dbcheck.core.target import TargetFacts
 from dbcheck.core.watched import lying, places_looked
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.hosts.agent import files as host_files
+from dbcheck.hosts.agent import serve
 from dbcheck.hosts.agent.facts import host_facts, look
+from dbcheck.hosts.counting import Look
+from dbcheck.remote.channel import Channel
+
+T = TypeVar("T")
 
 SHARED_MEMORY = Path("/dev/shm")  # a filesystem of its own, for every user
 
@@ -84,7 +93,8 @@ def facts_of(places: Sequence[Place]) -> TargetFacts:
 def lying_now(places: Sequence[Place]) -> dict[str, str]:
     """Return where places lie, by name, as a look through the load shows it."""
     asked = [(place.name, place.path, list(place.files)) for place in places]
-    return {name: lying(lies) for name, lies in look([], [], asked)["places"].items()}
+    found = look([], [], asked)["places"]
+    return {name: lying(tuple(lies)) for name, lies in found.items()}
 
 
 MOVED = [
@@ -139,12 +149,12 @@ def test_a_look_shows_a_file_that_became_a_link_and_no_other_change(
     asked, place = places(data), label.removesuffix(" files")
     before = facts_of(asked)
     names = {each.name for each in asked}
-    known = {f.of: text for f, text in places_looked(before.volumes, names).items()}
+    known = {f.of: text for f, text in places_looked(before, names).items()}
     assert lying_now(asked) == known
     moved(data / name, elsewhere)
     assert "tmpfs" in lying_now(asked)[place]
     facts = facts_of(asked)
-    known = {f.of: text for f, text in places_looked(facts.volumes, names).items()}
+    known = {f.of: text for f, text in places_looked(facts, names).items()}
     assert lying_now(asked) == known
     (data / name).unlink()
     assert "tmpfs" not in lying_now(asked)[place]
@@ -201,3 +211,94 @@ def test_a_folder_with_too_much_in_it_is_named_as_unseen(
     monkeypatch.setattr(host_files, "ENTRIES_MAX", 3)
     host_files.links_in.cache_clear()
     assert "more than 3 files" in host_files.Files(str(data), ["*.ibd"]).unseen
+
+
+def looked(facts: TargetFacts, places: Sequence[Place]) -> dict[str, str]:
+    """Return where places lie, by name, as a look shows it that follows *facts*."""
+    asked = [(place.name, place.path, list(place.files)) for place in places]
+
+    class Here:
+        """A channel to an agent of this very process."""
+
+        def answer(self, kind: type[T], verb: int, **question: Any) -> T:
+            assert verb == serve.LOOK
+            return msgspec.convert(look(**question), kind)
+
+        def close(self) -> None:
+            pass
+
+    found = Look(cast(Channel, Here()), facts, asked).read()
+    return {fact.of: text for fact, text in found.items()}
+
+
+def test_a_file_that_cannot_be_seen_any_more_did_not_move(
+    data: Path, elsewhere: Path
+) -> None:
+    asked = of_mariadb(data)
+    moved(data / "ib_logfile0", elsewhere)
+    facts = facts_of(asked)
+    before = looked(facts, asked)
+    assert "tmpfs" in before["redo log"]
+    (elsewhere / "ib_logfile0").unlink()
+    assert facts_of(asked).unseen.keys() == {"redo log files"}
+    assert looked(facts, asked) == before
+    moved(data / "ibdata1", elsewhere)
+    now = looked(facts, asked)
+    assert {name for name in now if now[name] != before[name]} == {"system tablespace"}
+
+
+def test_a_file_that_could_not_be_seen_before_did_not_move_once_it_can(
+    data: Path, elsewhere: Path
+) -> None:
+    asked = of_mariadb(data)
+    (data / "ib_logfile0").symlink_to(elsewhere / "ib_logfile0")
+    facts = facts_of(asked)
+    names = {each.name for each in asked}
+    known = places_looked(facts, names)
+    assert names - {fact.of for fact in known} == {"redo log"}
+    (elsewhere / "ib_logfile0").touch()
+    assert looked(facts, asked).items() > {(f.of, text) for f, text in known.items()}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_place_that_cannot_be_seen_is_where_it_was(
+    known: bool, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = of_mariadb(data, innodb_undo_directory="./undo")
+    facts = facts_of(asked)
+    if not known:
+        own = {DATA: facts.data.places[DATA]}
+        facts = replace(facts, volumes=(replace(facts.data, places=own),))
+    before = looked(facts, asked)
+    found = os.stat
+
+    def refused(path: Any, **how: Any) -> os.stat_result:
+        if str(path) == str(data / "undo"):
+            raise PermissionError(errno.EACCES, "no")
+        return found(path, **how)
+
+    monkeypatch.setattr(os, "stat", refused)
+    now = looked(facts, asked)
+    if not known:
+        del before["undo"]
+    assert now == before
+
+
+def test_a_place_that_is_gone_moved(data: Path) -> None:
+    asked = of_mariadb(data, innodb_undo_directory="./undo")
+    facts = facts_of(asked)
+    (data / "undo").rename(data / "undo-was")
+    assert looked(facts, asked)["undo"] == ""
+
+
+def test_a_folder_of_files_that_is_removed_meanwhile_hides_no_other_place(
+    data: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = of_mariadb(data)
+    facts = facts_of(asked)
+    before = looked(facts, asked)
+    monkeypatch.setattr(
+        host_files.Files, "away", {str(elsewhere / "gone"): 1}, raising=False
+    )
+    monkeypatch.setattr(host_files.Files, "__init__", lambda *_: None)
+    assert looked(facts, asked) == before

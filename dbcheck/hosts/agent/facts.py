@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import glob
 import json
 import os
@@ -49,6 +50,7 @@ MD = {
 QUOTED = re.compile(r"[0-9][0-9,]{0,30}")
 ATA_UNSAFE = (174, 192)
 ATA_CYCLES = 12
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Files that a server writes in place as long as its data lives, and never replaces.
 LASTING = ("", "global/pg_control", "ibdata1")
 
@@ -437,17 +439,19 @@ def look(
     }
 
 
-def lies_on(path: str, files: list[str]) -> list[tuple[str, str, str]]:
+def lies_on(path: str, files: list[str]) -> list[tuple[str, str, str]] | None:
     """Return path (links followed), filesystem and its device of a place.
 
-    The same of each folder on another device that files of it lie in follows.  [] if
-    the place cannot be seen.
+    The same of each folder on another device that files of it lie in follows, as far as
+    they can be seen.  [] if the place is not there, None if it cannot be seen.
     """
     try:
-        own = Volume(path)
-        volumes = [own, *map(Volume, Files(own.path, files).away)]
-    except OSError:
-        return []
+        volumes = [Volume(path)]
+    except OSError as error:
+        return [] if error.errno in NOT_THERE else None
+    for folder in Files(volumes[0].path, files).away:
+        with contextlib.suppress(OSError):  # it was removed just now
+            volumes.append(Volume(folder))
     return [(each.path, each.mount["type"], each.number) for each in volumes]
 
 
