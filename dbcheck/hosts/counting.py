@@ -100,7 +100,7 @@ class Look:
     def __init__(
         self, channel: Channel, facts: TargetFacts, places: Sequence[AskedPlace]
     ) -> None:
-        """Look over *channel*, which is its own; *facts*: those from before the load."""
+        """Look over *channel*, which is its own; *facts*: from before the load."""
         self._channel, self._places = channel, places
         looked = volumes_looked(facts.volumes)
         self._points = [f.of for f in looked if f.kind is FactKind.MOUNT]

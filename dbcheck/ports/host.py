@@ -89,7 +89,7 @@ class TargetHost(Protocol):
     def look(
         self, facts: TargetFacts, data_directory: str, places: Sequence[Place]
     ) -> Look:
-        """Connect to look at mounts and devices that *facts* show, and at the places."""
+        """Connect to look at mounts and devices of *facts*, and at the places."""
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +12,13 @@ import pytest
 
 from dbcheck.core.places import Place
 from dbcheck.errors import HostError
+from dbcheck.hosts.agent.files import links_in
 from dbcheck.hosts.host import open_host
-from dbcheck.lab import syscalls
+from dbcheck.lab import programs, syscalls
 from dbcheck.lab.storage import filesystem as block_filesystem
+from dbcheck.lab.storage.loop_device import attach
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.waiting import wait_until
 
 MS_BIND = 4096  # mount(2), linux/mount.h
 
@@ -61,3 +66,30 @@ def test_a_file_that_is_mounted_has_a_volume_of_its_own(tmp_path: Path) -> None:
     }
     assert [each.volumes[1].filesystem for each in (shown, hidden)] == ["tmpfs"] * 2
     assert len(none.volumes) == 1
+
+
+def test_a_link_that_came_at_the_time_of_a_look_is_found(tmp_path: Path) -> None:
+    """The times of a folder go in steps: of a second, where inodes have 128 bytes."""
+    image, folder = tmp_path / "image", tmp_path / "mounted"
+    folder.mkdir()
+    with image.open("w+b") as file:
+        file.truncate(8 << 20)
+        mkfs = str(programs.require("mkfs.ext4"))
+        made = [mkfs, "-q", "-I", "128", str(image)]
+        subprocess.run(made, check=True, stderr=subprocess.DEVNULL)
+        with attach(file.fileno()) as device, mounted(device.path, folder, "ext4"):
+            wanted = re.compile("ib_logfile0")
+
+            def moved_unseen() -> bool:
+                """Move the file just after a look; say whether its time shows that."""
+                log = folder / "ib_logfile0"
+                log.unlink(missing_ok=True)
+                log.touch()
+                before = folder.stat()
+                assert links_in(str(folder), wanted) == ()
+                log.unlink()
+                log.symlink_to(tmp_path)
+                assert links_in(str(folder), wanted) == (str(log),)
+                return folder.stat().st_ctime_ns == before.st_ctime_ns
+
+            wait_until(moved_unseen, "both in one second")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from dbcheck.hosts.agent import serve
 from dbcheck.hosts.agent.facts import host_facts, look
 from dbcheck.hosts.counting import Look
 from dbcheck.remote.channel import Channel
+from tests.kit.waiting import wait_until
 
 T = TypeVar("T")
 
@@ -205,11 +208,9 @@ def test_a_folder_with_too_much_in_it_is_named_as_unseen(
         (data / f"bin.{number}").symlink_to(data)
     assert not host_files.Files(str(data), ["bin.*"]).unseen
     monkeypatch.setattr(host_files, "LINKS_MAX", 3)
-    host_files.links_in.cache_clear()  # of a folder that was not changed
     assert "more than 3 links" in host_files.Files(str(data), ["bin.*"]).unseen
     assert not host_files.Files(str(data), ["*.ibd"]).unseen
     monkeypatch.setattr(host_files, "ENTRIES_MAX", 3)
-    host_files.links_in.cache_clear()
     assert "more than 3 files" in host_files.Files(str(data), ["*.ibd"]).unseen
 
 
@@ -302,3 +303,58 @@ def test_a_folder_of_files_that_is_removed_meanwhile_hides_no_other_place(
     )
     monkeypatch.setattr(host_files.Files, "__init__", lambda *_: None)
     assert looked(facts, asked) == before
+
+
+def changed(folder: Path) -> tuple[int, int]:
+    """Return when a folder was changed, as far as its filesystem shows that."""
+    status = folder.stat()
+    return status.st_mtime_ns, status.st_ctime_ns
+
+
+def linked(folder: Path, name: str, target: Path) -> None:
+    """Put a link where a file, or another link, is."""
+    (folder / "new").symlink_to(target)
+    (folder / "new").rename(folder / name)
+
+
+@pytest.mark.parametrize("how", ["the time is set back", "another folder"])
+def test_a_link_is_found_whose_folder_has_the_time_of_before(
+    how: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_files, "SETTLED_NS", -(10**12))  # it counts as old
+    wanted = re.compile("a")
+    (data / "a").touch()
+    assert host_files.links_in(str(data), wanted) == ()
+    before = data.stat()
+    if how == "another folder":
+        data.rename(data.with_name("was"))
+        data.mkdir()
+
+    def link_hidden() -> bool:
+        linked(data, "a", data)
+        os.utime(data, ns=(before.st_atime_ns, before.st_mtime_ns))
+        return changed(data) != (before.st_mtime_ns, before.st_ctime_ns)
+
+    wait_until(link_hidden, "a tick of the kernel's clock")
+    assert data.stat().st_mtime_ns == before.st_mtime_ns
+    assert host_files.links_in(str(data), wanted) == (str(data / "a"),)
+
+
+def test_a_folder_that_was_not_changed_for_long_is_listed_once(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists: Counter[str] = Counter()
+    scandir = os.scandir
+
+    def counted(folder: str) -> Any:
+        lists.update([folder])
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    wanted = re.compile("a")
+    for settled_ns, times in ((10**12, 2), (-(10**12), 1)):
+        monkeypatch.setattr(host_files, "SETTLED_NS", settled_ns)
+        lists.clear()
+        for _ in range(2):
+            host_files.links_in(str(data), wanted)
+        assert lists.total() == times

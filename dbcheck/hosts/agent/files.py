@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from functools import lru_cache
@@ -17,6 +18,7 @@ from dbcheck.remote.wire import describe_error, lines, unescape
 
 ENTRIES_MAX = 200_000  # of a folder that are listed
 LINKS_MAX = 1000  # of a folder that are followed
+SETTLED_NS = 3_000_000_000  # more than the steps of times on any filesystem
 
 
 class Files:
@@ -36,10 +38,8 @@ class Files:
         wanted = re.compile("|".join(map(translate, names)))
         mounts = list(mount_table())
         try:
-            found = os.stat(folder)
-            own = found.st_dev
-            links = links_in(folder, wanted, found.st_mtime_ns)
-            led = [*mounted_in(folder, mounts, wanted), *links]
+            own = os.stat(folder).st_dev
+            led = [*mounted_in(folder, mounts, wanted), *links_in(folder, wanted)]
         except OSError as error:
             self.unseen = describe_error(error, folder)
             return
@@ -76,13 +76,25 @@ def mounted_in(
     ]
 
 
-@lru_cache(maxsize=64)
-def links_in(folder: str, wanted: re.Pattern[str], changed_ns: int) -> tuple[str, ...]:
+def links_in(folder: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
     """Return the links in the folder that have such a name.
 
-    changed_ns: its st_mtime_ns; a folder that was not changed is not listed anew.
+    A folder that was not changed is not listed anew; but one that was changed just now
+    may change again, and its times need not show that.
     Raise OSError, also if there are too many files to list, or links to follow.
     """
+    status = os.stat(folder)
+    # Anybody may set st_mtime, and put a folder in the place of another.
+    version = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    settled = status.st_ctime_ns < time.time_ns() - SETTLED_NS
+    return (listed if settled else listed.__wrapped__)(folder, wanted, version)
+
+
+@lru_cache(maxsize=64)
+def listed(
+    folder: str, wanted: re.Pattern[str], version: tuple[int, ...]
+) -> tuple[str, ...]:
+    """Do what links_in() does; *version*: what of the folder changes with it."""
     found = []
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):

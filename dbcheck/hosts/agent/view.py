@@ -130,8 +130,7 @@ def files_of(process: str, path: str, names: Sequence[str]) -> Iterator[str]:
             first = within.split("/")[0]
             if first not in (os.curdir, os.pardir) and wanted.fullmatch(first):
                 yield os.path.join(path, within)
-    real = os.path.realpath(path)
-    yield from links_in(real, wanted, os.stat(real).st_mtime_ns)
+    yield from links_in(os.path.realpath(path), wanted)
 
 
 def difference(process: str, path: str) -> str:
