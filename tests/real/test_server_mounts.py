@@ -15,6 +15,7 @@ import pytest
 
 from dbcheck.campaign.auditing import audit
 from dbcheck.campaign.host import begin, data_directory, end
+from dbcheck.core.places import DATA, Place
 from dbcheck.core.table import LEDGER
 from dbcheck.core.target import HostBefore, TargetFacts
 from dbcheck.error_ids import ErrorId
@@ -131,3 +132,34 @@ def test_a_data_directory_that_is_mounted_for_the_server_alone_is_named(
     with started_apart(server, {server.data: in_memory / "data"}):
         found = facts_of(server)
     assert found.seen_otherwise.keys() == {"data"}
+
+
+# Where a server's own name stands in a file: (name, offset).
+NAMES = {
+    "mariadb": ("aria_log_control", 4),
+    "mysql": ("auto.cnf", -3),
+    "postgresql": ("global/pg_control", 0),
+}
+
+
+@pytest.mark.parametrize("engine", FILES)
+def test_another_server_in_a_folder_of_the_same_path_is_not_this_one(
+    engine: str, new_server: NewServer, in_memory: Path
+) -> None:
+    """As one in a container, while the server itself cannot be seen."""
+    other = new_server(engine)
+    other.start()  # which names it, of MySQL
+    other.stop(60)
+    own = in_memory / "data"
+    subprocess.run(["cp", "-a", str(other.data), str(own)], check=True)
+    name, at = NAMES[engine]
+    content = bytearray((other.data / name).read_bytes())
+    content[at] = ord("1" if content[at] == ord("0") else "0")
+    (other.data / name).write_bytes(content)
+    places = [Place(DATA, str(other.data))]
+    apart, host = started_apart(other, {other.data: own}), open_host("local:")
+    with apart, contextlib.closing(host):
+        found = host.facts(str(other.data), places)
+    assert dict(found.seen_otherwise) == {}
+    assert found.view_unread
+    assert found.process is not None and found.process.unread

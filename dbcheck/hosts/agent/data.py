@@ -19,6 +19,7 @@ from dbcheck.remote.wire import describe_error
 READ_MAX = 1 << 16  # of each file
 MARKED_MAX = 1000  # tables that are looked at for marks
 AUTO_CNF = re.compile(rb"^\s*server[-_]uuid\s*=\s*([0-9A-Fa-f-]{36})\s*$", re.MULTILINE)
+ARIA_UUID = slice(4, 20)
 MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 
 
@@ -68,6 +69,17 @@ def server_uuid(path: str, unreadable: dict[str, str]) -> str:
     content = read(os.path.join(path, "auto.cnf"), "server_uuid", unreadable)
     found = AUTO_CNF.search(content)
     return found.group(1).decode() if found else ""
+
+
+def names_of_server(path: str) -> list[str]:
+    """Return what the server of *path* was named when its data were made.
+
+    Of MariaDB that is the UUID of Aria (CF_UUID_OFFSET, ma_control_file.h).
+    """
+    control = read(os.path.join(path, "aria_log_control"), "", {})
+    aria = control[ARIA_UUID].hex()
+    found = [system_identifier(path, {}), server_uuid(path, {}), aria]
+    return [name for name in found if name]
 
 
 def marks(path: str, unreadable: dict[str, str]) -> list[str]:

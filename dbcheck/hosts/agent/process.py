@@ -50,19 +50,27 @@ def of_server(directory: str) -> Iterator[str]:
     which only their own account and root may see.  Any account may give a process their
     name, and change to a directory that it may search; so the process must belong to
     the directory's owner.  That of one which changed its account is root's (proc(5)).
+    That in a container may work in another folder of the same path.
     """
     wanted = os.path.realpath(directory)
     try:
-        account = os.stat(wanted).st_uid
+        own = os.stat(wanted)
     except OSError:
         return
-    yield from of_account(wanted, account)
+    for folder in of_account(wanted, own.st_uid):
+        try:
+            works_there = os.path.samestat(os.stat(folder + "/cwd"), own)
+        except OSError:  # it ended
+            continue
+        if works_there:
+            yield folder
 
 
 def of_account(directory: str, account: int) -> Iterator[str]:
     """Do what of_server() does, for a directory that may be on a dead drive.
 
-    directory: with links followed.  account: of its owner.
+    directory: with links followed; that of a process has the same path, and may be
+    another one.  account: of its owner.
     """
     for name in os.listdir(PROCESSES):
         folder = os.path.join(PROCESSES, name)

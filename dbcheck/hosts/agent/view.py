@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from typing import Any
 
+from dbcheck.hosts.agent.data import names_of_server
 from dbcheck.hosts.agent.files import links_in
-from dbcheck.hosts.agent.process import of_server
+from dbcheck.hosts.agent.process import of_account
 from dbcheck.remote.wire import covering_mount, describe_error, mounts
 
 OWN = "/proc/self"
@@ -34,23 +35,39 @@ def server_view(places: Sequence[tuple[str, str, Sequence[str]]]) -> dict[str, A
     not known, "" if it is.
     """
     directory = places[0][1]
-    at_path = sorted(of_server(directory), key=lambda folder: int(folder[6:]))
     found: dict[str, str] = {}
     why = "no process of the server can be seen there"
     try:
+        account = os.stat(directory).st_uid
+        at_path = sorted(of_account(os.path.realpath(directory), account), key=number)
         working_in = {process: identity(process + "/cwd") for process in at_path}
         running = [process for process in at_path if working_in[process]]
         own = identity(directory)
-        # Another server may work in a folder of the same path, in a container.
         of_this = [process for process in running if working_in[process] == own]
-        if running and not of_this:
-            text = f"process {os.path.basename(running[0])} works in another folder"
-            found, why = {places[0][0]: f"{text} of the path {directory}"}, ""
-        elif of_this:
+        # Another server may work in a folder of the same path, in a container.
+        claimed = [one for one in running if not of_another(one + "/cwd", directory)]
+        if of_this:
             found, why = compared(of_this, places)
+        elif claimed:
+            text = f"process {os.path.basename(claimed[0])} works in another folder"
+            found, why = {places[0][0]: f"{text} of the path {directory}"}, ""
     except OSError as error:
         why = describe_error(error, directory)
     return {"seen_otherwise": found, "view_unread": why}
+
+
+def number(process: str) -> int:
+    """Return the id of a process, by its folder in /proc."""
+    return int(os.path.basename(process))
+
+
+def of_another(folder: str, directory: str) -> bool:
+    """Return whether a folder surely holds another server's data than *directory*.
+
+    A copy of a server's data has its names.
+    """
+    there, here = names_of_server(folder), names_of_server(directory)
+    return bool(there and here) and there != here
 
 
 def compared(
