@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from subprocess import PIPE
 
 import pytest
 
@@ -23,4 +27,26 @@ def own_state(request: pytest.FixtureRequest) -> Iterator[None]:
             syscalls.mount("none", "/run", "tmpfs", 0)
         else:
             patch.setenv("XDG_RUNTIME_DIR", folder)
-        yield
+        with labs_end_with_this_process():
+            yield
+
+
+_AFTERWARDS = """
+import sys
+sys.stdin.read()
+from dbcheck.lab import lab
+for name in lab.persistent_labs():
+    lab.down(name)
+"""
+
+
+@contextlib.contextmanager
+def labs_end_with_this_process() -> Iterator[None]:
+    """End the labs that are up in the state folder, also if this process is killed.
+
+    Nobody else finds them: their records are where only this module looks.
+    """
+    command = [sys.executable, "-c", _AFTERWARDS]
+    with subprocess.Popen(command, stdin=PIPE, start_new_session=True) as ending:
+        yield  # then its input ends, as the kernel has it after a kill
+    assert ending.returncode == 0

@@ -14,7 +14,7 @@ import os, signal, sys, time
 from dbcheck.lab.daemon import serve as daemon
 daemon._ORDERLY_END_S = 0.1 if sys.argv[2] == "deaf" else 60
 signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "deaf" else daemon._stop)
-daemon._watch(int(sys.argv[1]))
+daemon._watch(int(sys.argv[1]), lock=os.open(sys.executable, os.O_RDONLY))
 time.sleep(60)
 """
 

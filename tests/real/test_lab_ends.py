@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,27 +18,52 @@ import mysql.connector
 import psycopg2
 import pytest
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import lab as labs
 from dbcheck.lab import state
+from dbcheck.lab.daemon import serve
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.machine import Machine
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
 from tests.kit.lab_access import Inside, Table
 from tests.kit.servers import segments, skip_without_server
+from tests.kit.state_folder import root as root
 from tests.kit.waiting import wait_until
 
 # A client that starts a lab, says so, and then loads it or waits.
 _CLIENT = """
 import sys
 from pathlib import Path
+from dbcheck.lab.daemon import serve
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.machine import Machine
 from dbcheck.lab.spec import LabSpec
 from tests.kit.lab_access import Table
 
 with Lab.start(LabSpec.from_json(sys.argv[1]), Path(sys.argv[2])) as lab:
     print(lab.name, flush=True)
     Table(lab).insert(10**9)
+"""
+
+# A test process with a state folder of its own, in which a lab stays up.
+_TESTER = """
+import sys
+from pathlib import Path
+from dbcheck.lab import state, syscalls
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.spec import LabSpec
+from tests.kit.drive_mounts import MS_SLAVE
+from tests.kit.lab_state import labs_end_with_this_process
+
+syscalls.unshare(syscalls.CLONE_NEWNS)
+syscalls.mount("none", "/", None, syscalls.MS_REC | MS_SLAVE)
+syscalls.mount("none", "/run", "tmpfs", 0)
+with labs_end_with_this_process():
+    lab = Lab.start(LabSpec.from_json(sys.argv[1]), Path(sys.argv[2]), keep=True)
+    print(state.find(lab.name).daemon().pid, flush=True)
+    sys.stdin.read()
 """
 
 Start = Callable[[LabSpec, Path], Lab]
@@ -250,3 +276,76 @@ def test_without_namespaces_a_killed_daemon_takes_all_along(
         assert not segments(pids)
         _assert_no_trace(lab.name, folder / "lab")
         lab.close()
+
+
+@pytest.mark.parametrize(
+    "isolated", [pytest.param(True, marks=pytest.mark.root), False]
+)
+def test_a_lab_ends_whose_record_is_gone(
+    isolated: bool, start: Start, request: pytest.FixtureRequest
+) -> None:
+    """A runtime folder is removed when its account logs out."""
+    if not isolated:
+        request.getfixturevalue("unisolated")
+    with tempfile.TemporaryDirectory() as open_folder:
+        folder = Path(open_folder)
+        folder.chmod(0o711)  # for the server's account
+        lab = start(LabSpec("postgresql", rung="process"), folder / "lab")
+        daemon = state.find(lab.name).daemon()
+        assert daemon is not None
+        shutil.rmtree(state.record_of(lab.name).path)
+        wait_until(lambda: not daemon.alive(), "the daemon ended")
+        with pytest.raises(psycopg2.OperationalError, match="refused"):
+            Table(lab)
+        assert not (folder / "lab").exists()
+
+
+def test_a_lab_whose_server_does_not_end_stays_on_record(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record names the processes that are left, where no namespace ends them."""
+    entry, lock = state.create("one")
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    entry.note(folder=str(folder), spec=LabSpec("postgresql", rung="process").to_json())
+
+    def close(_: Machine) -> None:
+        raise LabError("it does not end", id=ErrorId.PROCESSES_DO_NOT_END)
+
+    def start(_: serve.Daemon) -> None:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(Machine, "close", close)
+    monkeypatch.setattr(serve.Daemon, "start", start)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    here, mask = os.getcwd(), os.umask(0o022)
+    try:
+        with pytest.raises(SystemExit, match="0"):
+            serve._run(entry, -1, isolated=False)
+    finally:
+        os.chdir(here)
+        os.umask(mask)
+    os.close(lock)
+    assert folder.exists()
+    assert state.remove_dead() == ["one"]
+    assert not folder.exists()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_labs_of_a_test_that_is_ended_do_not_outlive_it(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """Their records are in a mount namespace that ends with the test."""
+    skip_without_server("postgresql")
+    spec = LabSpec("postgresql", rung="process").to_json()
+    words = [sys.executable, "-c", _TESTER, spec, str(tmp_path / "lab")]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as tester:
+        assert tester.stdout is not None
+        daemon = Process.of(int(tester.stdout.readline()))
+        assert daemon is not None
+        tester.send_signal(number)
+    wait_until(lambda: not daemon.alive(), "the lab ended")
+    wait_until(lambda: not (tmp_path / "lab").exists(), "its folder was removed")

@@ -39,6 +39,7 @@ from dbcheck.lab.state import LabRecord
 log = logging.getLogger(__name__)
 
 _ORDERLY_END_S = 10.0
+_RECORD_S = 1.0  # between two looks at the record
 
 
 class Daemon:
@@ -101,13 +102,19 @@ class Daemon:
         """Carry out one request; raise LabError if it fails."""
         return self._answers[type(request)](request)
 
-    def end(self) -> None:
-        """End everything that was started, as far as it got."""
+    def end(self) -> bool:
+        """End everything that was started, as far as it got.
+
+        Return whether nothing of it is left once this process has ended, too.
+        """
+        failed = False
         for part in (self._machine.close, self._sshd.close, self._socket.close):
             try:
                 part()
             except DbcheckError as error:
                 log.warning("while ending: %s", error)
+                failed = True
+        return self._isolated or not failed
 
     def _describe(self) -> requests.Description:
         host = f"{quote(self._sshd.user)}@{self._sshd.host}:{self._sshd.port}"
@@ -177,15 +184,19 @@ class Daemon:
             self._entry.note(processes=[p for pid in pids if (p := Process.of(pid))])
 
 
-def _watch(client: int) -> None:
+def _watch(client: int, lock: int) -> None:
     """End this process in an orderly way when the client is gone; by force if need be.
 
     As threads and forks of the client do not matter to a pidfd, this is the one
-    place that notices the client's end.
+    place that notices the client's end.  And when the lab's record is gone, as a
+    runtime folder is removed when its account logs out: nobody would find the lab.
+    client: -1 if there is none.  lock: the record's.
     """
+    ends = [client] if client >= 0 else []
 
     def wait() -> None:
-        select.select([client], [], [])
+        while os.fstat(lock).st_nlink and not select.select(ends, [], [], _RECORD_S)[0]:
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(_ORDERLY_END_S)
         os._exit(1)
@@ -253,12 +264,12 @@ def _own_paths() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def removed_at_the_end(*folders: Path) -> Iterator[None]:
+def removed_at_the_end(*folders: Path) -> Iterator[list[Path]]:
     """Remove *folders* in their order, unless one before could not be removed.
 
-    So the lab's entry, the last, stays where something else does: `lab down` reads
-    there what to remove.  Our mounts may cover the paths, so they are reached by
-    descriptors.
+    Those are kept that are added to what is yielded, and those after them.  So the
+    lab's entry, the last, stays where something else does: `lab down` reads there what
+    to remove.  Our mounts may cover the paths, so they are reached by descriptors.
     """
     with contextlib.ExitStack() as stack:
         parents = []
@@ -266,10 +277,13 @@ def removed_at_the_end(*folders: Path) -> Iterator[None]:
             parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, parent)
             parents.append(parent)
+        kept: list[Path] = []
         try:
-            yield
+            yield kept
         finally:
             for path, parent in zip(folders, parents, strict=True):
+                if path in kept:
+                    break
                 shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
                 if os.access(path.name, os.F_OK, dir_fd=parent, follow_symlinks=False):
                     log.warning("cannot remove %s", path)
@@ -285,7 +299,7 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
     if folder is None:
         raise LabError(f"{entry.facts} names no folder", id=ErrorId.LAB_STATE_DAMAGED)
     daemon = None
-    with removed_at_the_end(folder, entry.path):
+    with removed_at_the_end(folder, entry.path) as kept:
         try:
             recordings = _recordings_of(entry)
             base = _prepare_folder(entry, folder, recordings, isolated=isolated)
@@ -297,8 +311,8 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
-            if daemon is not None:
-                daemon.end()
+            if daemon is not None and not daemon.end():
+                kept += [folder, entry.path]
 
 
 def _say(ready: int, reply: bytes) -> None:
@@ -324,8 +338,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
-    if client >= 0:
-        _watch(client)
+    _watch(client, lock)
     try:
         _run(entry, ready, isolated=isolated)
     except DbcheckError as error:
