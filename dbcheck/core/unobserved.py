@@ -75,10 +75,13 @@ class Observed:
 
     last_ack_us: when the newest was read, None if none was.
     gaps:        in which they observed nothing, GAPS_MAX at most: see Rounds.add().
+    sent_us:     when the newest operation that was acked was sent, chores left out;
+                 None if that is not known.
     """
 
     last_ack_us: int | None = None
     gaps: tuple[Gap, ...] = ()
+    sent_us: int | None = None
 
     def came_us(self, read_us: int) -> int:
         """Return the earliest moment at which an ack read at *read_us* may have come.
@@ -131,8 +134,10 @@ class Observed:
             )
             for gap in self.gaps
         )
-        last_us = self.last_ack_us
-        return Observed(last_us and last_us + by_us, tuple(gaps))
+        last_us, sent_us = self.last_ack_us, self.sent_us
+        return Observed(
+            last_us and last_us + by_us, tuple(gaps), sent_us and sent_us + by_us
+        )
 
 
 class Rounds:

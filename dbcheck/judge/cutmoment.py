@@ -36,6 +36,7 @@ from dbcheck.core.unobserved import Observed, newest
 from dbcheck.judge.case import Case
 
 LAST_ACK_AGE_MAX_S = 1.0
+SENT_AGE_MAX_S = 2.0  # a hold leaves the last ack of a slow commit nearly a second old
 _AGAIN = "cut again, while the server works"
 _ENDED_FIRST = (
     "the server closed its connections, and a power cut leaves silence: it ended by "
@@ -74,6 +75,16 @@ def acked_us(load: LoadRecord) -> int | None:
     """
     seen = observed(load)
     return None if seen.last_ack_us is None else seen.came_us(seen.last_ack_us)
+
+
+def sent_us(load: LoadRecord) -> int | None:
+    """Return when the newest operation that was acked was sent; None if not known.
+
+    Its commit may have been flushed at once: a reply may wait, for a standby or in a
+    proxy, for longer than a drive needs to write.
+    """
+    known_us = (one.sent_us for one in load.observed or ())
+    return max((at_us for at_us in known_us if at_us is not None), default=None)
 
 
 def passed_s(seen: Observed, from_us: int, to_us: int) -> float:

@@ -9,12 +9,14 @@ from dbcheck.core.records import LoadRecord
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import (
     LAST_ACK_AGE_MAX_S,
+    SENT_AGE_MAX_S,
     acked_us,
     cut_us,
     latest_us,
     lived_us,
     observed,
     passed_s,
+    sent_us,
     undated,
     wrote_us,
 )
@@ -78,22 +80,9 @@ def _by_the_moment(
     # The client may read a reply that was on its way when the power went.
     side = "before" if age_s >= 0 else "after"
     reason = f"last ack {abs(age_s):.3f} s {side} the cut, {at_work}"
-    lived_s = passed_s(observed(load), last_ack_us, lived_us(case) or last_ack_us)
-    if lived_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ABSENT, (
-            f"the server, or its host, still answered {lived_s:.1f} s after the last "
-            "ack: commits stopped first and the power went later, when the drives had "
-            "had time to write; cut again"
-        )
-    if age_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ABSENT, f"{reason}: idle or stalled"
-    outlived_s = ((wrote_us(case) or last_ack_us) - last_ack_us) / 1e6
-    if outlived_s >= LAST_ACK_AGE_MAX_S:
-        return Standing.ABSENT, (
-            f"the host kept writing for at least {outlived_s:.1f} s after the last "
-            "ack, as its canaries show: the network or the server failed first and the "
-            "power went later, when the drives had had time to write; cut again"
-        )
+    sent_s = passed_s(observed(load), sent_us(load) or went_us, went_us)
+    if why := _no_risk(case, load, age_s, sent_s, reason):
+        return Standing.ABSENT, why
     if case.cut is not None and case.cut.by_hand:
         return Standing.ASSUMED, (
             f"{at_work}; when the power was cut by hand was not seen, so it is taken "
@@ -113,7 +102,47 @@ def _by_the_moment(
             "ack, so the power is taken to have gone when the server, or its host, was "
             f"last heard, {age_s:.3f} s after that ack"
         )
+    if sent_s >= LAST_ACK_AGE_MAX_S:
+        return Standing.ASSUMED, (
+            f"{reason}; the commits that were acked had all been sent at least "
+            f"{sent_s:.1f} s before the cut, and are taken to have been flushed later"
+        )
     return Standing.PRESENT, reason
+
+
+def _no_risk(
+    case: Case, load: LoadRecord, age_s: float, sent_s: float, reason: str
+) -> str:
+    """Return why the drives may have had time to write all that was acked, or "".
+
+    age_s: of the last ack at the cut; reason: the same in words.  sent_s: since the
+    newest operation that was acked was sent.
+    """
+    last_ack_us = acked_us(load) or 0
+    lived_s = passed_s(observed(load), last_ack_us, lived_us(case) or last_ack_us)
+    if lived_s >= LAST_ACK_AGE_MAX_S:
+        return (
+            f"the server, or its host, still answered {lived_s:.1f} s after the last "
+            "ack: commits stopped first and the power went later, when the drives had "
+            "had time to write; cut again"
+        )
+    if age_s >= LAST_ACK_AGE_MAX_S:
+        return f"{reason}: idle or stalled"
+    if sent_s >= SENT_AGE_MAX_S:
+        return (
+            f"{reason}, but the commits that were acked had all been sent at least "
+            f"{sent_s:.1f} s before the cut: their replies may have waited, for a "
+            "standby or in a proxy, while the drives had time to write; cut again when "
+            "commits take less than a second"
+        )
+    outlived_s = ((wrote_us(case) or last_ack_us) - last_ack_us) / 1e6
+    if outlived_s >= LAST_ACK_AGE_MAX_S:
+        return (
+            f"the host kept writing for at least {outlived_s:.1f} s after the last "
+            "ack, as its canaries show: the network or the server failed first and the "
+            "power went later, when the drives had had time to write; cut again"
+        )
+    return ""
 
 
 def since_checkpoint(case: Case) -> Item | None:

@@ -104,6 +104,7 @@ class Loop:
         self._held = False
         self._acks = 0
         self._last_ack_us = 0
+        self._sent_us = 0  # when the newest operation that is acked was sent; no chore
         self._watch = Rounds(clocks_us())
         self._looked = WatchTally(settings_looked(sessions.before.settings))
         self._latencies = Latencies()
@@ -208,7 +209,9 @@ class Loop:
         looked = self._looked.watched()
         self._result.watched = looked if looked.looks else None
         self._result.observed = Observed(
-            self._last_ack_us or None, tuple(self._watch.gaps)
+            self._last_ack_us or None,
+            tuple(self._watch.gaps),
+            self._sent_us or None,
         )
 
     def _round(self) -> None:
@@ -252,6 +255,7 @@ class Loop:
             slot.waiting = False
             if slot.number != HOUSEKEEPING_SESSION:
                 self._durations_us.append(acked_us - slot.sent_us)
+                self._sent_us = max(self._sent_us, slot.sent_us)
             acks.append((slot.number, slot.seq, row_id, acked_us))
             if slot.looks and (found := slot.session.settings()):
                 self._looked.add(slot.sent_us, settings_looked(found), acked_us)

@@ -35,6 +35,8 @@ class Proxy:
         self._dying = asyncio.Event()
         self._links: set[asyncio.Task[None]] = set()
         self._dark = False
+        self._open: set[_Link] = set()
+        self._withholds = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -46,7 +48,7 @@ class Proxy:
     def start(self) -> None:
         """Listen; return once connections are taken."""
         listening = threading.Event()
-        self._dark = False
+        self._dark = self._withholds = False
         self._thread = threading.Thread(target=self._run, args=(listening,))
         self._thread.start()
         assert listening.wait(5)
@@ -62,6 +64,20 @@ class Proxy:
     def go_dark(self) -> None:
         """Pass on nothing any more, not even the end of a connection, until kill()."""
         self._dark = True
+
+    def withhold(self) -> None:
+        """Keep replies back from now on, until deliver_and_go_dark()."""
+        self._withholds = True
+
+    def deliver_and_go_dark(self) -> None:
+        """Pass on the replies that were kept back, and nothing after them."""
+        assert self._loop is not None
+        self._dark = True
+        self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        for link in self._open:
+            link.deliver()
 
     def drop(self) -> None:
         """Break every connection, and go on listening."""
@@ -111,13 +127,21 @@ class Proxy:
         except BaseException:
             writer.transport.abort()
             raise
-        link = _Link(self._judge, (reader, writer), far, lambda: self._dark)
+        link = _Link(
+            self._judge,
+            (reader, writer),
+            far,
+            lambda: self._dark,
+            lambda: self._withholds,
+        )
+        self._open.add(link)
         pumps = [asyncio.create_task(link.forth()), asyncio.create_task(link.back())]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
             if self._dark:
                 await self._dying.wait()
         finally:
+            self._open.discard(link)
             for pump in pumps:
                 pump.cancel()
             for end in (writer, far[1]):
@@ -137,9 +161,11 @@ class _Link:
         near: _End,
         far: _End,
         is_dark: Callable[[], bool],
+        is_withheld: Callable[[], bool],
     ) -> None:
         self._judge, self._near, self._far = judge, near, far
-        self._is_dark = is_dark
+        self._is_dark, self._is_withheld = is_dark, is_withheld
+        self._withheld: list[bytes] = []
         self._mute, self._close = False, False
         self._last_reply = b""
 
@@ -160,7 +186,14 @@ class _Link:
         while chunk := await self._far[0].read(_CHUNK_BYTES):
             if self._close:
                 return
-            if not self._mute and not self._is_dark():
+            if self._is_withheld():
+                self._withheld.append(chunk)
+            elif not self._mute and not self._is_dark():
                 self._last_reply = chunk
                 self._near[1].write(chunk)
                 await self._near[1].drain()
+
+    def deliver(self) -> None:
+        """Pass on what was withheld."""
+        self._near[1].writelines(self._withheld)
+        self._withheld = []

@@ -82,6 +82,14 @@ def load_over(site: Site) -> Outcome:
     return site.cycle(engine=engine, workload=_late(site), limits=limits)
 
 
+def replies_late(site: Site) -> Outcome:
+    return _late_replies(site, 2.1)
+
+
+def replies_a_moment_late(site: Site) -> Outcome:
+    return _late_replies(site, 0.3)
+
+
 SESSIONS = (
     Fault("nothing", nothing, PASS),
     Fault("a reply swallowed", reply_swallowed, PASS),
@@ -91,6 +99,8 @@ SESSIONS = (
     Fault("locked before the cut", locked_before_the_cut, INCONCLUSIVE, says="idle"),
     Fault("locked for a moment", locked_for_a_moment, PASS),
     Fault("the load over before", load_over, INCONCLUSIVE, says="idle"),
+    Fault("replies late", replies_late, INCONCLUSIVE, says="replies may have waited"),
+    Fault("replies a moment late", replies_a_moment_late, PASS),
 )
 
 
@@ -206,6 +216,26 @@ def _row_of(site: Site, session: int, seq: int) -> bool:
         seq,
     )
     return bool(found)
+
+
+def _late_replies(site: Site, seconds: float) -> Outcome:
+    """Cut once the last replies, which were kept back for so long, have come."""
+    with Proxy(site.server.port, lambda _: PASS_ON) as proxy:
+
+        def cut() -> None:
+            proxy.withhold()
+            begun_s = time.monotonic()
+            wait_until(lambda: time.monotonic() - begun_s > seconds, "late")
+            proxy.deliver_and_go_dark()
+            site.server.kill()
+
+        def restore() -> None:
+            proxy.kill()
+            site.server.start()
+            proxy.start()
+
+        engine, limits = site.through(proxy.port), replace(LIMITS, cut_s=20.0)
+        return site.cycle(cut, restore, engine=engine, limits=limits)
 
 
 def _locked(site: Site, seconds: float) -> Outcome:

@@ -17,6 +17,7 @@ from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.server import LogPosition
 from dbcheck.core.table import LEDGER, PLAIN, Definition, TableFacts
+from dbcheck.core.unobserved import Observed
 from dbcheck.core.verdict import Verdict, worst
 from dbcheck.core.watched import WatchTally, tables_looked
 from dbcheck.core.witnessed import CUT_EVENT, LogFacts, WindowFacts
@@ -38,6 +39,12 @@ LOST = dataclasses.replace(
 )
 SAME = Item(ItemId.SAME_SERVER, Standing.PRESENT, "", True)
 OTHER = Item(ItemId.SAME_SERVER, Standing.CONTRADICTED, "another server answers", True)
+
+
+def sent_at(*sent_us: int) -> LoadRecord:
+    """Return a load whose newest acked operations were sent then, one of each log."""
+    seen = tuple(Observed(GOOD.last_ack_us, sent_us=at_us) for at_us in sent_us)
+    return dataclasses.replace(GOOD, observed=seen)
 
 
 def same(before: Mapping[str, str], after: Mapping[str, str]) -> Item:
@@ -124,6 +131,12 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
             dataclasses.replace(GOOD, last_ack_us=10_000_500),
             Standing.PRESENT,
             id="a reply that was under way at the cut",
+        ),
+        pytest.param(sent_at(9_000_001), Standing.PRESENT, id="just sent"),
+        pytest.param(sent_at(9_000_000), Standing.ASSUMED, id="sent a second before"),
+        pytest.param(sent_at(8_000_000), Standing.ABSENT, id="sent two before"),
+        pytest.param(
+            sent_at(8_000_000, 9_500_000), Standing.PRESENT, id="another log's just"
         ),
     ],
 )

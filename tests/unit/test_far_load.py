@@ -11,6 +11,7 @@ import pytest
 from dbcheck.clock import now_us
 from dbcheck.core.gone import Replaced
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.unobserved import Observed
 from dbcheck.core.watched import WatchTally, settings_looked
 from dbcheck.load.far import Shift
 from dbcheck.load.farhost import FarHost, packed, unpacked
@@ -54,8 +55,12 @@ def test_what_far_sessions_showed_is_dated_by_the_clients_clock() -> None:
     shift.note(100, 900)
     for asked_us, value in ((200, "on"), (300, "off")):
         tally.add(asked_us, settings_looked({"a": value}), asked_us + 1)
-    there = GroupResult(watched=tally.watched(), replaced=Replaced(2, 150, 160))
+    observed = Observed(190, sent_us=180)
+    there = GroupResult(
+        watched=tally.watched(), replaced=Replaced(2, 150, 160), observed=observed
+    )
     here = shift.result(there)
+    assert here.observed == Observed(990, sent_us=980)
     assert here.replaced == Replaced(2, 950, 960)
     assert here.watched is not None
     assert (here.watched.first_us, here.watched.last_us) == (1000, 1100)
