@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from dbcheck import interrupt
 from dbcheck.campaign import observable
+from dbcheck.campaign.clocks import clocks
 from dbcheck.core.datadir import other_data, unmarked
 from dbcheck.core.depth import Completed
 from dbcheck.core.places import Place
@@ -263,7 +264,7 @@ def ask(
             return None
 
     facts = answer(lambda: host.facts(before.facts.data_directory, places))
-    wall_us = time.time_ns() // 1000 if facts is not None else None
+    read = clocks() if facts is not None else None
     remains, *elsewhere = (
         answer(partial(host.read_canaries, folder, nonce)) if folder else None
         for folder, nonce in (
@@ -287,7 +288,7 @@ def ask(
         log,
         failure,
         tuple(elsewhere),
-        wall_us,
+        read,
         left,
         recorded,
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dbcheck import interrupt, stored
+from dbcheck.campaign.clocks import clocks
 from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.drives import DriveCounts, begin_counting, csv_lines
 from dbcheck.campaign.following import Following, begin_following
@@ -17,6 +18,7 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.watching import Watching, watch_hosts, watch_server
 from dbcheck.clientkey import ClientKey
 from dbcheck.clock import now_us
+from dbcheck.core.clocks import ClientClocks
 from dbcheck.core.cut import PowerScope
 from dbcheck.core.gone import Gone
 from dbcheck.core.history import PREFLIGHT_SESSION
@@ -69,6 +71,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         beside.await_looks()
         cutter.following = beside.following
         beside.readers.begin()
+        beside.began = clocks()
         load.begin()
         _watch(rig, load, cutter, beside.drives.get(rig.site.writer_name))
     except KeyboardInterrupt:
@@ -98,12 +101,14 @@ class Beside:
 
     drives: by the name of the node.
     following: None of a single server.
+    began:  the client's clocks just before the first commit, None if it never came.
     hosts:  by the name of the node, what looks at its host; server: at the writer.
     """
 
     readers: Readers
     drives: Mapping[str, DriveCounts] = field(default_factory=dict)
     following: Following | None = None
+    began: ClientClocks | None = None
     hosts: Mapping[str, Watching] = field(default_factory=dict)
     server: Watching | None = None
 
@@ -343,6 +348,7 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         observed=_observed(load, parts),
         sessions_watched=result.watched,
         replaced=result.replaced,
+        clocks=None if beside.began is None else (beside.began, clocks()),
     )
 
 

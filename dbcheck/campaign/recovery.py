@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from dbcheck.campaign.again import UNFINISHED, read_again
+from dbcheck.campaign.clocks import clocks
 from dbcheck.campaign.elsewhere import read_elsewhere, stays_off
 from dbcheck.campaign.others import UNCOMPARED, comparable, read_others
 from dbcheck.campaign.reading import Reading, nothing_read, other_lineage
@@ -13,7 +13,6 @@ from dbcheck.campaign.rejoined import read_rejoined
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
 from dbcheck.campaign.waiting import await_facts
-from dbcheck.clock import now_us
 from dbcheck.core.records import AfterRecord, Manifest
 from dbcheck.core.target import HostAfter
 from dbcheck.error_ids import ErrorId
@@ -30,7 +29,6 @@ NOT_WHOLE = (
     " claimed. Start every node. If the cluster does not form by itself, start it from"
     " the most advanced node, as the product's manual says; then run dbcheck reconcile"
 )
-CLOCKS_US = 1_000_000  # how far the client's two clocks may drift apart in a cycle
 
 
 def read_survivors(
@@ -55,7 +53,7 @@ def read_survivors(
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:
         return failed or _absent(rig, run, manifest, str(error))
-    answered_us = None if facts is None else _clock_of(manifest)
+    answered = None if facts is None else clocks()
     other = other_lineage(rig.site, manifest, facts) if facts else ""
     reader, node = rig.site.reader, manifest.nodes[rig.site.reader_name]
     if other and reader.engine.target != node.target:
@@ -89,7 +87,7 @@ def read_survivors(
         reading.record(nodes, rig.site.reader_name),
         failure=failure,
         missing=missing,
-        answered_us=answered_us,
+        answered=answered,
         promotion=rig.site.promotion(),  # looks once more at the old writer
     )
     after = _after_a_failure(after, failed) if failed else after
@@ -130,17 +128,6 @@ def _read_twice(
     _stored(run, replace(after, again=UNFINISHED))
     again = read_again(rig, run, manifest, after, facts)
     return _stored(run, replace(after, again=again))
-
-
-def _clock_of(manifest: Manifest) -> int | None:
-    """Return the time on the clock of the load, in microseconds.
-
-    None if this is not that clock, or if it stood still: another client's, or another
-    boot's, is apart from the time of day by another span, and so is one that slept.
-    """
-    clock_us, wall_us = now_us(), time.time_ns() // 1000
-    apart_us = (wall_us - clock_us) - (manifest.wall_us - manifest.clock_us)
-    return clock_us if abs(apart_us) < CLOCKS_US else None
 
 
 def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:

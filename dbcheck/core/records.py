@@ -11,6 +11,7 @@ from dbcheck.core.again import SecondReading
 from dbcheck.core.agreement import OtherNode
 from dbcheck.core.apart import Apart
 from dbcheck.core.audited import Flag
+from dbcheck.core.clocks import ClientClocks
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.counters import UnderLoad
@@ -254,6 +255,8 @@ class LoadRecord:
                  if that is not known.
     observed:    when nothing was observed, by the log's number; None if that is not
                  known.
+    clocks:      the client's when the load began and when it was over; None if that is
+                 not known.
     canary_held: the session that holds the crash canary, if it needs one, was open
                  just before the cut; before one by hand, as far as is known.
     """
@@ -294,6 +297,7 @@ class LoadRecord:
     observed: tuple[Observed, ...] | None = None
     sessions_watched: Watched | None = None
     replaced: Replaced | None = None
+    clocks: tuple[ClientClocks, ClientClocks] | None = None
 
     def settings_seen(self, until_us: int | None) -> list[tuple[str, str]]:
         """Return the settings that were unlike before once, and their values.
@@ -415,8 +419,8 @@ class AfterRecord:
             that; {} if they were not read to their end.
     failed_before: the failure that was on record when the server took queries after
             all, "" if there was none.
-    answered_us: when the server was first seen to take queries again, on the clock of
-            LoadRecord; None if it did not, or if that clock cannot show it.
+    answered: the client's clocks when the server was first seen to take queries again;
+            None if it did not, or if that is not known.
     check:  what the server's own check of the tables showed, once all else was read;
             None if there was none.
     left_over: the run's transactions that the server listed as prepared before the
@@ -452,7 +456,7 @@ class AfterRecord:
     unanswered: str = ""
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
     failed_before: str = ""
-    answered_us: int | None = None
+    answered: ClientClocks | None = None
     check: TableCheck | None = None
     left_over: tuple[LeftOver, ...] = ()
     sides_lost: Mapping[str, str] = field(default_factory=dict)

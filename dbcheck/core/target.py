@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dbcheck.core.clocks import ClientClocks
 from dbcheck.core.depth import Remains
 
 WRITE_BACK, WRITE_THROUGH = "write back", "write through"  # queue/write_cache
@@ -254,8 +255,7 @@ class HostAfter:
 
     failure: why the first thing that failed did so, "" if nothing did.
     remains_elsewhere: of HostBefore.elsewhere, each; () if they could not be read.
-    wall_us: the client's wall clock when the facts were read, microseconds since the
-             epoch; None if they were not.
+    clocks: the client's when the facts were read; None if they were not.
     left:    the folders in which canaries still lie; () if all were removed.
     shut_down: what the host itself recorded of an orderly shutdown, "" if nothing;
              None if its records could not be asked for.
@@ -266,6 +266,6 @@ class HostAfter:
     log: LogTail | None
     failure: str
     remains_elsewhere: tuple[Remains | None, ...] = ()
-    wall_us: int | None = field(default=None, compare=False)
+    clocks: ClientClocks | None = field(default=None, compare=False)
     left: tuple[str, ...] = ()
     shut_down: str | None = ""

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from dbcheck.core.cut import Rung
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding, Remains
 from dbcheck.core.gone import Gone
 from dbcheck.core.target import Drive, HostAfter, HostBefore, TargetFacts
-from dbcheck.core.unobserved import GapClock
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import observed
+from dbcheck.judge.elapsed import Elapsed, elapsed
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
-WALL_CLOCK_S = 60.0  # a client's wall clock is stepped by less during a run
+# A kernel whose start lies so long before its host was last heard did not go down.
+RAN_ON_S = 60.0
 
 
 def asked_again(case: Case) -> Item | None:
@@ -252,8 +251,14 @@ def went_down(
             return _UNSEEN, "no cut of the lab's drive is on record"
         return _PRESENT, reason or "the lab's drive lost its power"
     booted, silent = boots(case.before, case.host), _fell_silent(case)
-    if against := _against(booted, end, dark_s(case, by_witness=False)):
+    started = dark(case)
+    if against := _against(booted, end, started):
         return _CONTRADICTED, against
+    if started and started.least_s < -RAN_ON_S and measured is None:
+        return _UNSEEN, (
+            "it has another boot_id, as a container has that is restarted, and when its"
+            f" kernel started is not known: {started.doubt}"
+        )
     # After a reset the host comes back at once.
     reset = case.cut_class is CutClass.RESET
     if booted == "new" and not silent and measured is None and not reset:
@@ -283,45 +288,37 @@ def _fell_silent(case: Case) -> bool | None:
     return {Gone.SILENT: True, Gone.BROKEN: False}.get(case.load.gone)
 
 
-def dark_s(case: Case, *, by_witness: bool = True) -> float | None:
-    """Return how long after it was last heard the host's kernel started, in seconds.
+def dark(case: Case) -> Elapsed | None:
+    """Return how long after it was last heard the host's kernel started.
 
-    None if that is not known.  The power was off for no longer than that.
-    by_witness: count gaps that the witness's clock alone shows.  It may have been set
-    forward instead: then the kernel seems to have started too early.
+    None if it did not start anew, as far as is known.  The power was off for no longer.
     """
-    manifest, load, after = case.manifest, case.load, case.host
-    if load is None or after is None or after.facts is None or after.wall_us is None:
+    load, after = case.load, case.host
+    if load is None or after is None or after.facts is None:
         return None
     uptime_s = after.facts.uptime_s
     last_us = max(load.last_ack_us or 0, case.at_the_cut.heard_us or 0)
     rebooted = boots(case.before, after) == "new"
     if not rebooted or uptime_s is None or not last_us:
         return None
-    # A clock that stood still with the client's machine does not show that time.
-    seen = observed(load)
-    if not by_witness:
-        own = tuple(gap for gap in seen.gaps if gap.clock is not GapClock.WITNESS)
-        seen = replace(seen, gaps=own)
-    hidden_us = seen.hidden_us(load.began_us, last_us)
-    heard_us = last_us + hidden_us + manifest.wall_us - manifest.clock_us
-    return (after.wall_us - heard_us) / 1e6 - uptime_s
+    return elapsed(load, last_us, after.clocks).less(uptime_s)
 
 
-def _against(booted: str, end: Ended, after_s: float | None) -> str:
+def _against(booted: str, end: Ended, started: Elapsed | None) -> str:
     """Return what the host shows against a loss of its power, "" if nothing.
 
-    after_s: see dark_s().
+    started: see dark().
 
     A container may be given another boot_id at each start; its kernel's uptime
     (/proc/uptime) is that of the host.
     """
     if booted == "same":
         return "its boot_id has not changed: the host kept running"
-    if after_s is not None and after_s < -WALL_CLOCK_S:
+    if started is not None and started.most_s < -RAN_ON_S:
         return (
-            f"it has another boot_id, but its kernel started {-after_s:.0f} s before"
-            " it was last heard: a container was restarted, and its host kept running"
+            "it has another boot_id, but its kernel started"
+            f" {-started.most_s:.0f} s before it was last heard: a container was"
+            " restarted, and its host kept running"
         )
     if end.recorded:
         return f"it shut down in an orderly way: {end.recorded}"

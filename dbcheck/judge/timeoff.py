@@ -10,11 +10,16 @@ from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.records import AfterRecord, LoadRecord
 from dbcheck.judge.case import Case
-from dbcheck.judge.host import WALL_CLOCK_S, dark_s
+from dbcheck.judge.elapsed import UNKNOWN, Elapsed, elapsed
+from dbcheck.judge.host import RAN_ON_S, dark
 from dbcheck.judge.item import Item, ItemId, Standing
 
 CLOCKS_S = 1.0  # how far the clocks of client and host may differ from one another
 _AGAIN = "a drive's cache may have stayed powered; cut again"
+_UNBOUNDED = (
+    "how long after the last ack the server answered again is not known:"
+    f" {UNKNOWN.doubt}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +34,25 @@ class TimeOff:
     by_program: it read that by a program of the user's, and no device is known to have
                been asked.
     by_hand:   a human cut it, and restored it.
-    at_most_s: the host's kernel started so long after the host was last heard; below 0
-               if it started before that, None if that is not known.
+    kernel:    the host's kernel started so long after the host was last heard; below 0
+               if it started before that, None if it is not known to have started anew.
     late_s:    the last ack came so long after the switch reported that it had cut.
-    answered_s: the server answered again so long after the last ack, by the client's
-               clock; None if that is not known.
+    answered:  the server answered again so long after the last ack; None if it did not.
     """
 
     meant_s: float | None
     off_s: float | None
     seen: bool
     by_hand: bool = False
-    at_most_s: float | None = None
+    kernel: Elapsed | None = None
     late_s: float = 0.0
-    answered_s: float | None = None
+    answered: Elapsed | None = None
     by_program: bool = False
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether nothing bounds it from above, as the client's clocks do not."""
+        return self.kernel is None and self.answered == UNKNOWN
 
 
 def time_without_power(case: Case) -> Item | None:
@@ -90,9 +99,9 @@ def _time_off(case: Case, load: LoadRecord) -> TimeOff:
         off_s=case.off_s,
         seen=cut.off_seen,
         by_hand=cut.by_hand,
-        at_most_s=dark_s(case),
+        kernel=dark(case),
         late_s=0.0 if _saw_gone(case) else _late_s(load),
-        answered_s=_answered_s(load, case.after),
+        answered=_answered(load, case.after),
         by_program=case.tested.power is SwitchKind.EXEC,
     )
 
@@ -106,14 +115,14 @@ def _saw_gone(case: Case) -> bool:
     return case.drive_cut is not None and case.drive_cut.gone_us is not None
 
 
-def _answered_s(load: LoadRecord, after: AfterRecord) -> float | None:
-    """Return how long after the last ack the server answered again, in seconds.
+def _answered(load: LoadRecord, after: AfterRecord) -> Elapsed | None:
+    """Return how long after the last ack the server answered again, None if never.
 
-    None if that is not known.  The power was off for no longer than that.
+    The power was off for no longer than that.
     """
-    if load.last_ack_us is None or after.answered_us is None:
+    if load.last_ack_us is None or after.facts is None:
         return None
-    return max(0, after.answered_us - load.last_ack_us) / 1e6
+    return elapsed(load, load.last_ack_us, after.answered)
 
 
 def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item | None:
@@ -137,6 +146,8 @@ def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item 
         required = cut_class is not CutClass.UNKNOWN
         return Item(ItemId.TIME_OFF, Standing.NOT_OBSERVABLE, reason, required)
     standing, reason = _kept(time, time.meant_s)
+    if time.unbounded and standing in (Standing.PRESENT, Standing.ASSUMED):
+        standing, reason = Standing.ASSUMED, f"{reason}; {_UNBOUNDED}"
     return Item(ItemId.TIME_OFF, standing, reason, True)
 
 
@@ -146,10 +157,7 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
     if not meant_s > 0:
         return Standing.NOT_OBSERVABLE, f"{wanted} were intended: {_AGAIN}, for longer"
     if back := _back(time, meant_s):
-        return Standing.NOT_OBSERVABLE, (
-            f"{back}, so the power was off for less than the {wanted} intended: "
-            f"{_AGAIN}"
-        )
+        return Standing.NOT_OBSERVABLE, f"{back} {wanted} intended: {_AGAIN}"
     if time.by_hand:
         return Standing.ASSUMED, (
             f"the power was left off by hand for the {wanted} asked for; that was not "
@@ -190,20 +198,36 @@ def _kept(time: TimeOff, meant_s: float) -> tuple[Standing, str]:
 def _back(time: TimeOff, meant_s: float) -> str:
     """Return what shows that the power was back before *meant_s*, "" if nothing does.
 
-    Of two such bounds the smaller one.  A kernel that had started long before its host
-    was last heard is left out: the host did not go down, as another item says.
+    Or that it may have been.  Of two such bounds the one that is sure, else the smaller
+    one.  A kernel that had started long before its host was last heard is left out: the
+    host did not go down, as another item says.
     """
     bounds = []
-    kernel_s, answered_s = time.at_most_s, time.answered_s
-    if kernel_s is not None and -WALL_CLOCK_S <= kernel_s < meant_s - CLOCKS_S:
-        reason = f"started {kernel_s:.1f} s after the host was last heard"
-        if kernel_s < 0:
-            reason = "had started when the host was last heard"
-        bounds.append((kernel_s, f"the host's kernel {reason}"))
-    if answered_s is not None and answered_s < meant_s:
-        reason = f"the server answered again {answered_s:.1f} s after the last ack"
-        bounds.append((answered_s, reason))
-    return min(bounds, default=(0.0, ""))[1]
+    kernel, answered = time.kernel, time.answered
+    if kernel is not None and kernel.most_s >= -RAN_ON_S:
+        reason = f"the host's kernel started {kernel} after the host was last heard"
+        if kernel.most_s < 0:
+            reason = "the host's kernel had started when the host was last heard"
+        if not kernel.known:
+            reason = f"when the host's kernel started is not known ({kernel.doubt})"
+        bounds.append((kernel, meant_s - CLOCKS_S, reason))
+    if answered is not None and answered.known:
+        reason = f"the server answered again {answered} after the last ack"
+        bounds.append((answered, meant_s, reason))
+    found = [
+        (bound.most_s >= enough_s, bound.least_s, _less(bound, reason, enough_s))
+        for bound, enough_s, reason in bounds
+        if bound.least_s < enough_s
+    ]
+    return min(found, default=(False, 0.0, ""))[2]
+
+
+def _less(bound: Elapsed, reason: str, enough_s: float) -> str:
+    """Return what a bound shows that is not known to be as long as *enough_s*."""
+    if bound.most_s < enough_s:
+        return f"{reason}, so the power was off for less than the"
+    why = f" ({bound.doubt})" if bound.known else ""
+    return f"{reason}{why}, so the power may have been off for less than the"
 
 
 def class_of_cut(case: Case) -> Item | None:

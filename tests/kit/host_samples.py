@@ -13,6 +13,7 @@ from dbcheck.core.target import (
     TargetFacts,
     Volume,
 )
+from tests.kit.client_clocks import LATER
 
 VOLUME = Volume(
     places={"data": "/d"},
@@ -46,4 +47,4 @@ BEFORE = HostBefore(FACTS, "/c", "n", "/log", {})
 
 def after(log: str = "", **changed: Any) -> HostAfter:
     facts = dataclasses.replace(FACTS, **{"boot_id": "b2", **changed})
-    return HostAfter(facts, None, LogTail(log, False, False), "")
+    return HostAfter(facts, None, LogTail(log, False, False), "", clocks=LATER)

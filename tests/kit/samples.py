@@ -13,6 +13,7 @@ from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import ONLY_NODE, SiteKind
 from dbcheck.core.table import TableFacts
 from dbcheck.core.witnessed import Watermark, WindowFacts
+from tests.kit.client_clocks import LOADED
 from tests.kit.nodes import one
 
 FACTS = ServerFacts(
@@ -53,6 +54,7 @@ LOAD = LoadRecord(
     refusals=("no",),
     farewells=("bye",),
     nodes={ONLY_NODE: NodeAtTheCut(Cut(1, None, {"x": 1}), host_lived=False)},
+    clocks=LOADED,
 )
 
 CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))

@@ -35,6 +35,7 @@ from dbcheck.core.verdict import CycleVerdict
 from dbcheck.core.witnessed import WindowFacts
 from dbcheck.runs import RunFolder
 from dbcheck.workload import load
+from tests.kit.client_clocks import LATER, LOADED
 from tests.kit.cycles import record, records_of
 from tests.kit.host_samples import FACTS as HOST
 from tests.kit.host_samples import VOLUME
@@ -145,6 +146,7 @@ def load_record() -> LoadRecord:
         nodes={ONLY_NODE: _at_the_cut()},
         settings=_SETTINGS,
         log=(LogPosition(10, 5), LogPosition(90, 5)),
+        clocks=LOADED,
     )
 
 
@@ -164,8 +166,9 @@ def stored_run(run: RunFolder) -> RunFolder:
     server = replace(_SERVER, started_us=10**9)
     remains = Remains("", ((1, 3),), 1, (Ring(((1, 3),), frozenset({5})),), 8)
     tail = LogTail(_CRASHED, False, False)
-    host = HostAfter(_AFTER, remains, tail, "", (remains,))
-    run.write_after(after_of(server, host, survivors=stored, canary=False))
+    host = HostAfter(_AFTER, remains, tail, "", (remains,), LATER)
+    after = after_of(server, host, survivors=stored, canary=False, answered=LATER)
+    run.write_after(after)
     return run
 
 

@@ -42,6 +42,7 @@ from dbcheck.judge.serverlog import server_log_sql
 from dbcheck.judge.settings import settings_of
 from dbcheck.judge.timeoff import time_without_power
 from tests.kit.cases import item, loaded
+from tests.kit.client_clocks import LATER
 from tests.kit.host_samples import BEFORE as HOST
 from tests.kit.host_samples import after as host_after
 from tests.kit.nodes import after_of
@@ -116,6 +117,7 @@ def case(promise: Promise, promotion: Promotion | None, **changed: Any) -> Case:
         },
         reader_name="a" if all_cut else "b",
         promotion=promotion,
+        answered=LATER,
     )
     restore = RestoreRecord(dict.fromkeys(nodes, 10.0)) if all_cut else None
     made = Case(manifest, load, restore, after, found=CLEAN)

@@ -15,6 +15,8 @@ from dbcheck.judge.item import ItemId, Standing
 from tests.kit.cases import case, lab, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME, after
 
+NO_CLOCK = dataclasses.replace(after(), clocks=None)
+
 
 def on(**changed: Any) -> dict[str, Any]:
     """Return facts of a data directory on a volume that differs."""
@@ -140,6 +142,16 @@ def went(
             went(after(), None, silent=True), Standing.PRESENT, id="rebooted, silent"
         ),
         pytest.param(went(after(), None, reset=True), Standing.PRESENT, id="reset"),
+        pytest.param(
+            went(NO_CLOCK, None, silent=True),
+            Standing.NOT_OBSERVABLE,
+            id="rebooted, silent, on no clock",
+        ),
+        pytest.param(
+            went(NO_CLOCK, Depth.OS, silent=True),
+            Standing.PRESENT,
+            id="its page cache was lost, on no clock",
+        ),
         pytest.param(
             went(after(), Depth.PROCESS), Standing.CONTRADICTED, id="cache survived"
         ),

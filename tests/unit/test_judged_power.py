@@ -21,7 +21,6 @@ from dbcheck.core.gone import Gone
 from dbcheck.core.moments import Moment, Stratum, with_hold
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.replication import ReplicationSeen
-from dbcheck.core.unobserved import Gap, GapClock, Observed
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.watched import Watched, WatchTally
 from dbcheck.judge.cutmoment import cut_us
@@ -31,6 +30,7 @@ from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
 from tests.kit.cases import case
+from tests.kit.client_clocks import LOADED, clocks
 from tests.kit.nodes import at_the_cut, cut_of, having, host_after
 from tests.kit.stored_run import load_record, manifest, stored_run
 
@@ -54,11 +54,15 @@ def judged(
     first: Manifest | None = None,
     found: int = 0,
     answered_s: float | None = None,
+    set_s: float = 0.0,
+    boot: str = "c1",
 ) -> Outcome:
     """Judge a run whose host started its kernel so long after it was last heard.
 
     found: the newest block of the canaries, 0 for what is stored.
     answered_s: from the last ack to the server's next answer.
+    set_s, boot: by how much the client's wall clock was set forward after the load, and
+    the client's boot then.
     """
     first = having(first or manifest(), cut_class=cut)
     run = stored_run(RunFolder.create(folder, first))
@@ -67,18 +71,21 @@ def judged(
     host = host_after(after)
     assert host.facts is not None
     last_us = max(LAST_US, at_the_cut(record).heard_us or 0)
-    heard_us = last_us + first.wall_us - first.clock_us
     facts = replace(host.facts, uptime_s=60.0)
     remains = host.remains
     if found:
         remains = Remains("", (), 1, (Ring(((1, found),)),), 8)
-    wall_us = heard_us + int((dark_s + 60) * 1e6)
-    answered_us = None if answered_s is None else LAST_US + int(answered_s * 1e6)
+    now_us = last_us + int((dark_s + 60) * 1e6)
+    answered_us = now_us if answered_s is None else LAST_US + int(answered_s * 1e6)
+    answered, now = (
+        clocks(moment_us, set_us=int(set_s * 1e6), boot=boot)
+        for moment_us in (answered_us, now_us)
+    )
     run.write_after(
         having(
             after,
-            answered_us=answered_us,
-            host=replace(host, facts=facts, wall_us=wall_us, remains=remains),
+            answered=answered,
+            host=replace(host, facts=facts, clocks=now, remains=remains),
         )
     )
     return judge_run(run, FrameLogReader())
@@ -274,16 +281,82 @@ def test_a_container_that_was_restarted_is_no_host_that_went_down(
     assert not any("-4431" in one.reason for one in outcome.judgement.items)
 
 
-def test_a_witness_whose_clock_is_set_forward_shows_no_container(
-    tmp_path: Path,
+# By how much the client's wall clock was set forward between the load and the reading.
+SET_S = [0.0, 60.0, -120.0, 7200.0]
+
+
+@pytest.mark.parametrize("set_s", SET_S)
+@pytest.mark.parametrize(
+    ("back_s", "verdict"), [(4.0, Verdict.INCONCLUSIVE), (15.0, Verdict.PASS)]
+)
+@pytest.mark.parametrize("by", ["kernel", "answer"])
+def test_a_clock_that_is_set_hides_no_power_that_was_back_too_soon(
+    by: str, back_s: float, verdict: Verdict, set_s: float, tmp_path: Path
 ) -> None:
-    gap = Gap(LAST_US - 2000, LAST_US - 1000, 90_000_000, GapClock.WITNESS)
-    gap = replace(gap, answered_us=LAST_US)
-    record = having(
-        switched(off_s=15.0, off_seen=True), observed=(Observed(LAST_US, (gap,)),)
+    """NTP sets a client's clock once the network is back."""
+    outcome = judged(
+        tmp_path,
+        switched(off_s=15.0, off_seen=True),
+        CutClass.AC,
+        dark_s=back_s if by == "kernel" else DARK_S,
+        answered_s=back_s if by == "answer" else None,
+        set_s=set_s,
     )
-    outcome = judged(tmp_path, record, CutClass.AC, dark_s=15.0)
+    assert outcome.verdict is verdict, outcome.judgement
+    standing = item(outcome, "time without power").standing
+    assert (standing is Standing.ASSUMED) is (verdict is Verdict.PASS)
+
+
+@pytest.mark.parametrize("set_s", SET_S)
+def test_a_clock_that_is_set_accuses_no_host_of_having_run_on(
+    set_s: float, tmp_path: Path
+) -> None:
+    record = switched(off_s=15.0, off_seen=True)
+    outcome = judged(tmp_path, record, CutClass.AC, dark_s=15.0, set_s=set_s)
     assert item(outcome, "host went down").standing is Standing.PRESENT
+
+
+@pytest.mark.parametrize(
+    ("set_s", "standing"),
+    [
+        (0.0, Standing.CONTRADICTED),
+        (-120.0, Standing.CONTRADICTED),
+        (60.0, Standing.CONTRADICTED),
+        (7200.0, Standing.NOT_OBSERVABLE),  # or the client stood still for so long
+    ],
+)
+def test_a_clock_that_is_set_hides_no_container_that_was_restarted(
+    set_s: float, standing: Standing, tmp_path: Path
+) -> None:
+    record = switched(off_s=15.0, off_seen=True)
+    outcome = judged(tmp_path, record, CutClass.AC, dark_s=-4431.0, set_s=set_s)
+    assert item(outcome, "host went down").standing is standing
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("dark_s", [4.0, 15.0, -4431.0])
+@pytest.mark.parametrize("unknown", ["booted", "old record"])
+def test_on_clocks_of_another_boot_nothing_bounds_the_time_without_power(
+    unknown: str, dark_s: float, tmp_path: Path
+) -> None:
+    """Also where the records are of a dbcheck that did not note them."""
+    record, boot = switched(off_s=15.0, off_seen=True), "c2"
+    if unknown == "old record":
+        record, boot = replace(record, clocks=None), "c1"
+    outcome = judged(tmp_path, record, CutClass.AC, dark_s=dark_s, boot=boot)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    for name in ("time without power", "host went down"):
+        assert item(outcome, name).standing is Standing.NOT_OBSERVABLE
+
+
+def test_a_client_that_slept_while_the_load_ran_blames_no_host(tmp_path: Path) -> None:
+    """Its monotonic clock stood still for the time in which the host went down."""
+    began, ended = LOADED
+    slept_us = 90 * 10**6
+    ended = replace(ended, boot_us=ended.boot_us + slept_us)
+    record = replace(switched(off_s=15.0, off_seen=True), clocks=(began, ended))
+    outcome = judged(tmp_path, record, CutClass.AC, dark_s=20.0)
+    assert item(outcome, "host went down").standing is Standing.NOT_OBSERVABLE
 
 
 @pytest.mark.parametrize("assumed", [True, False])

@@ -8,6 +8,8 @@ import pytest
 
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
+from dbcheck.judge.elapsed import UNKNOWN as NO_CLOCK
+from dbcheck.judge.elapsed import Elapsed
 from dbcheck.judge.item import Standing
 from dbcheck.judge.timeoff import TimeOff, judge_time
 
@@ -18,10 +20,14 @@ BY_HAND = TimeOff(MEANT_S, None, seen=False, by_hand=True)
 UNKNOWN = Standing.NOT_OBSERVABLE
 
 
+def sure(seconds: float) -> Elapsed:
+    return Elapsed(seconds, seconds)
+
+
 def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> TimeOff:
     """A host whose kernel started so long after it was last heard."""
     off_s = None if by_hand else 15.2
-    return TimeOff(MEANT_S, off_s, seen, by_hand, at_most_s)
+    return TimeOff(MEANT_S, off_s, seen, by_hand, sure(at_most_s))
 
 
 @pytest.mark.parametrize(
@@ -82,34 +88,82 @@ def late(at_most_s: float, *, seen: bool = False, by_hand: bool = False) -> Time
             id="a kernel that had run before",
         ),
         pytest.param(
-            replace(BY_HAND, answered_s=2.2),
+            replace(BY_HAND, answered=sure(2.2)),
             UNKNOWN,
             "the server answered again 2.2 s after the last ack, so",
             id="an early answer",
         ),
         pytest.param(
-            replace(SEEN, answered_s=14.9),
+            replace(SEEN, answered=sure(14.9)),
             UNKNOWN,
             "answered again 14.9 s after",
             id="an early answer of another outlet",
         ),
         pytest.param(
-            replace(BY_HAND, answered_s=15.1),
+            replace(BY_HAND, answered=sure(15.1)),
             Standing.ASSUMED,
             "not measured",
             id="a late answer",
         ),
         pytest.param(
-            replace(late(3.0), answered_s=9.0),
+            replace(late(3.0), answered=sure(9.0)),
             UNKNOWN,
             "kernel started 3.0 s after",
             id="the kernel's start is the smaller bound",
         ),
         pytest.param(
-            replace(late(9.0), answered_s=8.0),
+            replace(late(9.0), answered=sure(8.0)),
             UNKNOWN,
             "answered again 8.0 s after",
             id="the answer is the smaller bound",
+        ),
+        pytest.param(
+            replace(SEEN, kernel=Elapsed(3.0, 63.0)),
+            UNKNOWN,
+            "may have been off for less",
+            id="a clock set forward",
+        ),
+        pytest.param(
+            replace(SEEN, kernel=Elapsed(-90.0, 12.0)),
+            UNKNOWN,
+            "power was off for less",
+            id="a clock set forward, by too little",
+        ),
+        pytest.param(
+            replace(SEEN, kernel=Elapsed(15.1, 75.1)),
+            Standing.PRESENT,
+            "15.20",
+            id="a clock set forward, and late enough all the same",
+        ),
+        pytest.param(
+            replace(SEEN, kernel=NO_CLOCK),
+            UNKNOWN,
+            "may have been off for less",
+            id="the start of the kernel on no clock",
+        ),
+        pytest.param(
+            replace(SEEN, kernel=NO_CLOCK, answered=sure(9.0)),
+            UNKNOWN,
+            "power was off for less",
+            id="what is sure is said first",
+        ),
+        pytest.param(
+            replace(SEEN, answered=Elapsed(9.0, 69.0)),
+            UNKNOWN,
+            "may have been off for less",
+            id="an answer, and a clock set forward",
+        ),
+        pytest.param(
+            replace(SEEN, answered=NO_CLOCK),
+            Standing.ASSUMED,
+            "answered again is not known",
+            id="an answer on no clock",
+        ),
+        pytest.param(
+            replace(SEEN, kernel=sure(15.1), answered=NO_CLOCK),
+            Standing.PRESENT,
+            "15.20",
+            id="an answer on no clock, and a kernel that started late enough",
         ),
         pytest.param(late(15.1), Standing.ASSUMED, "state command", id="late enough"),
         pytest.param(late(95.0, seen=True), Standing.PRESENT, "15.20", id="slow boot"),
