@@ -23,12 +23,12 @@ SESSIONS = 4
 FLUSH_MS = 2
 
 
-def cut(spec: LabSpec, tmp_path: Path) -> Outcome:
+def cut(spec: LabSpec, tmp_path: Path, sessions: int = SESSIONS) -> Outcome:
     """Run a cycle whose load is long enough for several samples."""
     if lacking := missing(spec):
         pytest.skip("; ".join(lacking))
     with bench(spec, tmp_path) as here:
-        workload = replace(quick(sessions=SESSIONS), cut_after_s=(2.0, 2.0))
+        workload = replace(quick(sessions=sessions), cut_after_s=(2.0, 2.0))
         return run_cycle(here.rig, workload, SEED)
 
 
@@ -68,12 +68,13 @@ def test_the_commits_of_an_honest_server_have_their_flushes(tmp_path: Path) -> N
 
 @pytest.mark.root
 def test_commits_that_wait_for_no_flush_are_counted(tmp_path: Path) -> None:
+    """Of one session no flush serves two commits, however few a slow server takes."""
     settings = {"innodb_flush_log_at_trx_commit": "2"}
-    outcome = cut(LabSpec("mariadb", settings=settings), tmp_path)
+    outcome = cut(LabSpec("mariadb", settings=settings), tmp_path, sessions=1)
     item, done = item_of(outcome), done_in(outcome)
     assert item.standing is Standing.ASSUMED
     (counts,) = done.drives.values()
     assert counts.flushes is not None
-    without = done.acked - SESSIONS * counts.flushes
+    without = done.acked - counts.flushes
     assert without > 0
     assert f"at least {without:,} were answered without one" in item.reason
