@@ -193,6 +193,10 @@ class IndexDamaged(EngineError):
         self.table, self.rows, self.ids = table, rows, ids
 
 
+class NotPrepared(EngineError):
+    """The server has no prepared transaction of that name."""
+
+
 class OtherServer(EngineError):
     """A connection reached another server, or process, than one before it did."""
 

@@ -7,13 +7,14 @@ as the plan would have decided them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from dbcheck.campaign import observable
 from dbcheck.core.leftover import LeftFate, LeftOver, Name, is_committed
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import DIFFERENT, Records
 from dbcheck.core.twophase import PART
-from dbcheck.errors import ConnectionLost, EngineError, OtherServer
+from dbcheck.errors import ConnectionLost, EngineError, NotPrepared, OtherServer
 from dbcheck.ports.engine import Engine
 
 
@@ -23,25 +24,40 @@ def listed(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
     return [name for name in names if name is not None and name.epoch == epoch]
 
 
+class Refusal(NamedTuple):
+    """Why a server refused to decide one; gone: it has no such transaction any more."""
+
+    reason: str
+    gone: bool = False
+
+
 def decide(
     engine: Engine, names: Sequence[Name], facts: ServerFacts
-) -> dict[Name, str]:
-    """Decide each transaction; return why the server refused, "" where it did not."""
-    return {name: _refusal(engine, name, facts) for name in names}
+) -> dict[Name, Refusal | None]:
+    """Decide each transaction; return what the server refused, None where it did not.
+
+    One that it had listed and does not have any more was decided by another client.
+    """
+    refusals = {name: _refusal(engine, name, facts) for name in names}
+    if any(each and each.gone for each in refusals.values()):
+        for name in listed(engine, names[0].epoch, facts):
+            if each := refusals.get(name):
+                refusals[name] = each._replace(gone=False)
+    return refusals
 
 
-def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> str:
+def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:
     try:
         observable.decide(engine, str(name), facts, commit=is_committed(name.seq))
     except (ConnectionLost, OtherServer):
         raise
     except EngineError as error:
-        return str(error)
-    return ""
+        return Refusal(str(error), isinstance(error, NotPrepared))
+    return None
 
 
 def fates(
-    decided: Mapping[Name, str], batches: Iterable[Records]
+    decided: Mapping[Name, Refusal | None], batches: Iterable[Records]
 ) -> tuple[LeftOver, ...]:
     """Return what became of each transaction.
 
@@ -58,17 +74,17 @@ def fates(
         LeftOver(
             name.session,
             name.seq,
-            _fate(name, reason, content.get((name.session, name.seq))),
-            reason,
+            _fate(name, refusal, content.get((name.session, name.seq))),
+            refusal.reason if refusal else "",
         )
-        for name, reason in decided.items()
+        for name, refusal in decided.items()
     )
 
 
-def _fate(name: Name, reason: str, content: int | None) -> LeftFate:
+def _fate(name: Name, refusal: Refusal | None, content: int | None) -> LeftFate:
     """Return the fate of one; content: of its row, None if there is none."""
-    if reason:
-        return LeftFate.REFUSED
+    if refusal:
+        return LeftFate.GONE if refusal.gone else LeftFate.REFUSED
     if not is_committed(name.seq):
         return LeftFate.KEPT if content is None else LeftFate.PRESENT
     if content is None:

@@ -14,6 +14,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.fill import Fill
 from dbcheck.core.held import HeldCanary
+from dbcheck.core.leftover import Decisions
 from dbcheck.core.plans.registry import payload_bytes_max, statements_of
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import Definition, TableSpec
@@ -139,9 +140,18 @@ def prepared(engine: Engine, server: ServerFacts) -> tuple[str, ...]:
 
 
 def decide(engine: Engine, name: str, server: ServerFacts, *, commit: bool) -> None:
-    """Commit one of them, or roll it back; raise EngineError."""
+    """Commit one of them, or roll it back; see abilities.TwoPhaseCommits."""
     assert abilities.commits_in_two_phases(engine)
     engine.decide(name, commit=commit, server=server)
+
+
+def decisions(engine: Engine, server: ServerFacts) -> Decisions | None:
+    """Return what the server counts of them, None if it shows no such count."""
+    if not abilities.counts_decisions(engine):
+        return None
+    with contextlib.suppress(EngineError):
+        return engine.decisions(server=server)
+    return None
 
 
 def require_fill(engine: Engine) -> None:

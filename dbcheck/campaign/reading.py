@@ -24,7 +24,7 @@ from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import POLL_S, await_facts
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.leftover import LeftOver, Name
+from dbcheck.core.leftover import Decisions, LeftOver, Name
 from dbcheck.core.places import Place
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import AfterRecord, Manifest, NodeAfter, StoredRows
@@ -72,7 +72,7 @@ class Reading:
 
     stored: see AfterRecord.survivors.
     canary, logged, index, failure, missing, unanswered, tables, check, left_over,
-    sides_lost, conditions, places, deleted, engines: as in AfterRecord.
+    sides_lost, conditions, places, deleted, engines, decisions: as in AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RowStore, manifest: Manifest) -> None:
@@ -92,6 +92,7 @@ class Reading:
         self.sides_lost: dict[str, str] = {}
         self.conditions: ConditionCheck | None = None
         self.engines: Mapping[str, str] = {}
+        self.decisions: Decisions | None = None
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -138,6 +139,7 @@ class Reading:
             places=self.places,
             deleted=self.deleted,
             engines=self.engines,
+            decisions=self.decisions,
         )
 
     def _attempt(
@@ -226,12 +228,22 @@ class Reading:
             return None
         return observable.deleted(site.reader.engine, table, facts)
 
+    def _count_decisions(self, facts: ServerFacts) -> None:
+        """Ask who decided any before they were listed: before this reading decides any.
+
+        A node that was not cut counts those of the load.
+        """
+        site = self._rig.site
+        if site.reader_name == self._manifest.writer_name:
+            self.decisions = observable.decisions(site.reader.engine, facts)
+
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
         """Store the rows; then decide what is prepared, and look at that once more."""
         table, engine = self._plan.prepares_in, self._rig.site.reader.engine
         left: list[Name] = []
         if table is not None:
             left = leftover.listed(engine, self._manifest.epoch, facts)
+            self._count_decisions(facts)
         try:
             self.stored = survivors.store()
         except BaseException:  # of several tables, some may have been stored

@@ -10,6 +10,7 @@ import numpy as np
 
 from dbcheck.core.distinct import distinct, is_among
 from dbcheck.core.earlier import Earlier
+from dbcheck.core.leftover import Undecided
 from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, operations_of
 from dbcheck.core.markers import Markers
 from dbcheck.core.observed import AckStream, Observed
@@ -39,10 +40,12 @@ class Effects:
 
     losses:  of this run; when each was acked is not filled in yet.
     earlier: the rows of earlier runs.
+    undecided: of the losses; see there.
     """
 
     losses: LossArray
     earlier: Earlier
+    undecided: Undecided = Undecided()
 
 
 def sorted_out(seen: Observed, table: TableSpec, epoch: int) -> tuple[Records, Earlier]:
@@ -101,6 +104,7 @@ def with_effects(
         ),
         earlier_altered=inserted.earlier_altered
         + sum(each.altered for each in earlier),
+        undecided=sum((each.undecided for each in effects), inserted.undecided),
     )
 
 

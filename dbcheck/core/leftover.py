@@ -52,6 +52,42 @@ class LeftFate(enum.Enum):
     ABSENT = "absent"  # it was committed, and its row is not there
     DIFFERENT = "different"  # it was committed, and its row is not as it was sent
     PRESENT = "present"  # it was rolled back, and its row is there
+    GONE = "gone"  # another client decided it, after it was listed
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """How often the server was asked to decide a prepared transaction since it started.
+
+    Of all databases, by whomever, and also where it refused; until dbcheck had listed
+    those that were prepared, and before it decided any.
+    """
+
+    commits: int
+    rollbacks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Losses of transactions that the load had left prepared, and not decided.
+
+    After recovery they look the same if another client decided them before they were
+    listed, or read.
+
+    rolled_back: neither listed nor there.  committed: there.  gone: see LeftFate.GONE.
+    """
+
+    rolled_back: int = 0
+    committed: int = 0
+    gone: int = 0
+
+    def __add__(self, other: Undecided) -> Undecided:
+        """Return both together."""
+        return Undecided(
+            self.rolled_back + other.rolled_back,
+            self.committed + other.committed,
+            self.gone + other.gone,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dbcheck.core.table import TABLES, TableSpec
 
 
 class LossKind(Explained):
-    """What went wrong with a row, or with all; every member is a reason for FAIL.
+    """What went wrong with a row, or with all; a reason for FAIL if no client did it.
 
     docs/losses.md has a section on each.
     """

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,11 @@ import numpy.typing as npt
 from dbcheck.core.acks import AckArray
 from dbcheck.core.earlier import Earlier
 from dbcheck.core.history import SESSION_MAX
+from dbcheck.core.leftover import Undecided
 from dbcheck.core.loss import CODES, Codes, Loss, LossArray, Losses, LossKind, of_acks
 from dbcheck.core.observed import AckStream, Claim, Observed, SurvivorStream
 from dbcheck.core.survivors import DIFFERENT, RECORD, Records
-from dbcheck.core.table import TableSpec
+from dbcheck.core.table import LEDGER, TABLES, TableSpec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged
 
@@ -50,6 +52,10 @@ class Reconciliation:
     earlier_damaged: kind of loss -> how many of these are rows of earlier cycles.
     earlier_altered: rows of earlier runs with another content than was written, which
                   nothing shows to have been sound before the load; no claim.
+    repeated:     of the losses, further rows, each with an id of its own, of operations
+                  that were never acked: what sent such an operation once more, as a
+                  proxy does, has the same effect.
+    undecided:    of the losses; see there.
     """
 
     confirmed: int
@@ -62,6 +68,8 @@ class Reconciliation:
     losses: Losses
     earlier_damaged: Mapping[LossKind, int] = field(default_factory=dict)
     earlier_altered: int = 0
+    repeated: int = 0
+    undecided: Undecided = Undecided()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -74,6 +82,25 @@ class Reconciliation:
         """Losses of this cycle by kind; only kinds that occur."""
         own = Counter(self.losses.counts) - Counter(self.earlier_damaged)
         return dict(sorted((kind.value, rows) for kind, rows in own.items()))
+
+    @property
+    def unacked_counts(self) -> dict[str, int]:
+        """Those of own_counts whose operations were not acked, or that have none."""
+        columns = self.losses.columns
+        unacked = Losses(columns[columns["acked_us"] < 0]).counts
+        own = Counter(unacked) - Counter(self.earlier_damaged)
+        return dict(sorted((kind.value, rows) for kind, rows in own.items()))
+
+    @property
+    def repeatable(self) -> int:
+        """How many losses what repeats an operation can cause, acked or not.
+
+        Of the tables with a key, only the ledger takes one key under two ids.
+        """
+        columns = self.losses.columns
+        twice = columns["kind"] == CODES[LossKind.DUPLICATE]
+        twice &= (columns["table"] == TABLES.index(LEDGER)) & (columns["session"] >= 0)
+        return int(np.count_nonzero(twice))
 
     @property
     def earlier_counts(self) -> dict[str, int]:
@@ -141,11 +168,11 @@ def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
         earlier.add(records[~own])
         surplus.append(marks.add(records[own]))
     beyond = np.concatenate([np.empty(0, RECORD), *surplus])
-    recovered, unconfirmed, unexpected = _sort_surplus(beyond, marks.acked, seen, table)
+    surplus_of = _sort_surplus(beyond, marks.acked, seen, table)
     earlier.look_again(survivors)
     if marks.weigh(acks) != marks.weight:
         marks.find_other_ids(acks, survivors, epoch)
-    others = [*earlier.losses, unexpected]
+    others = [*earlier.losses, surplus_of.losses]
     losses = Losses.gathered(
         sum(map(len, others)) + marks.total - marks.kept,
         chain(others, _acked_losses(acks, marks, table)),
@@ -153,14 +180,15 @@ def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
     return Reconciliation(
         confirmed=marks.total,
         kept=marks.kept,
-        recovered=recovered,
-        unconfirmed=unconfirmed,
+        recovered=surplus_of.recovered,
+        unconfirmed=surplus_of.unconfirmed,
         foreign=earlier.foreign,
         earlier=earlier.rows,
         earlier_lost=earlier.lost(),
         losses=losses,
         earlier_damaged=earlier.damaged,
         earlier_altered=earlier.altered,
+        repeated=surplus_of.repeated,
     )
 
 
@@ -311,38 +339,50 @@ def missing_kinds(gone: AckArray, tail: Ints) -> Codes:
     return kinds
 
 
+class _Surplus(NamedTuple):
+    """What rows beyond the acks are; see Reconciliation.  losses: of these alone."""
+
+    recovered: int
+    unconfirmed: int
+    repeated: int
+    losses: LossArray
+
+
 def _sort_surplus(
     beyond: Records, acked: Ints, seen: Observed, table: TableSpec
-) -> tuple[int, int, LossArray]:
-    """Return how many rows beyond the acks were recovered, unconfirmed, and the rest.
+) -> _Surplus:
+    """Return what the rows beyond the acks are.
 
     A row whose content is what the schedule computes for its key was sent by the
     run: no one else has the seed.  It is legal as far as the client can have sent
     it before the cut.  Raise LogDamaged if one shows that acks are gone from the log.
     """
     claim = seen.claim
-    recovered = unconfirmed = 0
+    recovered = unconfirmed = repeated = 0
     unexpected: list[Loss] = []
-    taken: set[tuple[int, int]] = set()
+    taken: dict[tuple[int, int], set[int]] = {}
     top = _highest_seq(beyond)
     for row in beyond:
-        session, seq = int(row["session"]), int(row["seq"])
+        session, seq, row_id = int(row["session"]), int(row["seq"]), int(row["row_id"])
         legal = row["content"] != DIFFERENT and row["part"] == 0
         if not legal or not _may_be_sent(session, seq, claim):
             kind = LossKind.UNEXPECTED
         elif (session, seq) in taken:
             kind = LossKind.DUPLICATE
+            ids = taken[session, seq]
+            repeated += row_id not in ids  # one id twice is the server's own doing
+            ids.add(row_id)
         else:
-            taken.add((session, seq))
+            taken[session, seq] = {row_id}
             last = claim.acked.get(session, 0) + 1 if claim else top[session]
             recovered += seq == last
             unconfirmed += seq != last
             continue
-        row_id = int(row["row_id"])
         unexpected.append(Loss(kind, session, seq, row_id, -1, table.name))
     if claim is None:
         _require_in_window(taken, acked, seen.window_acks)
-    return recovered, unconfirmed, Losses.of(unexpected).columns
+    losses = Losses.of(unexpected).columns
+    return _Surplus(recovered, unconfirmed, repeated, losses)
 
 
 def _highest_seq(records: Records) -> dict[int, int]:

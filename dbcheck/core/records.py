@@ -21,7 +21,7 @@ from dbcheck.core.depth import Completed
 from dbcheck.core.drivecut import DriveCut
 from dbcheck.core.gone import Gone, Replaced
 from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.leftover import LeftOver
+from dbcheck.core.leftover import Decisions, LeftOver
 from dbcheck.core.moments import Moment
 from dbcheck.core.places import Place
 from dbcheck.core.plans.plan import Plan
@@ -441,6 +441,9 @@ class AfterRecord:
             any, the server counted as deleted from its start to the end of the
             reading; None if that is not known, or if another node than the writer
             was read.
+    decisions: by whom ever, of prepared transactions since the server started; None if
+            the plan prepares none, the server counts none, or another node than the
+            writer was read.
     engines: table -> the storage engine that it is of, where that is another one than
             the load was written to; {} if none is known to be.  No row is read then.
     """
@@ -468,6 +471,7 @@ class AfterRecord:
     places: tuple[Place, ...] | None = None
     deleted: int | None = None
     engines: Mapping[str, str] = field(default_factory=dict)
+    decisions: Decisions | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

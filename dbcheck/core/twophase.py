@@ -12,7 +12,7 @@ import numpy as np
 from dbcheck.core.distinct import is_among
 from dbcheck.core.effects import Effects, sorted_out
 from dbcheck.core.expected import Ints
-from dbcheck.core.leftover import LeftFate, LeftOver, is_committed
+from dbcheck.core.leftover import LeftFate, LeftOver, Undecided, is_committed
 from dbcheck.core.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
 from dbcheck.core.markers import Markers
 from dbcheck.core.observed import Observed
@@ -31,6 +31,7 @@ _KINDS = {
     LeftFate.ABSENT: _PREPARED,
     LeftFate.DIFFERENT: _CORRUPT,
     LeftFate.PRESENT: _RESURRECTED,
+    LeftFate.GONE: _PREPARED,
 }
 
 
@@ -44,19 +45,21 @@ def judge_two_phase(
     own, earlier = sorted_out(seen, table, epoch)
     rows = _Rows(table, own, markers)
     left = _by_session(seen.left_over)
-    losses = [rows.others()]
+    losses, undecided = [rows.others()], Undecided()
     for session in markers.sessions():
         listed = left.pop(session, {})
-        losses.append(_losses_of(session, markers, rows, listed))
+        lost, unsure = _losses_of(session, markers, rows, listed)
+        losses.append(lost)
+        undecided += unsure
     for session, listed in left.items():
         losses.append(_strangers(session, listed, table))
-    return Effects(np.concatenate(losses), earlier)
+    return Effects(np.concatenate(losses), earlier, undecided)
 
 
 def _losses_of(
     session: int, markers: Markers, rows: _Rows, listed: Mapping[int, LeftOver]
-) -> LossArray:
-    """Return the losses among the transactions of one session."""
+) -> tuple[LossArray, Undecided]:
+    """Return the losses among the transactions of one session, and those undecided."""
     top = int(markers.tops[session])
     seq = np.arange(1, top + 1, dtype=np.int64)
     row_ids, damaged = rows.of(session, top)
@@ -64,14 +67,26 @@ def _losses_of(
     is_listed[[one - 1 for one in listed if one <= top]] = True
     kinds = _judged(session, seq, markers, row_ids > 0, is_listed)
     kinds[damaged] = _NO_LOSS  # that row is a loss already
+    # Without its row in the ledger it is half of an operation: nobody decided that.
+    is_open = (kinds != _NO_LOSS) & markers.perhaps(session, seq)
+    is_open &= (seq == top) | ~markers.present(session, seq + 1)
     for one, over in listed.items():
         if one <= top and kinds[one - 1] == _NO_LOSS:
             kinds[one - 1] = _KINDS.get(over.fate, _NO_LOSS)
+            is_open[one - 1] = over.fate is LeftFate.GONE
+    gone = [one - 1 for one, over in listed.items() if over.fate is LeftFate.GONE]
+    is_gone = is_open & is_among(seq - 1, np.array(gone, np.int64))
+    undecided = Undecided(
+        rolled_back=int(np.count_nonzero(is_open & ~is_gone & (row_ids == 0))),
+        committed=int(np.count_nonzero(is_open & ~is_gone & (row_ids > 0))),
+        gone=int(np.count_nonzero(is_gone)),
+    )
     at = np.flatnonzero(kinds != _NO_LOSS)
     found = _losses(session, seq[at], kinds[at], rows.table)
     found["row_id"] = np.where(row_ids[at] > 0, row_ids[at], -1)
     strangers = {one: over for one, over in listed.items() if one > top}
-    return np.concatenate([found, _strangers(session, strangers, rows.table)])
+    losses = np.concatenate([found, _strangers(session, strangers, rows.table)])
+    return losses, undecided
 
 
 def _judged(

@@ -31,6 +31,8 @@ class Cause(enum.Enum):
     """What can cause losses; of two that explain as many, the first comes first."""
 
     DELETES = "deletes"  # that the server counted after the cut, and dbcheck made none
+    DECISIONS = "decisions"  # of prepared transactions, by another client
+    REPEATS = "repeats"  # of operations, by a proxy or a driver
     SETTING = "setting"  # of the server or of a mount, under which commits are lost
     LAYER = "layer"  # below the server, which holds flushes back
     TORN_PAGES = "torn pages"  # that a setting left without a guard
@@ -65,6 +67,8 @@ def diagnosis(
     replication: str = "",
     spared: bool = False,
     deleted: int | None = None,
+    decided: int = 0,
+    repeated: int = 0,
 ) -> tuple[Explanation, ...]:
     """Return what can have caused the losses, what explains most of them first.
 
@@ -74,11 +78,14 @@ def diagnosis(
     replication: why a standby that took over lacks commits, "" if that is not known.
     spared:   it kept its power, so no drive of its own lost them.
     deleted:  see AfterRecord; 0 rules nothing out, as it may lack the last ones.
+    decided:  losses of prepared transactions that another client may have decided.
+    repeated: rows that whatever repeats an operation may have written.
     """
     found = _Diagnosis(counts, shape)
     if not found.total:
         return ()
-    listed = [*found.of_deletes(deleted or 0), *found.of_settings(settings)]
+    listed = [*found.of_deletes(deleted or 0), *of_decisions(decided)]
+    listed += [*of_repeats(repeated), *found.of_settings(settings)]
     listed += found.of_windows()
     listed += found.of_replication(replication)
     listed += found.of_divergence()
@@ -91,6 +98,28 @@ def diagnosis(
         listed += found.of_pages()
     order = list(Cause)
     return tuple(sorted(listed, key=lambda one: (-one.losses, order.index(one.cause))))
+
+
+def of_decisions(losses: int) -> Iterator[Explanation]:
+    """Yield that somebody else decided transactions that the load had left prepared."""
+    if losses:
+        reason = (
+            f"{losses:,} of the losses are prepared transactions that somebody else may"
+            " have committed or rolled back after recovery, as a DBA or a transaction"
+            " manager does when the server is back; find that out first"
+        )
+        yield Explanation(Cause.DECISIONS, losses, reason)
+
+
+def of_repeats(losses: int) -> Iterator[Explanation]:
+    """Yield that something between client and server sends operations again."""
+    if losses:
+        reason = (
+            f"{losses:,} of the losses are operations that are in the table twice: a"
+            " proxy or a driver that repeats what it got no answer to does that; look"
+            " for one first"
+        )
+        yield Explanation(Cause.REPEATS, losses, reason)
 
 
 class _Diagnosis:

@@ -9,6 +9,7 @@ from dbcheck.core.audited import alarming
 from dbcheck.core.control import ControlOutcome
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
+from dbcheck.judge.clients import by_clients
 from dbcheck.judge.cluster import diverged, left_behind, survived
 from dbcheck.judge.control import judge_control
 from dbcheck.judge.host import not_restored
@@ -84,6 +85,7 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
         explained=explained,
         alarms=alarming(case.writer.audit or ()),
         survived=survived(case),
+        clients=by_clients(case.found, case.after.decisions),
     )
 
 

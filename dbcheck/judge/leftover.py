@@ -16,7 +16,10 @@ def prepared(case: Case) -> Item | None:
     if not left:
         return None
     kept = sum(one.fate is LeftFate.KEPT for one in left)
+    gone = sum(one.fate is LeftFate.GONE for one in left)
     refused = next((one.reason for one in left if one.reason), "")
+    if gone:
+        refused = f"another client decided {gone} first; {refused}"
     reason = (
         f"{len(left)} were listed after recovery; {kept} of them were then committed or"
         " rolled back as they should be" + (f"; {refused}" if refused else "")

@@ -15,6 +15,7 @@ from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.loss import LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.verdict import Verdict
+from dbcheck.judge.clients import NOTHING, ByClients
 from dbcheck.judge.item import Item, ItemId, Standing
 
 _HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"
@@ -153,6 +154,7 @@ def judge_rows(
     explained: bool = False,
     alarms: Sequence[Flag] = (),
     survived: Survived | None = None,
+    clients: ByClients = NOTHING,
 ) -> Judgement:
     """Return the verdict on a cycle whose table was read to its end.
 
@@ -162,8 +164,10 @@ def judge_rows(
     explained: a setting was in force that can lose everything.
     alarms: what the audit before the cut found; a PASS names it.
     survived: what a cluster survived, None of a single server.
+    clients: the losses that clients of the server caused.
     A loss is a FAIL, unless the table was replaced and no setting explains it, somebody
-    altered the table, or the server itself shows that it was not cut.  Without one,
+    altered the table, the server itself shows that it was not cut, or clients caused
+    all losses.  Without one,
     each required item must be present, and none contradicted, for a PASS.
     """
     if doubt := _other_data(found, items, explained):
@@ -176,7 +180,10 @@ def judge_rows(
         doubt = f"{_lost(found)}; but no cut took them: {kept}"
         return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
     if found.counts:
-        return Judgement(Verdict.FAIL, (_lost(found), *altered), tuple(items))
+        held = clients.losses < sum(found.counts.values())
+        verdict = Verdict.FAIL if held else Verdict.INCONCLUSIVE
+        reasons = (_lost(found), *clients.reasons, *altered)
+        return Judgement(verdict, reasons, tuple(items))
     doubts = altered + tuple(
         f"{item.id.value} {item.standing.value}: {item.reason}"
         for item in items
@@ -240,6 +247,11 @@ def _lost(found: Reconciliation) -> str:
     others = []
     if strange := own.pop(LossKind.UNEXPECTED.value, 0):
         others.append(f"{strange:,} unexpected")
+    for kind, rows in found.unacked_counts.items():
+        if kind in own:
+            own[kind] -= rows
+            others.append(f"{rows:,} {kind} without an ack")
+    own = {kind: rows for kind, rows in own.items() if rows}
     if earlier := sum(found.earlier_counts.values()):
         several = f"{earlier:,} rows of earlier cycles"
         others.append(several if earlier > 1 else "1 row of an earlier cycle")

@@ -13,6 +13,7 @@ from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.held import HeldCanary
+from dbcheck.core.leftover import Decisions
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.replication import (
     Descent,
@@ -187,7 +188,17 @@ class TwoPhaseCommits(Protocol):
     def decide(
         self, name: str, *, commit: bool, server: ServerFacts | None = None
     ) -> None:
-        """Commit a prepared transaction, or roll it back; raise EngineError."""
+        """Commit a prepared transaction, or roll it back.
+
+        Raise NotPrepared if the server has none of that name, else EngineError.
+        """
+
+
+class CountsDecisions(Protocol):
+    """The server counts what decides prepared transactions."""
+
+    def decisions(self, *, server: ServerFacts | None = None) -> Decisions:
+        """Return what it counted since it started.  Raise EngineError."""
 
 
 class BulkFill(Protocol):
@@ -397,6 +408,11 @@ def checks_tables(engine: Engine) -> TypeGuard[TableChecks]:
 def commits_in_two_phases(engine: Engine) -> TypeGuard[TwoPhaseCommits]:
     """Return whether *engine* has that ability."""
     return _has(engine, TwoPhaseCommits)
+
+
+def counts_decisions(engine: Engine) -> TypeGuard[CountsDecisions]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, CountsDecisions)
 
 
 def fills(engine: Engine) -> TypeGuard[BulkFill]:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from dbcheck.campaign import observable
+from dbcheck.campaign import leftover, observable
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.history import Key
 from dbcheck.core.leftover import LeftFate, Name, is_committed
 from dbcheck.core.loss import LossKind
+from dbcheck.core.server import ServerFacts
 from dbcheck.core.twophase import PART
 from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
+from dbcheck.judge.diagnosis import Cause
 from dbcheck.ports import abilities
+from dbcheck.ports.engine import Engine
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.rigs import ENGINES, SEED
-from tests.planted.fault import FAIL, PASS, engines
+from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, engines
 from tests.planted.site import Site
 
 pytestmark = pytest.mark.planted
@@ -120,6 +124,57 @@ def test_what_was_prepared_or_decided_and_is_not_so_is_found(site: Site) -> None
     broken = site.cycle(restore=planted.plant, workload=two_phase())
     assert found(broken) == planted.expected
     assert broken.verdict is FAIL
+
+
+def all_rolled_back(site: Site) -> None:
+    """Roll back what is prepared, as a transaction manager does at its start."""
+    site.server.start()
+    for name in left_by(site):
+        decide(site, name, commit=False)
+
+
+@pytest.mark.wide_with("mysql")
+@engines("own_site", *ENGINES)
+def test_what_somebody_rolled_back_before_dbcheck_looked_is_no_lost_commit(
+    site: Site,
+) -> None:
+    """PostgreSQL counts no decisions, so there it is the first cause to look for."""
+    outcome = site.cycle(restore=lambda: all_rolled_back(site), workload=two_phase())
+    assert {kind for kind, _, _ in found(outcome)} == {PREPARED}, outcome.judgement
+    assert outcome.found is not None
+    lost = outcome.found.undecided.rolled_back
+    assert lost == sum(found(outcome).values())
+    decisions = outcome.after.decisions
+    if outcome.manifest.family == "postgresql":
+        assert decisions is None
+        assert outcome.verdict is FAIL, outcome.judgement
+        assert outcome.result.diagnosis[0].cause is Cause.DECISIONS
+    else:
+        assert decisions is not None
+        assert (decisions.commits, decisions.rollbacks >= lost) == (0, True)
+        assert outcome.verdict is INCONCLUSIVE, outcome.judgement
+
+
+@pytest.mark.wide_with("mariadb")
+@engines("own_site", *ENGINES)
+def test_what_somebody_decides_once_it_was_listed_is_no_lost_commit(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after_somebody(
+        engine: Engine, names: Sequence[Name], facts: ServerFacts
+    ) -> dict[Name, leftover.Refusal | None]:
+        for name in names:
+            decide(site, name, commit=False)
+        return decided(engine, names, facts)
+
+    decided = leftover.decide
+    monkeypatch.setattr(leftover, "decide", after_somebody)
+    outcome = site.cycle(workload=two_phase())
+    fates = Counter(one.fate for one in outcome.after.left_over)
+    assert set(fates) == {LeftFate.GONE}, outcome.after.left_over
+    assert outcome.found is not None
+    assert outcome.found.undecided.gone == fates[LeftFate.GONE]
+    assert outcome.verdict is INCONCLUSIVE, outcome.judgement
 
 
 def begin(site: Site) -> None:

@@ -91,6 +91,34 @@ def test_rows_that_somebody_deleted_come_before_a_setting_and_explain_no_torn_ro
     assert [one.cause for one in found] == [Cause.DATA_PAGES]
 
 
+@pytest.mark.parametrize(
+    ("kind", "cause"),
+    [
+        (LossKind.PREPARED, Cause.DECISIONS),
+        (LossKind.DUPLICATE, Cause.REPEATS),
+    ],
+)
+def test_what_clients_do_is_named_before_what_else_explains_as_much(
+    kind: LossKind, cause: Cause
+) -> None:
+    off = setting("fsync", "off")
+    found = diagnosis(
+        {kind: 5},
+        NO_SHAPE,
+        [off],
+        (),
+        page_cache_kept=True,
+        decided=5 if cause is Cause.DECISIONS else 0,
+        repeated=5 if cause is Cause.REPEATS else 0,
+    )
+    assert [(one.cause, one.losses) for one in found] == [
+        (cause, 5),
+        (Cause.SETTING, 5),
+        (Cause.SERVER, 5),
+    ]
+    assert not diagnosis({kind: 5}, NO_SHAPE, (), (), page_cache_kept=False)
+
+
 def test_losses_out_of_order_are_reordered_writes() -> None:
     found = diagnosis({TAIL: 212}, SCATTERED, (), (), page_cache_kept=False)
     assert [one.cause for one in found] == [Cause.REORDERED_WRITES]

@@ -61,7 +61,7 @@ DIAGNOSED = {
     "mariadb-lying": ("missing-tail", ["lost cache"]),
     "missing-row": ("missing-hole", ["reordered writes"]),
     "corrupt-row": ("corrupt", ["data pages"]),
-    "duplicate-row": ("duplicate", []),
+    "duplicate-row": ("duplicate", ["repeats"]),
     "unexpected-row": ("unexpected", []),
     "stale-register": ("stale", ["data pages"]),
     "torn-register": ("torn", ["data pages"]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from dbcheck.campaign.leftover import fates
-from dbcheck.core.leftover import LeftFate, LeftOver, Name
+from dbcheck.campaign.leftover import Refusal, fates
+from dbcheck.core.leftover import LeftFate, LeftOver, Name, Undecided
 from dbcheck.core.operation import TwoPhase
 from dbcheck.core.survivors import DIFFERENT
 from dbcheck.core.twophase import PART
@@ -86,7 +86,13 @@ def of_no_session(model: Model) -> Named:
     return "unexpected", 1
 
 
+def gone_after_it_was_listed(model: Model) -> Named:
+    model.left[1, COUNT] = LeftFate.GONE
+    return "prepared", COUNT
+
+
 FAULTS = [
+    gone_after_it_was_listed,
     lost_while_prepared,
     lost_after_its_commit,
     committed_and_still_prepared,
@@ -113,6 +119,49 @@ def test_each_fault_is_found_and_named(fault: Callable[[Model], Named]) -> None:
     assert [(x.kind.value, x.seq) for x in found.losses] == [expected]
     assert [loss.table for loss in found.losses] == ["item"]
     assert found.kept == COUNT - (expected[0] != "unexpected")
+
+
+UNDECIDED: Mapping[Callable[[Model], Named], Undecided] = {
+    lost_while_prepared: Undecided(rolled_back=1),
+    committed_by_nobody: Undecided(committed=1),
+    gone_after_it_was_listed: Undecided(gone=1),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_the_load_had_decided_is_nobody_elses_doing(
+    fault: Callable[[Model], Named],
+) -> None:
+    model = Model()
+    model.run(1, COUNT)
+    fault(model)
+    found = model.judged({1: COUNT})
+    assert found.undecided == UNDECIDED.get(fault, Undecided())
+
+
+def test_one_that_was_to_be_rolled_back_and_is_there_was_perhaps_committed() -> None:
+    """The client had sent the operation that decides it, which left no row."""
+    model = Model()
+    model.run(1, 2 * ROLLED_BACK)
+    del model.left[1, 2 * ROLLED_BACK]
+    model.item[1, 2 * ROLLED_BACK] = 0
+    acked = {1: 2 * ROLLED_BACK}
+    found = model.judged(acked, {1: 2 * ROLLED_BACK + 1})
+    assert [loss.kind.value for loss in found.losses] == ["resurrected"]
+    assert found.undecided == Undecided(committed=1)
+    torn = Model()
+    torn.run(1, COUNT)
+    torn.item[1, COUNT + 1] = 0
+    assert torn.judged({1: COUNT}, {1: COUNT + 2}).undecided == Undecided()
+
+
+def test_one_that_is_listed_and_was_then_committed_and_is_gone_counts_once() -> None:
+    model = Model()
+    model.run(1, COUNT)
+    model.item[1, COUNT], model.left[1, COUNT] = 0, LeftFate.GONE
+    found = model.judged({1: COUNT})
+    assert found.counts == {"prepared": 1}
+    assert found.undecided == Undecided(gone=1)
 
 
 @pytest.mark.parametrize("is_listed", [True, False], ids=["prepared", "committed"])
@@ -183,8 +232,9 @@ def test_the_name_of_a_transaction(text: str, name: Name | None) -> None:
 
 
 def test_what_became_of_each_transaction_that_was_listed() -> None:
-    names = [Name(EPOCH, 1, seq) for seq in (1, 2, 3, 4, 5, 8)]
-    decided = {name: "no" if name.seq == 5 else "" for name in names}
+    names = [Name(EPOCH, 1, seq) for seq in (1, 2, 3, 4, 5, 6, 8)]
+    refused = {5: Refusal("no"), 6: Refusal("none", gone=True)}
+    decided = {name: refused.get(name.seq) for name in names}
     rows = [
         record(1, 1, part=PART),
         record(1, 2, part=PART, content=DIFFERENT),
@@ -198,5 +248,6 @@ def test_what_became_of_each_transaction_that_was_listed() -> None:
         LeftOver(1, 3, LeftFate.ABSENT),
         LeftOver(1, 4, LeftFate.KEPT),
         LeftOver(1, 5, LeftFate.REFUSED, "no"),
+        LeftOver(1, 6, LeftFate.GONE, "none"),
         LeftOver(1, 8, LeftFate.PRESENT),
     )

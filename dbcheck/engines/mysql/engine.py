@@ -15,6 +15,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
 from dbcheck.core.history import Row
+from dbcheck.core.leftover import Decisions
 from dbcheck.core.managed import SERVICE, of_host, of_mysql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
@@ -516,6 +517,10 @@ class MysqlEngine(Replicating):
     ) -> None:
         with self._open(None, server=server) as link:
             twophase.decide(link, name, self._database, commit=commit)
+
+    def decisions(self, *, server: ServerFacts | None = None) -> Decisions:
+        with self._open(None, server=server) as link:
+            return twophase.decisions(link)
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names.  The database stays."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 
-from dbcheck.core.leftover import PREFIX
+from dbcheck.core.leftover import PREFIX, Decisions
 from dbcheck.engines.mysql.check import quote_account
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.errors import EngineError, NotPrepared
 
 _BRANCH_CHARS = 8
+_XAER_NOTA = 1397  # ER_XAER_NOTA: unknown XID (MySQL 8.4 error reference)
 
 
 def branch_of(database: str) -> str:
@@ -49,6 +50,18 @@ def prepared(link: MysqlLink, database: str) -> tuple[str, ...]:
 
 
 def decide(link: MysqlLink, name: str, database: str, *, commit: bool) -> None:
-    """Commit or roll back a prepared transaction."""
+    """Commit or roll back a prepared transaction; raise NotPrepared if it is none."""
     statement = "commit_prepared" if commit else "rollback_prepared"
-    link.rows(statement, {"name": name, "branch": branch_of(database)})
+    try:
+        link.rows(statement, {"name": name, "branch": branch_of(database)})
+    except EngineError as error:
+        number = getattr(error.__cause__ or error.__context__, "errno", None)
+        if number == _XAER_NOTA:
+            raise NotPrepared(str(error), id=ErrorId.STATEMENT_FAILED) from error
+        raise
+
+
+def decisions(link: MysqlLink) -> Decisions:
+    """Return what the server counts; see core.leftover.Decisions."""
+    counted = {name: int(value) for name, value in link.rows("decisions")}
+    return Decisions(counted["Com_xa_commit"], counted["Com_xa_rollback"])

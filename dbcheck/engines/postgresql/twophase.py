@@ -5,7 +5,9 @@ from __future__ import annotations
 from dbcheck.core.leftover import PREFIX
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.errors import EngineError, NotPrepared
+
+_UNDEFINED_OBJECT = "42704"  # no such transaction (twophase.c, LockGXact)
 
 
 def require_room(link: PostgresqlLink, transactions: int) -> None:
@@ -27,6 +29,12 @@ def prepared(link: PostgresqlLink) -> tuple[str, ...]:
 
 
 def decide(link: PostgresqlLink, name: str, *, commit: bool) -> None:
-    """Commit or roll back a prepared transaction."""
+    """Commit or roll back a prepared transaction; raise NotPrepared if it is none."""
     statement = "commit_prepared" if commit else "rollback_prepared"
-    link.rows(statement, {"name": name})
+    try:
+        link.rows(statement, {"name": name})
+    except EngineError as error:
+        state = getattr(error.__cause__ or error.__context__, "pgcode", None)
+        if state == _UNDEFINED_OBJECT:
+            raise NotPrepared(str(error), id=ErrorId.STATEMENT_FAILED) from error
+        raise

@@ -1,0 +1,92 @@
+"""Losses that clients of the server cause, and which are not held against it then.
+
+Of two kinds alone: a transaction that was left prepared and that another client
+decided, and an operation without an ack that was sent to the server twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbcheck.core.leftover import Decisions, Undecided
+from dbcheck.core.reconcile import Reconciliation
+
+_REPEATS = (
+    "a proxy or a driver that repeats what it got no answer to does that, and the"
+    " server had promised nothing"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ByClients:
+    """How many losses clients caused, and what shows it, a sentence each."""
+
+    losses: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+NOTHING = ByClients()
+
+
+def by_clients(found: Reconciliation | None, decisions: Decisions | None) -> ByClients:
+    """Return which losses are not held against the server.
+
+    decisions: see AfterRecord.
+    """
+    if found is None:
+        return NOTHING
+    decided = decided_elsewhere(found.undecided, decisions)
+    reasons = []
+    if decided:
+        reasons.append(_who_decided(decided, found.undecided, decisions))
+    if found.repeated:
+        reasons.append(f"{_repeated(found.repeated)}: {_REPEATS}")
+    return ByClients(decided + found.repeated, tuple(reasons))
+
+
+def decided_elsewhere(undecided: Undecided, decisions: Decisions | None) -> int:
+    """Return how many losses are of transactions that another client decided.
+
+    Where the server counts decisions, there can be no more than it counted.  Where it
+    does not, one that was listed and then gone shows that there is such a client.
+    """
+    before = undecided.rolled_back + undecided.committed
+    if decisions is None:
+        return undecided.gone + (before if undecided.gone else 0)
+    proven = undecided.gone
+    if undecided.rolled_back <= decisions.rollbacks:
+        proven += undecided.rolled_back
+    if undecided.committed <= decisions.commits:
+        proven += undecided.committed
+    return proven
+
+
+def perhaps_decided(undecided: Undecided, decisions: Decisions | None) -> int:
+    """Return of how many losses another client's decision may be the cause."""
+    if decisions is None:
+        return undecided.rolled_back + undecided.committed + undecided.gone
+    return decided_elsewhere(undecided, decisions)
+
+
+def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None) -> str:
+    were = "transaction was" if losses == 1 else "transactions were"
+    shown = []
+    if decisions and decisions.rollbacks + decisions.commits:
+        shown.append(
+            f"the server counted {decisions.rollbacks:,} rollbacks and"
+            f" {decisions.commits:,} commits of prepared transactions since it started,"
+            " before dbcheck decided any"
+        )
+    if undecided.gone:
+        shown.append(f"{undecided.gone:,} were listed after recovery and then gone")
+    return (
+        f"{losses:,} prepared {were} decided by somebody else after recovery (a DBA, a"
+        " transaction manager, or a reading of dbcheck that broke off):"
+        f" {'; '.join(shown)}"
+    )
+
+
+def _repeated(rows: int) -> str:
+    if rows == 1:
+        return "1 row repeats an operation that was never acknowledged"
+    return f"{rows:,} rows repeat operations that were never acknowledged"

@@ -1,0 +1,131 @@
+"""Losses that clients of the server cause are not held against it, and others are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.core.leftover import Decisions, LeftFate, Undecided
+from dbcheck.core.observed import Claim
+from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.verdict import Verdict
+from dbcheck.judge.clients import by_clients, perhaps_decided
+from dbcheck.judge.verdict import Judgement, judge_rows
+from tests.kit.cycles import reconciled, record
+from tests.kit.twophase import Model
+
+FAIL, INCONCLUSIVE = Verdict.FAIL, Verdict.INCONCLUSIVE
+COUNT = 10
+
+
+def judged(found: Reconciliation, decisions: Decisions | None = None) -> Judgement:
+    return judge_rows(found, [], clients=by_clients(found, decisions))
+
+
+def lost_by(*, rolled_back: int = 0, committed: int = 0, gone: int = 0) -> Model:
+    """Return what a cut leaves where others decided so many transactions."""
+    model, session = Model(), 0
+    for count, fate in ((rolled_back, ""), (committed, "row"), (gone, "gone")):
+        for _ in range(count):
+            session += 1
+            model.run(session, COUNT)
+            if fate == "gone":
+                model.left[session, COUNT] = LeftFate.GONE
+                continue
+            del model.left[session, COUNT]
+            if fate:
+                model.item[session, COUNT] = 0
+    return model
+
+
+def fate(model: Model) -> Reconciliation:
+    return model.judged(dict.fromkeys(range(1, 4), COUNT))
+
+
+@pytest.mark.parametrize(
+    ("counted", "verdict"),
+    [
+        (Decisions(0, 3), INCONCLUSIVE),
+        (Decisions(0, 2), FAIL),
+        (Decisions(3, 0), FAIL),
+        (Decisions(0, 0), FAIL),
+        (None, FAIL),
+    ],
+)
+def test_as_many_as_the_server_counted_may_have_been_rolled_back_by_somebody(
+    counted: Decisions | None, verdict: Verdict
+) -> None:
+    found = fate(lost_by(rolled_back=3))
+    assert found.counts == {"prepared": 3}
+    assert judged(found, counted).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("counted", "verdict"),
+    [(Decisions(3, 0), INCONCLUSIVE), (Decisions(0, 3), FAIL), (None, FAIL)],
+)
+def test_what_somebody_committed_is_there_and_was_to_be_prepared(
+    counted: Decisions | None, verdict: Verdict
+) -> None:
+    found = fate(lost_by(committed=3))
+    assert found.counts == {"unexpected": 3}
+    assert judged(found, counted).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("counted", "verdict"), [(None, INCONCLUSIVE), (Decisions(0, 0), FAIL)]
+)
+def test_one_that_was_listed_and_then_gone_shows_another_client(
+    counted: Decisions | None, verdict: Verdict
+) -> None:
+    """A server that counts decisions shows that there were none before the list."""
+    assert judged(fate(lost_by(gone=3)), counted).verdict is INCONCLUSIVE
+    found = fate(lost_by(gone=1, rolled_back=2))
+    assert judged(found, counted).verdict is verdict
+
+
+def test_another_kind_of_loss_is_held_against_the_server_as_ever() -> None:
+    model = lost_by(rolled_back=3)
+    del model.ledger[1, 3]
+    assert judged(fate(model), Decisions(9, 9)).verdict is FAIL
+    decided = lost_by(rolled_back=2)
+    decided.run(3, COUNT)
+    del decided.item[3, 3]
+    assert judged(fate(decided), Decisions(9, 9)).verdict is FAIL
+
+
+@pytest.mark.parametrize(
+    ("counted", "losses"),
+    [(None, 3), (Decisions(0, 0), 0), (Decisions(0, 2), 2), (Decisions(1, 2), 3)],
+)
+def test_where_nothing_is_counted_somebody_may_have_decided_them_all(
+    counted: Decisions | None, losses: int
+) -> None:
+    assert perhaps_decided(Undecided(rolled_back=2, committed=1), counted) == losses
+
+
+ROWS = [record(1, 1), record(1, 2)]
+CLAIM = Claim({1: 3}, {1: 2})
+
+
+def test_an_operation_without_an_ack_that_stands_twice_breaks_no_promise() -> None:
+    again = [record(1, 3), record(1, 3, row_id=9)]
+    found = reconciled({1: 2}, [*ROWS, *again], claim=CLAIM)
+    assert judged(found).verdict is INCONCLUSIVE
+    same = [record(1, 3), record(1, 3)]
+    assert judged(reconciled({1: 2}, [*ROWS, *same], claim=CLAIM)).verdict is FAIL
+    both = reconciled({1: 2}, [*ROWS, *again, record(1, 1, row_id=8)], claim=CLAIM)
+    assert judged(both).verdict is FAIL
+    missing = reconciled({1: 2}, [ROWS[1], *again], claim=CLAIM)
+    assert judged(missing).verdict is FAIL
+
+
+def test_losses_without_an_ack_are_counted_apart_from_confirmed_commits() -> None:
+    again = [record(1, 3), record(1, 3, row_id=9), record(1, 1, row_id=8)]
+    found = reconciled({1: 2}, [*ROWS, *again], claim=CLAIM)
+    assert found.own_counts == {"duplicate": 2}
+    reason = judged(found).reasons[0]
+    assert reason.startswith("1 duplicate of 2 confirmed commits, and 1 ")
+    less = replace(found, losses=found.losses[:1])
+    assert "all 2 confirmed commits" in judged(less).reasons[0]
