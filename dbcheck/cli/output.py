@@ -109,13 +109,16 @@ def printing(code: int) -> Iterator[None]:
         sys.exit(code or FAILED)
 
 
-def end_with(outcome: Outcome, *, as_json: bool) -> NoReturn:
-    """Show a judged run and exit with its verdict's code."""
+def end_with(outcome: Outcome, *, as_json: bool, reconcile: str = "") -> NoReturn:
+    """Show a judged run and exit with its verdict's code.
+
+    reconcile: see report.words.run.caveats().
+    """
     result = outcome.result
     code = EXIT_CODES[outcome.verdict]
     with printing(code):
         if as_json:
             print_json(to_values(result))
         else:
-            console().print(verdict_report(result))
+            console().print(verdict_report(result, reconcile))
     sys.exit(code)

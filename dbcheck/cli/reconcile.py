@@ -86,9 +86,13 @@ def command(
     # Judging offline imports nothing that reads an inventory or reaches a server.
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.reconcile_server import reconciled
+    from dbcheck.cli.resumable import reconcile_command, reconcile_flags
 
     described = (target, host, witness, wait, restart)
     entry = chosen(named, *described, clusters=True)
     new_key, live = witness.accept_new_host_key, not as_json
     outcome = reconciled(entry, run, run_id or "", runs, new_key=new_key, live=live)
-    output.end_with(outcome, as_json=as_json)
+    flags = reconcile_flags(named, target, host, witness, restart)
+    flags += target.arguments("target")
+    again = reconcile_command(outcome.run.path, flags)
+    output.end_with(outcome, as_json=as_json, reconcile=again)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.known import Known
@@ -62,6 +63,11 @@ def reconcile_flags(
     ]
 
 
+def reconcile_command(run: Path, flags: Sequence[str]) -> str:
+    """Return the command that continues *run*; flags: see reconcile_flags()."""
+    return shlex.join(["dbcheck", "reconcile", str(run), *flags])
+
+
 def resumable_cycle(
     rig: Rig,
     workload: Workload,
@@ -77,7 +83,7 @@ def resumable_cycle(
     """
     require_none_on_witness(rig)
     started = preflight(rig, workload, seed, controls=controls, known=known)
-    command = shlex.join(["dbcheck", "reconcile", str(started.run.path), *again])
+    command = reconcile_command(started.run.path, again)
     try:
         outcome = finish_cycle(rig, started)
     except (KeyboardInterrupt, DbcheckError):

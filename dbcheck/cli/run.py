@@ -30,7 +30,11 @@ from dbcheck.cli.guard import guard, require_passable
 from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
-from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
+from dbcheck.cli.resumable import (
+    reconcile_command,
+    reconcile_flags,
+    resumable_cycle,
+)
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
@@ -128,7 +132,8 @@ def command(
         with output.printing(code):
             output.print_json(to_values(result))
         sys.exit(code)
-    output.end_with(outcome, as_json=as_json)
+    command = reconcile_command(outcome.run.path, again)
+    output.end_with(outcome, as_json=as_json, reconcile=command)
 
 
 def require_possible(entry: Entry, *, control: bool, twice: bool, far: bool) -> None:

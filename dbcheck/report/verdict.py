@@ -27,9 +27,12 @@ _MARKS = {
 _ORDER = {standing: place for place, standing in enumerate(_MARKS)}
 
 
-def verdict_report(result: RunResult) -> RenderableType:
-    """Return the whole report on a judged run, what matters most first."""
-    parts: list[RenderableType] = ["", _verdict(result)]
+def verdict_report(result: RunResult, reconcile: str = "") -> RenderableType:
+    """Return the whole report on a judged run, what matters most first.
+
+    reconcile: see words.run.caveats().
+    """
+    parts: list[RenderableType] = ["", _verdict(result, reconcile)]
     parts += _losses(result)
     for section in words.sections(result):
         parts.append("")
@@ -49,9 +52,9 @@ def verdict_report(result: RunResult) -> RenderableType:
     return Group(*parts, _headline(result), "")
 
 
-def _verdict(result: RunResult) -> RenderableType:
+def _verdict(result: RunResult, reconcile: str) -> RenderableType:
     """Return the verdict in a frame, with all that must be read together with it."""
-    lines = [_headline(result), *map(Text, words.caveats(result))]
+    lines = [_headline(result), *map(Text, words.caveats(result, reconcile))]
     if bound := words.bound(result):
         lines += [Text(), Text(" ".join(bound))]
     return Panel(Group(*lines), border_style=COLOURS[result.verdict])

@@ -15,7 +15,7 @@ from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.report.drive import faults
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import SURVIVORS as LEFT
-from dbcheck.report.words.run import lab_scope
+from dbcheck.report.words.run import caveats, lab_scope
 from tests.kit.reports import VALUES, printed, run_result
 
 RESULT: Mapping[str, Any] = VALUES
@@ -268,3 +268,56 @@ def test_each_kind_of_loss_is_explained_beside_the_verdict() -> None:
     for kind in (LossKind.TORN, LossKind.INCONSISTENT, LossKind.MISSING_HOLE):
         assert f"{kind.value}: {kind.means.replace('`', '')}" in text
     assert LossKind.CORRUPT.means not in text
+
+
+@pytest.mark.parametrize(
+    ("cut_class", "depth", "drive"),
+    [
+        ("AC", None, True),
+        ("AC", "DRIVE", True),
+        ("AC", "OS", False),
+        ("hypervisor kill", None, False),
+        ("hypervisor kill", "OS", False),
+        ("reset", None, False),
+        ("unknown", None, True),
+        ("lab drive", "OS", True),
+    ],
+)
+def test_a_drive_is_suspected_only_after_a_cut_that_can_have_emptied_its_cache(
+    cut_class: str, depth: str | None, drive: bool
+) -> None:
+    seen = {"depth": depth, "reasons": ["!"]} if depth else None
+    loss = {"losses": {"missing-tail": 9}, "verdict": "FAIL", "depth": seen}
+    shown = printed(verdict_report(run_result({**loss, "cut_class": cut_class})))
+    assert "Look below it" in shown
+    assert ("RAID controller" in shown) is drive
+
+
+@pytest.mark.parametrize(
+    ("losses", "explained", "below"),
+    [
+        ({"duplicate": 4}, {"repeats": 4}, False),
+        ({"prepared": 5}, {"decisions": 5}, False),
+        ({"duplicate": 4, "prepared": 5}, {"decisions": 5, "repeats": 4}, False),
+        ({"prepared": 5}, {}, True),
+        ({"prepared": 5, "missing-tail": 1}, {"decisions": 5}, True),
+    ],
+)
+def test_what_clients_explain_sends_nobody_below_the_server(
+    losses: Mapping[str, int], explained: Mapping[str, int], below: bool
+) -> None:
+    causes = [
+        {"cause": cause, "losses": rows, "reason": "?"}
+        for cause, rows in explained.items()
+    ]
+    changed = {"losses": losses, "verdict": "FAIL", "diagnosis": causes}
+    shown = printed(verdict_report(run_result(changed)))
+    assert ("Look below it" in shown) is below
+
+
+def test_a_run_that_is_not_final_says_how_to_go_on_with_its_flags() -> None:
+    result = run_result({"final": False, "verdict": "INCONCLUSIVE"})
+    assert "dbcheck reconcile runs/1" in caveats(result)[-1]
+    command = "dbcheck reconcile runs/1 --identity k"
+    assert caveats(result, command)[-1].endswith(f" {command}")
+    assert command in printed(verdict_report(result, command))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
-from dbcheck.cli import resumable
+from dbcheck.cli import output, reconcile, reconcile_server, resumable
 from dbcheck.core.gone import Gone
 from tests.kit.nodes import having
 from tests.kit.samples import LOAD
@@ -20,3 +24,24 @@ def test_what_can_still_be_judged(gone: Gone) -> None:
     assert resumable._advice(replace(uncut, cut_failed="no")) == resumable.MAYBE_CUT
     assert resumable._advice(replace(LOAD, gone=gone)) == resumable.PAUSED
     assert resumable._advice(None) == resumable.PAUSED
+
+
+def test_a_run_that_is_not_final_is_told_to_go_on_with_the_same_flags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, shown = tmp_path / "a run", []
+    outcome = SimpleNamespace(run=SimpleNamespace(path=run))
+    monkeypatch.setattr(reconcile_server, "reconciled", lambda *_, **__: outcome)
+    monkeypatch.setattr(
+        output, "end_with", lambda *_, reconcile, **__: shown.append(reconcile)
+    )
+    key, target = tmp_path / "key", "postgresql://u@db1/d"
+    run.mkdir()
+    key.touch()
+    flags = ["--target", target, "--identity", str(key), "--known-hosts", str(key)]
+    done = CliRunner().invoke(reconcile.command, [str(run), *flags])
+    assert done.exit_code == 0, done.output
+    (command,) = shown
+    words = shlex.split(command)
+    assert words[:3] == ["dbcheck", "reconcile", str(run)]
+    assert sorted(words[3:]) == sorted(flags)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dbcheck.core.agreement import OtherNode
 from dbcheck.core.audited import alarming
 from dbcheck.core.cut import PowerScope, Rung
+from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
 from dbcheck.core.records import LoadRecord
@@ -39,11 +41,16 @@ _BELOW = (
     "No setting of the server explains this. Look below it: mount options, RAID "
     "controller, hypervisor, or a drive that answers flushes before they are done."
 )
+_ABOVE_THE_DRIVE = (
+    "No setting of the server explains this. Look below it, at mount options,"
+    " filesystem and the hypervisor's cache mode first: this cut was not seen to empty"
+    " the cache of a drive."
+)
 _UNSEEN = (
     "No setting that was seen explains this, but not all of the load was seen: {}. Find"
-    " out what was set then before you look below the server, at RAID controller,"
-    " hypervisor or drive."
+    " out what was set then before you look below the server."
 )
+_CLIENTS = (Cause.DECISIONS, Cause.REPEATS)
 _COPY = "It is not known whether an older copy of the data was put in its place: {}."
 _SEEN = (
     "No ack was confirmed for them, so no promise is broken and the verdict does not"
@@ -108,13 +115,18 @@ class Section:
     note: str = ""
 
 
-def caveats(result: RunResult) -> list[str]:
-    """Return what must be read together with the verdict, right below it."""
+def caveats(result: RunResult, reconcile: str = "") -> list[str]:
+    """Return what must be read together with the verdict, right below it.
+
+    reconcile: the command that continues a run which is not final, with the flags that
+    it was given; "" if those are not known.
+    """
     found = [*_meanings(result), *result.reasons[1:]]
     if result.witness_alone:
         found.insert(0, f"{_ALONE}: {result.witness_alone_why}.")
     if not result.final:
-        found.append(f"{_NOT_FINAL} dbcheck reconcile {result.folder}")
+        command = reconcile or f"dbcheck reconcile {shlex.quote(result.folder)}"
+        found.append(f"{_NOT_FINAL} {command}")
     return found
 
 
@@ -151,15 +163,29 @@ def _unexplained(result: RunResult) -> Iterator[Section]:
     if not lost or result.settings_at_fault or result.layers_at_fault:
         return
     replicated = any(one.cause is Cause.REPLICATION for one in result.diagnosis)
-    deleted = any(one.cause is Cause.DELETES for one in result.diagnosis[:1])
-    above = result.page_cache_kept or replicated or deleted
-    lines = () if above else (_BELOW,)
+    above = result.page_cache_kept or replicated or _clients_explain(result)
+    lines = () if above else (_below(result),)
     if lines and (doubt := _unseen_settings(result)):
         lines = (_UNSEEN.format(doubt),)
     if doubt := _copy_doubt(result):
         lines = (*lines, _COPY.format(doubt))
     if lines:
         yield Section("", lines)
+
+
+def _clients_explain(result: RunResult) -> bool:
+    """Say whether what clients did explains all losses, or deletes most of them."""
+    if any(one.cause is Cause.DELETES for one in result.diagnosis[:1]):
+        return True
+    found = (one.losses for one in result.diagnosis if one.cause in _CLIENTS)
+    return sum(found) >= sum(result.rows_lost or ())
+
+
+def _below(result: RunResult) -> str:
+    """Return where to look below the server; at a drive only if this cut tries it."""
+    depth, cut = result.shown_depth, result.cut_class
+    tries_drives = depth is Depth.DRIVE or (depth is None and not cut.keeps_power)
+    return _BELOW if tries_drives or cut is CutClass.LAB_DRIVE else _ABOVE_THE_DRIVE
 
 
 def _unseen_settings(result: RunResult) -> str:
