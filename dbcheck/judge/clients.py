@@ -69,7 +69,7 @@ def perhaps_decided(undecided: Undecided, decisions: Decisions | None) -> int:
 
 
 def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None) -> str:
-    were = "transaction was" if losses == 1 else "transactions were"
+    may = "transaction may" if losses == 1 else "transactions may"
     shown = []
     if decisions and decisions.rollbacks + decisions.commits:
         shown.append(
@@ -80,8 +80,8 @@ def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None)
     if undecided.gone:
         shown.append(f"{undecided.gone:,} were listed after recovery and then gone")
     return (
-        f"{losses:,} prepared {were} decided by somebody else after recovery (a DBA, a"
-        " transaction manager, or a reading of dbcheck that broke off):"
+        f"{losses:,} prepared {may} have been decided by somebody else after recovery"
+        " (a DBA, a transaction manager, or a reading of dbcheck that broke off):"
         f" {'; '.join(shown)}"
     )
 

@@ -180,10 +180,11 @@ def judge_rows(
         doubt = f"{_lost(found)}; but no cut took them: {kept}"
         return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
     if found.counts:
-        held = clients.losses < sum(found.counts.values())
-        verdict = Verdict.FAIL if held else Verdict.INCONCLUSIVE
+        if clients.losses >= sum(found.counts.values()):
+            doubt = f"{_lost(found)}; but {'; '.join(clients.reasons)}"
+            return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
         reasons = (_lost(found), *clients.reasons, *altered)
-        return Judgement(verdict, reasons, tuple(items))
+        return Judgement(Verdict.FAIL, reasons, tuple(items))
     doubts = altered + tuple(
         f"{item.id.value} {item.standing.value}: {item.reason}"
         for item in items
