@@ -281,6 +281,25 @@ def wrote_until_us(completed: Completed, remains: Remains) -> int | None:
     return as_of_us + max(0, max(beyond, default=0) - 2) * completed.interval_us
 
 
+def lost_since_us(completed: Completed, remains: Remains) -> int | None:
+    """Return a moment by which a block was completed that is gone, with all after it.
+
+    On the client's monotonic clock, in microseconds; None if none is known.  Since then
+    a ring wrote a block in each interval at most, but for two, as in wrote_until_us().
+    """
+    as_of_us = completed.as_of_us
+    if as_of_us is None or len(remains.rings) != len(completed.direct):
+        return None
+    gone = [
+        counted.last - max((last for _, last in ring.found), default=0)
+        for counted, ring in zip(completed.direct, remains.rings, strict=True)
+    ]
+    most = max(gone, default=0)
+    if most <= 0:
+        return None
+    return as_of_us - max(0, most - 3) * completed.interval_us
+
+
 def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | None, str]:
     objection, at_once = ground.objection(), ground.written_at_once()
     if direct.lost and buffered.kept_all and not at_once:

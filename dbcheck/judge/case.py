@@ -28,6 +28,8 @@ from dbcheck.core.seen import SeenRows
 from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.watched import FactKind, Seen
 from dbcheck.core.witnessed import LogFacts
+from dbcheck.judge.flushed import flushed_us
+from dbcheck.judge.verdict import all_gone
 from dbcheck.judge.volumes import (
     VolumeDepth,
     least_depth,
@@ -84,6 +86,14 @@ class Case:
                 " holds, and the cut may have come"
             )
         return "the client was lost before the cut"
+
+    @property
+    def none_there(self) -> bool:
+        """Whether no row of this run was read, not even one from before the load.
+
+        A copy of the data from before the run has none.
+        """
+        return self.found is None or all_gone(self.found)
 
     @property
     def promoted(self) -> bool:
@@ -199,13 +209,16 @@ class Case:
         """
         if self.cut_class is CutClass.FAILOVER or self.spared:
             return []
-        seen = self.at_the_cut
+        seen, name = self.at_the_cut, self.tested_name
+        # Of a lab's drive, or one that was seen to go, it is known what it lost.
+        known = bool(self.manifest.lab) or self.drive_only
         return volume_depths(
             self.before,
             seen.canaries,
             seen.canaries_elsewhere,
             self.host,
             self.tested.cut_class,
+            {} if known else flushed_us(self.manifest, name, self.load),
         )
 
     @cached_property

@@ -237,7 +237,8 @@ class _Diagnosis:
             reason = (
                 "nothing is known to survive that was committed after what is missing:"
                 " the end of the log is lost, as with a cache below the server that"
-                " answered flushes and lost its power"
+                " answered flushes and lost its power, or in a volume that was rolled"
+                " back to a snapshot"
             )
             reason += self._ages()
             yield Explanation(Cause.LOST_CACHE, self._missing, reason)

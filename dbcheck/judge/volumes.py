@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dbcheck.core.cut import PowerScope
@@ -15,6 +15,7 @@ from dbcheck.core.depth import (
     Remains,
     Tally,
     find_depth,
+    lost_since_us,
 )
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.target import HostAfter, HostBefore, TargetFacts, Volume
@@ -22,6 +23,7 @@ from dbcheck.core.watched import FactKind, Seen
 from dbcheck.judge.hostcache import host_cache
 
 _NONE = Tally(0, 0, 0)
+_NEVER: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,12 @@ def volume_depths(
     elsewhere: Sequence[Completed | None],
     after: HostAfter | None,
     cut: CutClass = CutClass.UNKNOWN,
+    flushed: Mapping[str, int] = _NEVER,
 ) -> list[VolumeDepth]:
     """Return how deep the cut went on each volume, that of the data directory first.
 
     cut: its declared class; one that keeps the drives' power reaches OS depth at most.
+    flushed: see judge.flushed.flushed_us().
     completed, elsewhere: see core.records.NodeAtTheCut.  [] if there were no canaries
     beside the data directory.
     """
@@ -94,7 +98,8 @@ def volume_depths(
         return []
     data = before.facts.data
     above = _above(data, after, cut)
-    depths = [VolumeDepth(data, _measured(data, completed, after.remains, above))]
+    first = _measured(data, completed, after.remains, above, flushed)
+    depths = [VolumeDepth(data, first)]
     for number, volume in enumerate(before.facts.volumes[1:]):
         canaries = before.elsewhere[number]
         done = elsewhere[number] if number < len(elsewhere) else None
@@ -105,7 +110,8 @@ def volume_depths(
             depths.append(VolumeDepth(volume, None, why, not canaries.failure))
         else:
             above = _above(volume, after, cut)
-            depths.append(VolumeDepth(volume, _measured(volume, done, left, above)))
+            found = _measured(volume, done, left, above, flushed)
+            depths.append(VolumeDepth(volume, found))
     return [_by_its_drive(each, depths) for each in depths]
 
 
@@ -146,14 +152,31 @@ def _above(volume: Volume, after: HostAfter, cut: CutClass) -> str:
 
 
 def _measured(
-    volume: Volume, completed: Completed, remains: Remains, above: str
+    volume: Volume,
+    completed: Completed,
+    remains: Remains,
+    above: str,
+    flushed: Mapping[str, int],
 ) -> DepthFinding:
     ground = Ground(volume.filesystem, volume.mount_options, above=above)
     found = find_depth(completed, remains, ground)
-    if found.depth is not Depth.DRIVE or len(volume.file_drives) < 2:
+    if found.depth is not Depth.DRIVE:
         return found
+    drives = volume.file_drives
     lost, *counts = found.reasons
-    which = f"{lost}; which of {', '.join(volume.file_drives)} is not known"
+    if len(drives) == 1:
+        gone_us, flush_us = lost_since_us(completed, remains), flushed.get(drives[0])
+        if gone_us is None or flush_us is None or gone_us >= flush_us:
+            return found
+        why = (
+            f"{found.direct.lost:,} writes that the drive had completed are gone, some"
+            " of them older than a commit that was answered since: the drive ignored"
+            " flushes, or the volume was rolled back to a snapshot"
+        )
+        return replace(found, depth=None, reasons=(why, *counts))
+    if not drives:
+        return found
+    which = f"{lost}; which of {', '.join(drives)} is not known"
     return replace(found, reasons=(which, *counts))
 
 

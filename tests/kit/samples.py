@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dbcheck import workload
 from dbcheck.campaign.folder import Plan
 from dbcheck.core.cut import Cut, SwitchKind
 from dbcheck.core.gone import Gone
-from dbcheck.core.loss import Losses
+from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import LoadRecord, Manifest, NodeAtTheCut, NodeBefore
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import ONLY_NODE, SiteKind
-from dbcheck.core.table import TableFacts
+from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.witnessed import Watermark, WindowFacts
 from tests.kit.client_clocks import LOADED
 from tests.kit.nodes import one
@@ -58,4 +60,12 @@ LOAD = LoadRecord(
 )
 
 CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))
+# No row of the run is there, not even one from before the load.
+ALL_GONE = replace(
+    CLEAN,
+    confirmed=1,
+    kept=0,
+    recovered=0,
+    losses=Losses.of([Loss(LossKind.MISSING_TAIL, 0, 1, 1, 1, LEDGER.name)]),
+)
 PLAN = Plan("", "0", "db1", "", 1, MANIFEST.workload, 10**4, 10**5, None, False, True)

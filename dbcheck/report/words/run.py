@@ -39,7 +39,8 @@ _NOT_FINAL = (
 )
 _BELOW = (
     "No setting of the server explains this. Look below it: mount options, RAID "
-    "controller, hypervisor, or a drive that answers flushes before they are done."
+    "controller, hypervisor, or a drive that answers flushes before they are done. A "
+    "volume that was rolled back to a snapshot after the load began looks the same."
 )
 _ABOVE_THE_DRIVE = (
     "No setting of the server explains this. Look below it, at mount options,"
