@@ -69,7 +69,10 @@ def judge_absence(case: Case, answer: str = "") -> Absence:
         return Absence(doubt=doubt)
     assert before is not None and after is not None
     for item in (same_storage(case), not_restored(case)):
-        if item is not None and item.standing is Standing.CONTRADICTED:
+        if item is not None and item.standing in (
+            Standing.CONTRADICTED,
+            Standing.ABSENT,
+        ):
             return Absence(doubt=item.reason)
     names = case.tested.facts.log_names
     if after.log and (strange := other_server(after.log.text, names)):

@@ -30,6 +30,10 @@ _BY_LOG_ALONE = (
     " show which it was"
 )
 _OF_THE_WRITER = "the crash canary is the writer's, and another node was read"
+_NO_ROW = (
+    "the crash canary is gone, but so is every row of this run: a copy of the data from"
+    " before it has neither"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +95,22 @@ def ended(case: Case) -> Ended:
     """Return what the records of a cycle show of the end of the server."""
     manifest, load = case.manifest, case.load
     held = load.canary_held if load else True
+    restarted = _has_restarted(case)
+    # A server that never stopped runs on its own data.
+    of_a_copy = case.none_there and restarted is not False
     logs = filter(None, (server_log(case), server_log_sql(case)))
     cut = case.cut
     least = case.shallowest.depth if case.shallowest else None
     return Ended(
-        restarted=_has_restarted(case),
-        canary=_canary(case, held=held),
+        restarted=restarted,
+        canary=_canary(case, held=held, of_a_copy=of_a_copy),
         by_session=manifest.family == "mysql",  # see engines.mysql.canary
         unflushed=case.writer.facts.product == "MySQL",
         no_canary=(_OF_THE_WRITER if case.promoted else "")
         or manifest.no_canary
         or canary_gone(case)
-        or ("" if held else "the canary's session ended before the cut"),
+        or ("" if held else "the canary's session ended before the cut")
+        or (_NO_ROW if of_a_copy and case.after.canary is False else ""),
         logged=any(item.standing is Standing.PRESENT for item in logs),
         innodb=manifest.family == "mysql",
         fast_seen=_fast_seen(case),
@@ -124,13 +132,13 @@ def _has_restarted(case: Case) -> bool | None:
     return None if after is None or case.spared else is_restarted(before, after)
 
 
-def _canary(case: Case, *, held: bool) -> bool | None:
+def _canary(case: Case, *, held: bool, of_a_copy: bool) -> bool | None:
     """Return whether the canary's row is there, None if that shows nothing.
 
-    A promotion empties its table as well.
+    A promotion empties its table as well.  of_a_copy: the data may be from before it.
     """
     found = case.after.canary
-    if case.promoted or (found is False and canary_gone(case)):
+    if case.promoted or (found is False and (of_a_copy or canary_gone(case))):
         return None
     return found if held or found is False else None
 

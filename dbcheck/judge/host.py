@@ -150,8 +150,10 @@ def _may_be_same(
 def not_restored(case: Case) -> Item:
     """Judge whether the data are those that the load was written to, and no copy.
 
-    Only the canaries show that a whole filesystem was put back: they are then gone.
-    They are also gone if a drive lost all that was ever written to it.
+    Only the canaries show that a whole filesystem was put back to before the load: they
+    are then gone.  They are also gone if a drive lost all that was ever written to it.
+    A copy that is written over the files shows in what no server writes, but so does a
+    change of their owner: a row of this run shows that they are no copy from before it.
     """
     name, before, after = ItemId.NOT_RESTORED, case.before, case.host
     if case.manifest.rung is Rung.DRIVE:
@@ -168,10 +170,22 @@ def not_restored(case: Case) -> Item:
             return Item(name, _CONTRADICTED, f"{reason} ({now[what]})", False)
     if not shared:
         return Item(name, _UNSEEN, "no file of the data could be identified", False)
+    then, now = before.facts.changed, after.facts.changed
+    touched = [what for what in sorted(then.keys() & now) if then[what] != now[what]]
+    if touched and case.none_there:
+        reason = (
+            f"{touched[0]}, which no server writes, was changed since the preflight"
+            f" ({now[touched[0]]}), as by an older copy written over the data"
+        )
+        return Item(name, Standing.ABSENT, reason, False)
     if after.remains is None or after.remains.missing:
         reason = "this run's canaries are gone, as if its filesystem had been restored"
         return Item(name, _UNSEEN, reason, False)
-    return Item(name, _PRESENT, "the data directory and its files are the same", False)
+    reason = (
+        "the data directory and its files are the same; a volume that was rolled back"
+        " to a snapshot shows the same"
+    )
+    return Item(name, _PRESENT, reason, False)
 
 
 def unsafe_shutdowns(case: Case) -> Item | None:

@@ -145,6 +145,14 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
     )
 
 
+def _written_over(items: Sequence[Item]) -> str:
+    """Return what shows that a copy may have been written over the data, or ""."""
+    for item in items:
+        if item.id is ItemId.NOT_RESTORED and item.standing is Standing.ABSENT:
+            return item.reason
+    return ""
+
+
 def judge_rows(
     found: Reconciliation | None,
     items: Sequence[Item],
@@ -329,6 +337,10 @@ def judge_unrecoverable(
     if kept := uncut(items):
         damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
         doubt = f"a table is gone or damaged; but no cut did that: {kept}"
+        return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
+    if not explained and (copied := _written_over(items)):
+        damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
+        doubt = f"a table is gone or damaged; but no cut need have done that: {copied}"
         return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
     if missing and (doubt := _restored(items, explained)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))

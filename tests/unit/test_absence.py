@@ -19,7 +19,7 @@ from dbcheck.judge.judge import judge
 from dbcheck.judge.serverlog import server_log
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, after
-from tests.kit.nodes import having
+from tests.kit.nodes import having, host_after
 from tests.kit.samples import FACTS
 from tests.kit.server_logs import (
     MARIA,
@@ -76,6 +76,20 @@ def test_a_switch_that_reported_no_cut_may_have_cut(load: LoadRecord | None) -> 
     assert found.failure
     failed = replace(one, after=having(one.after, failure=found.failure))
     assert judge(failed).verdict is Verdict.FAIL
+
+
+def test_data_that_a_copy_was_perhaps_written_over_are_not_accused() -> None:
+    one = destroyed("b2")
+    assert one.before is not None
+    facts = replace(one.before.facts, changed={"PG_VERSION": "inode 9 changed 1 ns"})
+    one = replace(
+        one, manifest=having(one.manifest, host=replace(one.before, facts=facts))
+    )
+    assert judge_absence(one).failure
+    now = replace(facts, boot_id="b2", changed={"PG_VERSION": "inode 9 changed 2 ns"})
+    host = replace(host_after(one.after), facts=now)
+    found = judge_absence(replace(one, after=having(one.after, host=host)))
+    assert found.doubt and not found.failure
 
 
 def test_a_switch_that_was_asked_alone_proves_no_cut() -> None:

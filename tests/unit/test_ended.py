@@ -27,7 +27,7 @@ from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE
 from tests.kit.host_samples import after as host_after
 from tests.kit.nodes import having
-from tests.kit.samples import CLEAN, FACTS
+from tests.kit.samples import ALL_GONE, CLEAN, FACTS
 from tests.kit.server_logs import MARIA, PG
 
 CLOSED = loaded()
@@ -238,7 +238,7 @@ def of_innodb(
     )
     now = replace(facts, started_us=2 * FACTS.started_us, settings={FAST: at_last})
     read = {"facts": now, **after}
-    return case(
+    one = case(
         BEFORE,
         host_after(RECOVERED),
         load=load,
@@ -246,6 +246,7 @@ def of_innodb(
         facts=facts,
         family="mysql",
     )
+    return replace(one, found=CLEAN)
 
 
 @pytest.mark.parametrize(
@@ -266,3 +267,24 @@ def test_a_shutdown_that_leaves_the_log_of_a_crash(
 ) -> None:
     """InnoDB recovers as from a crash after innodb_fast_shutdown = 2."""
     assert not_shut_down(one).standing is standing
+
+
+@pytest.mark.parametrize(
+    ("found", "log", "started_us", "standing"),
+    [
+        pytest.param(CLEAN, "", 1, PRESENT, id="with rows of the run"),
+        pytest.param(ALL_GONE, "", 1, UNSEEN, id="with none of them"),
+        pytest.param(None, "", 1, UNSEEN, id="with no table"),
+        pytest.param(ALL_GONE, CRASH, 1, PRESENT, id="with none, and a log"),
+        pytest.param(ALL_GONE, "", 0, PRESENT, id="of a server that never stopped"),
+    ],
+)
+def test_a_canary_is_gone_from_a_copy_of_before_the_run_as_well(
+    found: Reconciliation | None, log: str, started_us: int, standing: Standing
+) -> None:
+    """started_us: how much later it started than before the cut."""
+    now = replace(FACTS, started_us=FACTS.started_us + started_us)
+    read = {"facts": now, "canary": False}
+    load = replace(loaded(cut=Cut(9_000_000, None)), gone=Gone.SILENT)
+    one = case(BEFORE, host_after(log), load=load, after=read)
+    assert not_shut_down(replace(one, found=found)).standing is standing

@@ -8,12 +8,17 @@ import pytest
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth, DepthFinding, Remains, Tally
 from dbcheck.core.gone import Gone
+from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.target import Drive, HostAfter
+from dbcheck.core.verdict import Verdict
 from dbcheck.judge import host as host_items
 from dbcheck.judge.ended import Ended
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.judge import judge
 from tests.kit.cases import case, lab, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME, after
+from tests.kit.nodes import having
+from tests.kit.samples import ALL_GONE, CLEAN
 
 NO_CLOCK = dataclasses.replace(after(), clocks=None)
 
@@ -232,6 +237,7 @@ def test_nothing_is_said_where_nobody_was_asked() -> None:
     assert host_items.unsafe_shutdowns(case()) is None
 
 
+WRITTEN = {"auto.cnf": "inode 9 changed 1 ns"}
 THERE, GONE = Remains("", (), 1, (), 1), Remains("it does not hold them", (), 1, (), 1)
 
 
@@ -266,6 +272,42 @@ def test_data_that_were_put_back_are_told(
     told = dataclasses.replace(after(made=made), remains=remains)
     item = host_items.not_restored(case(BEFORE, told))
     assert (item.id, item.standing) == (ItemId.NOT_RESTORED, standing)
+
+
+TOUCHED = {"auto.cnf": "inode 9 changed 2 ns"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "found", "standing"),
+    [
+        pytest.param(TOUCHED, ALL_GONE, Standing.ABSENT, id="and no row"),
+        pytest.param(TOUCHED, None, Standing.ABSENT, id="and no table"),
+        pytest.param(TOUCHED, CLEAN, Standing.PRESENT, id="and rows of the run"),
+        pytest.param(WRITTEN, ALL_GONE, Standing.PRESENT, id="unchanged, and no row"),
+        pytest.param({}, ALL_GONE, Standing.PRESENT, id="not there, and no row"),
+    ],
+)
+def test_a_copy_written_over_the_data_is_told_by_what_no_server_writes(
+    changed: dict[str, str], found: Reconciliation | None, standing: Standing
+) -> None:
+    before = dataclasses.replace(
+        BEFORE, facts=dataclasses.replace(FACTS, changed=WRITTEN)
+    )
+    told = dataclasses.replace(after(changed=changed), remains=THERE)
+    one = dataclasses.replace(case(before, told, load=loaded()), found=found)
+    assert host_items.not_restored(one).standing is standing
+    # A drive that lost all that the run wrote changed no ctime.
+    if found is ALL_GONE:
+        is_lost = standing is Standing.PRESENT
+        verdict = Verdict.FAIL if is_lost else Verdict.INCONCLUSIVE
+        assert judge(one).verdict is verdict
+    if found is None:
+        failure = "Table 'ledger' doesn't exist in engine"
+        one = dataclasses.replace(one, after=having(one.after, failure=failure))
+        assert judge(one).verdict is Verdict.INCONCLUSIVE
+        same = dataclasses.replace(told, facts=before.facts)
+        one = dataclasses.replace(one, after=having(one.after, host=same))
+        assert judge(one).verdict is Verdict.FAIL
 
 
 def test_where_nobody_looks_data_may_have_been_put_back() -> None:

@@ -53,6 +53,8 @@ ATA_CYCLES = 12
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Files that a server writes in place as long as its data lives, and never replaces.
 LASTING = ("", "global/pg_control", "ibdata1")
+# Files that no server writes once its data were made: of PostgreSQL, MySQL, MariaDB.
+UNTOUCHED = ("PG_VERSION", "base/1/PG_VERSION", "auto.cnf", "mysql/db.opt")
 
 
 class Volume:
@@ -283,6 +285,7 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         "uptime_s": uptime_s(unreadable),
         "data_directory": volumes[0].path,
         "made": made(volumes[0].path, unreadable),
+        "changed": changed(volumes[0].path, unreadable),
         "volumes": [volume.all() for volume in volumes],
         "unseen": unseen,
         "process": server_process(volumes[0].path),
@@ -331,6 +334,24 @@ def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
             continue
         except OSError as error:
             unreadable[f"made {name}"] = error.strerror or str(error)
+    return found
+
+
+def changed(data: str, unreadable: dict[str, str]) -> dict[str, str]:
+    """Return inode and ctime of files that no server writes, by name.
+
+    A copy that is written over them leaves inode and birth, and gives back the mtime.
+    """
+    found = {}
+    for name in UNTOUCHED:
+        try:
+            seen = os.stat(os.path.join(data, name))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable[f"changed {name}"] = error.strerror or str(error)
+            continue
+        found[name] = f"inode {seen.st_ino} changed {seen.st_ctime_ns} ns"
     return found
 
 
