@@ -276,7 +276,9 @@ RULES = (
         " group_replication_group_name and group_replication_start_on_boot",
         severity=Severity.NOTE,
         harm=Harm(hides=True, peers=True),
-        unless=(("group_replication_start_on_boot", _OFF),),  # it does not rejoin
+        unless=(
+            ("group_replication_start_on_boot", _OFF),
+        ),  # else see AfterRecord.refill
         absent_is_safe=True,
     ),
     Rule(

@@ -16,6 +16,7 @@ from dbcheck.core.fill import Fill
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.leftover import Decisions
 from dbcheck.core.plans.registry import payload_bytes_max, statements_of
+from dbcheck.core.refill import Refill
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.table import Definition, TableSpec
 from dbcheck.core.tablecheck import TableCheck
@@ -97,6 +98,18 @@ def deleted(
     with contextlib.suppress(EngineError):
         return engine.deleted(table, server=server)
     return None
+
+
+def refill(
+    engine: Engine,
+    tables: Sequence[TableSpec],
+    since_us: int,
+    server: ServerFacts | None = None,
+) -> Refill | None:
+    """Return what the server may have taken from others, None if nothing shows any."""
+    if not abilities.shows_refill(engine):
+        return None
+    return engine.refill(tables, since_us, server=server)
 
 
 def broken_conditions(

@@ -25,9 +25,11 @@ from dbcheck.campaign.waiting import POLL_S, await_facts
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.leftover import Decisions, LeftOver, Name
+from dbcheck.core.managed import SERVICE
 from dbcheck.core.places import Place
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import AfterRecord, Manifest, NodeAfter, StoredRows
+from dbcheck.core.refill import Refill
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import lineage
 from dbcheck.core.table import TableFacts
@@ -72,7 +74,8 @@ class Reading:
 
     stored: see AfterRecord.survivors.
     canary, logged, index, failure, missing, unanswered, tables, check, left_over,
-    sides_lost, conditions, places, deleted, engines, decisions: as in AfterRecord.
+    sides_lost, conditions, places, deleted, engines, decisions, refill: as in
+    AfterRecord.
     """
 
     def __init__(self, rig: Rig, run: RowStore, manifest: Manifest) -> None:
@@ -93,6 +96,7 @@ class Reading:
         self.conditions: ConditionCheck | None = None
         self.engines: Mapping[str, str] = {}
         self.decisions: Decisions | None = None
+        self.refill: Refill | None = None
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -140,6 +144,7 @@ class Reading:
             deleted=self.deleted,
             engines=self.engines,
             decisions=self.decisions,
+            refill=self.refill,
         )
 
     def _attempt(
@@ -168,23 +173,7 @@ class Reading:
     ) -> _Broken | None:
         """Read once; return how the connection broke, None if more is not to be had."""
         try:
-            if first:  # a crash since then would empty the canary's table as well
-                self._ask(facts)
-            survivors = Survivors(self._rig, self._run, self._manifest, facts)
-            self._read_rows(survivors, facts)
-            self.index = survivors.index
-            # After the rows: what replaced a table before they were read is seen.
-            engine = self._rig.site.reader.engine
-            self.tables = {
-                table.name: replace(
-                    survivors.facts_of(table),
-                    identity=observable.table_identity(engine, table, facts),
-                    definition=observable.table_definition(engine, table, facts),
-                )
-                for table in self._plan.tables
-            }
-            self.places = self._places()
-            self.deleted = self._deleted(facts)
+            self._read_all(facts, first=first)
         except OtherServer as error:
             self.unanswered = f"{error}; {_ITSELF}"
         except TableConverted as error:
@@ -206,6 +195,33 @@ class Reading:
                 return _Broken(str(error), cause.crashed)
             self.failure = f"{error}: {cause.damage}"
         return None
+
+    def _read_all(self, facts: ServerFacts, *, first: bool) -> None:
+        """Read the rows, then what shows of which tables, and of whom, they are.
+
+        None of a server whose data may be another one's copy.
+        """
+        self._ask_of_others(facts)
+        if self.refill is not None and self.refill.replaces:
+            return
+        if first:  # a crash since then would empty the canary's table as well
+            self._ask(facts)
+        survivors = Survivors(self._rig, self._run, self._manifest, facts)
+        self._read_rows(survivors, facts)
+        self._ask_of_others(facts)
+        self.index = survivors.index
+        # After the rows: what replaced a table before they were read is seen.
+        engine = self._rig.site.reader.engine
+        self.tables = {
+            table.name: replace(
+                survivors.facts_of(table),
+                identity=observable.table_identity(engine, table, facts),
+                definition=observable.table_definition(engine, table, facts),
+            )
+            for table in self._plan.tables
+        }
+        self.places = self._places()
+        self.deleted = self._deleted(facts)
 
     def _refused(self, error: TableRefused, log: ReadingLog) -> None:
         """Blame the table if the log names damage of it, else leave it open."""
@@ -259,6 +275,8 @@ class Reading:
         """Have the server check the tables, last of all: it may write."""
         if self.failure or self.unanswered or self.index or self.engines:
             return
+        if self.refill is not None and self.refill.replaces:
+            return
         self._rig.listener.phase(Phase.CHECK, "the server checks its own tables")
         engine, epoch = self._rig.site.reader.engine, self._manifest.epoch
         self.conditions = conditions_after(engine, self._plan, epoch, facts, log)
@@ -278,6 +296,20 @@ class Reading:
         if not manifest.no_canary and self.canary is None:
             self.canary = observable.canary(engine, manifest.epoch, facts)
         self.logged = observable.logged(engine, manifest.writer.facts.clock_us, facts)
+
+    def _ask_of_others(self, facts: ServerFacts) -> None:
+        """Ask whether a server that is tested alone took anything from others.
+
+        Once it did, that stands: a process that starts later does not know of it.  The
+        failover of a managed service may well be to a replica.
+        """
+        writer = self._manifest.writer.facts
+        if self._manifest.site.is_cluster or SERVICE in writer.settings:
+            return
+        engine, tables = self._rig.site.reader.engine, self._plan.tables
+        asked = replace(facts, may_follow=True)  # or it would be another server
+        found = observable.refill(engine, tables, writer.clock_us, asked)
+        self.refill = self.refill or found
 
     def _again(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""

@@ -28,6 +28,7 @@ from dbcheck.core.plans.plan import Plan
 from dbcheck.core.plans.registry import plan_of, tables_of
 from dbcheck.core.promise import STAGGER_S_MAX, Promise
 from dbcheck.core.reached import Reached
+from dbcheck.core.refill import Refill
 from dbcheck.core.replication import Promotion, ReplicationSeen
 from dbcheck.core.schedule import EPOCH_MAX, Schedule
 from dbcheck.core.server import LogPosition, ServerFacts
@@ -446,6 +447,8 @@ class AfterRecord:
             writer was read.
     engines: table -> the storage engine that it is of, where that is another one than
             the load was written to; {} if none is known to be.  No row is read then.
+    refill: what a server that was tested alone may have taken from others before its
+            rows were read; None if nothing showed any, or if it was not alone.
     """
 
     nodes: Mapping[str, NodeAfter]
@@ -472,6 +475,7 @@ class AfterRecord:
     deleted: int | None = None
     engines: Mapping[str, str] = field(default_factory=dict)
     decisions: Decisions | None = None
+    refill: Refill | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that lacks the node that was read."""

@@ -33,6 +33,7 @@ class ItemId(enum.Enum):
     RESTARTED = "server restarted"
     CAME_BACK = "came back"
     SAME_SERVER = "same server"
+    NOT_REFILLED = "not refilled"
     SAME_SETTINGS = "same settings"
     THROUGH_LOAD = "through the load"
     SAME_TABLE = "same table"

@@ -14,7 +14,7 @@ from dbcheck.judge.cluster import diverged, left_behind, survived
 from dbcheck.judge.control import judge_control
 from dbcheck.judge.host import not_restored
 from dbcheck.judge.item import Item
-from dbcheck.judge.server import same_server, same_tables
+from dbcheck.judge.server import not_refilled, same_server, same_tables
 from dbcheck.judge.settings import made_durable, settings_of
 from dbcheck.judge.table import evidence
 from dbcheck.judge.verdict import (
@@ -55,7 +55,10 @@ def judge(case: Case) -> Judgement:
 
 def other_data(case: Case) -> bool:
     """Say whether other data answered than those that took the load."""
-    items = (same_server(case), not_restored(case), same_tables(case))
+    items = (
+        *(same_server(case), not_refilled(case)),
+        *(not_restored(case), same_tables(case)),
+    )
     return stranger([item for item in items if item is not None]) is not None
 
 

@@ -103,6 +103,23 @@ def same_server(case: Case) -> Item | None:
     return Item(ItemId.SAME_SERVER, standing, reason, required=True)
 
 
+def not_refilled(case: Case) -> Item | None:
+    """Say that other servers may have given this one back what it had lost.
+
+    None if nothing shows that.  What came in beside its own rows hides a loss, and
+    makes none; a copy of another server's data may lack what this one had.
+    """
+    refill = case.after.refill
+    if refill is None:
+        return None
+    standing = Standing.CONTRADICTED if refill.replaces else Standing.ABSENT
+    reason = (
+        f"the server {refill.how}: rows that it lost may have come back from there."
+        " Read it before it rejoins, or test the cluster as a whole"
+    )
+    return Item(ItemId.NOT_REFILLED, standing, reason, required=True)
+
+
 def same_settings(case: Case) -> Item | None:
     """Judge whether the durability settings stayed as they were.
 

@@ -212,9 +212,15 @@ def _tore(manifest: Manifest) -> bool:
 def hiding(manifest: Manifest, settings: Mapping[str, str]) -> str:
     """Return why nothing may be read under *settings*, "" if they hide nothing.
 
-    settings: those in effect as the rows are to be read.
+    settings: those in effect as the rows are to be read.  What the peers of a single
+    server gave it back does not go with another restart, see AfterRecord.refill.
     """
-    names = ", ".join(str(f) for f in _flagged(manifest, settings) if f.hides)
+    alone = not manifest.site.is_cluster
+    names = ", ".join(
+        str(flag)
+        for flag in _flagged(manifest, settings)
+        if flag.hides and not (alone and flag.harm.peers)
+    )
     return names and (
         f"{names}: what is read under this proves nothing, so nothing was read; restart"
         " the server without it, then run dbcheck reconcile"

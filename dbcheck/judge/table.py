@@ -61,6 +61,7 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     server.restarted,
     server.came_back,
     server.same_server,
+    server.not_refilled,
     server.same_settings,
     watched.through_the_load,
     server.same_tables,

@@ -26,6 +26,7 @@ _OF_THE_DATA = (
     ItemId.SAME_SERVER,
     ItemId.SAME_TABLE,
     ItemId.NOT_RESTORED,
+    ItemId.NOT_REFILLED,
     ItemId.WRITER_OFF,
     ItemId.PROMOTED,
     ItemId.ALL_APPLIED,
@@ -122,6 +123,18 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
     return ""
 
 
+def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
+    """Return why rows that differ prove nothing if others may be whose they are, or "".
+
+    A row that is missing although other servers gave back what they had is lost.
+    """
+    missing = {LossKind.MISSING_TAIL.value, LossKind.MISSING_HOLE.value}
+    for item in items:
+        if item.id is ItemId.NOT_REFILLED and not missing & found.counts.keys():
+            return f"{_lost(found)}; but {item.reason}"
+    return ""
+
+
 def all_gone(found: Reconciliation) -> bool:
     """Say whether no row of this run survived, not even those from before the load."""
     missing = {LossKind.MISSING_TAIL, LossKind.MISSING_HOLE}
@@ -183,6 +196,8 @@ def judge_rows(
     assert found is not None
     altered = altered_earlier(found)
     if found.counts and (doubt := not_to_blame(items, _lost(found))):
+        return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
+    if found.counts and (doubt := refilled(found, items)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
     if found.counts and (kept := uncut(items)):
         doubt = f"{_lost(found)}; but no cut took them: {kept}"

@@ -15,6 +15,7 @@ from dbcheck.core.conditions import Broken
 from dbcheck.core.held import HeldCanary
 from dbcheck.core.leftover import Decisions
 from dbcheck.core.operation import StatementSpec
+from dbcheck.core.refill import Refill
 from dbcheck.core.replication import (
     Descent,
     Detached,
@@ -142,6 +143,24 @@ class CountsDeletes(Protocol):
         Those of transactions that were rolled back may count, and those of the last
         seconds may be missing.  None if it counts none, or if its count may be older.
         Raise EngineError, also if the account may not see the count.
+        """
+
+
+class ShowsRefill(Protocol):
+    """The server shows whether others may have given it back what it lost."""
+
+    def refill(
+        self,
+        tables: Sequence[TableSpec],
+        since_us: int,
+        *,
+        server: ServerFacts | None = None,
+    ) -> Refill | None:
+        """Return what it may have taken from others since its process started.
+
+        tables: those whose rows count.  since_us: on the server's clock, for what it
+        remembers longer; microseconds since the epoch.  None if nothing shows any.
+        Raise EngineError, also if another server answers.
         """
 
 
@@ -393,6 +412,11 @@ def identifies_tables(engine: Engine) -> TypeGuard[TableIdentity]:
 def counts_deletes(engine: Engine) -> TypeGuard[CountsDeletes]:
     """Return whether *engine* has that ability."""
     return _has(engine, CountsDeletes)
+
+
+def shows_refill(engine: Engine) -> TypeGuard[ShowsRefill]:
+    """Return whether *engine* has that ability."""
+    return _has(engine, ShowsRefill)
 
 
 def computes_conditions(engine: Engine) -> TypeGuard[Conditions]:

@@ -439,7 +439,7 @@ SERVERS = (
         "back as a replica",
         back_as_a_replica,
         INCONCLUSIVE,
-        says="it is a standby",
+        says="follows another server as its replica",
         engines=("mariadb", "mysql"),
     ),
     Fault("shut down", shut_down, INCONCLUSIVE, says=SHUT_DOWN, engines=ENGINES),

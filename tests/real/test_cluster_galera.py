@@ -11,6 +11,7 @@ import pytest
 from dbcheck.campaign.preflight import preflight
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.ports.site import Node
@@ -21,6 +22,7 @@ from tests.kit.clusters import (
     group_of,
     standing,
 )
+from tests.kit.lab_access import execute_on
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.wide
@@ -59,6 +61,18 @@ def test_a_group_that_is_not_the_whole_cluster_is_refused(tmp_path: Path) -> Non
         wait_until(lambda: _members(site.nodes["node1"]) == 3, "the view without it")
         with pytest.raises(EngineError, match="Can't connect"):
             preflight(rig, WORKLOAD, seed=1)
+
+
+def test_a_node_is_seen_as_one_when_it_keeps_its_commits(tmp_path: Path) -> None:
+    """The others' commits go on to reach it with wsrep_on = OFF."""
+    with group_of("galera", tmp_path) as (cluster, rig):
+        engine: Any = rig.site.nodes["node1"].engine
+        execute_on(cluster.labs["node1"], "set global wsrep_on = off")
+        with pytest.raises(EngineError, match="wsrep_connected is ON") as at:
+            engine.require_alone()
+        refill = engine.refill((), 0)
+    assert at.value.id is ErrorId.SERVER_IN_CLUSTER
+    assert refill is not None and refill.replaces
 
 
 def _members(node: Node) -> int:

@@ -27,6 +27,7 @@ from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     CommitUnknown,
     EngineError,
@@ -34,6 +35,7 @@ from dbcheck.errors import (
     OtherServer,
     TableLost,
 )
+from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
@@ -575,6 +577,33 @@ def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
     with pytest.raises(EngineError, match="rejoins its replication group"):
         observable.check(engine, insert, weak=False)
     observable.check(engine, insert, weak=False, grouped=True)
+
+
+@pytest.mark.wide
+def test_a_member_that_was_started_is_refused_whatever_its_settings(
+    new_server: NewServer,
+) -> None:
+    server, port = new_server("mysql"), HeldPort()
+    address = f"127.0.0.1:{port.number}"
+    server.settings |= {
+        "gtid_mode": "ON",
+        "enforce_gtid_consistency": "ON",
+        "plugin_load_add": "group_replication.so",
+        "group_replication_group_name": "3e11fa47-71ca-11e1-9e33-c80aa9429562",
+        "group_replication_start_on_boot": "OFF",
+        "group_replication_local_address": address,
+        "group_replication_group_seeds": address,
+    }
+    server.start()
+    engine, insert = engine_of(server), load("insert")
+    run(engine, "set global group_replication_bootstrap_group = on")
+    run(engine, "start group_replication")
+    with pytest.raises(EngineError, match="its state is ONLINE") as at:
+        observable.check(engine, insert, weak=False)
+    assert at.value.id is ErrorId.SERVER_IN_CLUSTER
+    run(engine, "stop group_replication", "set global super_read_only = off")
+    run(engine, "set global read_only = off")
+    observable.check(engine, insert, weak=False)
 
 
 @pytest.mark.parametrize("engine", ["mysql", "mariadb"], indirect=True)

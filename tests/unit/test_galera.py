@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from dbcheck.core.promised import kept_by
 from dbcheck.core.site import SiteKind
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.galera import is_node, options, view_of
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.galera import Ports, galera_settings
 
@@ -79,9 +81,23 @@ def test_which_server_is_a_node(variables: dict[str, str], node: bool) -> None:
     assert is_node(variables) is node
     if node:
         with pytest.raises(EngineError, match="is a node of a Galera cluster"):
-            require_alone(variables)
+            require_alone(link(variables))
     else:
-        require_alone(variables)
+        require_alone(link(variables))
+
+
+def test_a_node_whose_commits_stay_its_own_is_in_the_cluster_still() -> None:
+    off = {"wsrep_on": "OFF", "wsrep_provider": "/lib/galera.so"}
+    with pytest.raises(EngineError, match="wsrep_connected is ON") as at:
+        require_alone(link(off, wsrep_connected="ON"))
+    assert at.value.id is ErrorId.SERVER_IN_CLUSTER
+    require_alone(link(off, wsrep_connected="OFF"))
+
+
+def link(variables: Mapping[str, str], **status: str) -> Any:
+    """Return a link to a server that shows these."""
+    found = {"variables": [*variables.items()], "refill": [*status.items()]}
+    return SimpleNamespace(rows=lambda statement: found.get(statement, []))
 
 
 def test_the_options_that_ignore_the_majority_are_read() -> None:

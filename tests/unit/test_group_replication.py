@@ -270,13 +270,23 @@ def test_no_member_is_promoted() -> None:
 
 
 def test_a_member_is_not_tested_alone() -> None:
-    variables = {"group_replication_group_name": GROUP}
-    assert is_member(variables)
+    name = ("group_replication_group_name", GROUP)
+    assert is_member(dict([name]))
     assert not is_member({"group_replication_group_name": ""})
-    with pytest.raises(EngineError, match="rejoins its replication group") as at:
-        require_alone({**variables, "group_replication_start_on_boot": "ON"})
-    assert "dbcheck_topology: group-replication" in at.value.hint
-    require_alone({**variables, "group_replication_start_on_boot": "OFF"})
+    begins = [name, ("group_replication_start_on_boot", "ON")]
+    left = [name, ("group_replication_start_on_boot", "OFF")]
+    denied = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
+    for refused in (
+        link(variables=begins),
+        link(variables=left, group_state=[("ONLINE",)]),
+        link(variables=left, group_state=[("RECOVERING",)]),
+    ):
+        with pytest.raises(EngineError, match="its replication group|its state") as at:
+            require_alone(refused)
+        assert at.value.id is ErrorId.SERVER_IN_CLUSTER
+        assert "dbcheck_topology: group-replication" in at.value.hint
+    require_alone(link(variables=left))
+    require_alone(link(variables=left, group_state=denied))
 
 
 @pytest.mark.parametrize(

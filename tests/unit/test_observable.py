@@ -37,6 +37,7 @@ class Wrapper:
         (lambda: observable.names_in_log(PLAIN, (LEDGER,)), ()),
         (lambda: observable.table_identity(PLAIN, LEDGER), ""),
         (lambda: observable.deleted(PLAIN, LEDGER), None),
+        (lambda: observable.refill(PLAIN, (LEDGER,), 0), None),
         (lambda: observable.check_tables(PLAIN, (LEDGER,)), None),
         (lambda: observable.data_mark(PLAIN)(), ""),
         (lambda: observable.restore_durability(PLAIN), None),

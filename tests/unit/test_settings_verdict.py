@@ -540,7 +540,6 @@ def test_a_lab_that_tears_writes_is_not_assumed_to_keep_pages_whole(
         ("postgresql", "zero_damaged_pages", "on"),
         ("postgresql", "ignore_checksum_failure", "on"),
         ("mysql", "innodb_force_recovery", "1"),
-        ("mysql", "wsrep_on", "ON"),
     ],
 )
 def test_nothing_is_read_under_a_setting_that_hides_rows(
@@ -556,6 +555,12 @@ def test_nothing_is_read_under_a_setting_that_hides_rows(
     result = judged(tmp_path, settings={**safe, name: value})
     assert result["verdict"] == "INCONCLUSIVE"
     assert f"{name} = {value} may hide" in result["reasons"][0]
+
+
+def test_another_restart_takes_back_nothing_that_peers_gave() -> None:
+    """So the rows of a node that rejoined are not left to be read after one."""
+    made = replace(manifest(), family="mysql")
+    assert hiding(made, {**SAFE_MY, "wsrep_on": "ON"}) == ""
 
 
 def test_without_rules_no_setting_is_called_durable(

@@ -35,11 +35,11 @@ def answering(link: Link, product: str) -> Answering:
             for (name,) in link.rows("identity"):
                 identity[DATA_NAME] = name
     return Answering(
-        started_s * 1_000_000, standby=_is_replica(link, product), identity=identity
+        started_s * 1_000_000, standby=is_replica(link, product), identity=identity
     )
 
 
-def _is_replica(link: Link, product: str) -> bool:
+def is_replica(link: Link, product: str) -> bool:
     """Return whether the server follows another; False if the account may not see it.
 
     What it has may then come from there.  The channels by which the members of a group

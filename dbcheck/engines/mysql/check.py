@@ -12,6 +12,7 @@ from dbcheck.core.table import Definition, TableSpec
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.refill import is_connected, member_state, rejoins
 from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
@@ -179,24 +180,33 @@ def require_redo_log(link: MysqlLink) -> None:
         )
 
 
-def require_alone(variables: Mapping[str, str]) -> None:
-    """Raise EngineError for a server that fetches what it lost from its peers."""
-    if group_replication.is_member(variables) and (
-        variables.get("group_replication_start_on_boot") not in _OFF
-    ):
+def require_alone(link: MysqlLink) -> None:
+    """Raise EngineError for a server that fetches what it lost from its peers.
+
+    One that is a member now may be started as one again, whatever its settings are.
+    """
+    variables = dict(link.rows("variables"))
+    state = member_state(link)
+    if state or rejoins(variables):
         raise EngineError(
-            "the server rejoins its replication group at startup",
+            f"the server is a member of a replication group: {state}"
+            if state
+            else "the server rejoins its replication group at startup",
             id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the group (dbcheck_topology: group-replication), or this server"
-            " alone, outside of it, with group_replication_start_on_boot = OFF: the"
-            " other members would hide its losses.",
+            " alone, outside of it: run STOP GROUP_REPLICATION, set"
+            " group_replication_start_on_boot = OFF, and start it as a member only once"
+            " its rows were read. The other members would hide its losses.",
         )
-    if galera.is_node(variables):
+    joined = galera.is_node(variables)
+    if joined or is_connected(dict(link.rows("refill"))):
         raise EngineError(
-            "the server is a node of a Galera cluster: wsrep_on is ON",
+            "the server is a node of a Galera cluster: wsrep_on is ON"
+            if joined
+            else "the server is a node of a Galera cluster: wsrep_connected is ON",
             id=ErrorId.SERVER_IN_CLUSTER,
-            hint="Test the cluster (dbcheck_topology: galera), or this node alone, with"
-            " wsrep_on = OFF: the other nodes would hide its losses.",
+            hint="Test the cluster (dbcheck_topology: galera), or this node alone,"
+            " restarted with wsrep_on = OFF: the other nodes would hide its losses.",
         )
 
 

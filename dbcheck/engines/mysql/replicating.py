@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import sqlalchemy.engine
 
+from dbcheck.core.refill import Refill
 from dbcheck.core.replication import (
     GALERA_CLUSTER,
     REPLICATION_GROUP,
@@ -17,6 +18,7 @@ from dbcheck.core.replication import (
     Received,
 )
 from dbcheck.core.server import ServerFacts
+from dbcheck.core.table import TableSpec
 from dbcheck.engines.mysql import (
     galera,
     group_bootstrap,
@@ -25,6 +27,7 @@ from dbcheck.engines.mysql import (
 )
 from dbcheck.engines.mysql.check import product_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.refill import refill_of
 from dbcheck.engines.reach import accepts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
@@ -90,7 +93,7 @@ def group_identity(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, s
 
 
 class Replicating(ABC):
-    """Contracts in ports.abilities: Replicates, Grouped and Bootstraps."""
+    """Contracts in ports.abilities: Replicates, Grouped, Bootstraps, ShowsRefill."""
 
     _url: sqlalchemy.engine.URL
 
@@ -106,7 +109,18 @@ class Replicating(ABC):
 
     def require_alone(self) -> None:
         with self._open(None) as link:
-            require_alone(dict(link.rows("variables")))
+            require_alone(link)
+
+    def refill(
+        self,
+        tables: Sequence[TableSpec],
+        since_us: int,
+        *,
+        server: ServerFacts | None = None,
+    ) -> Refill | None:
+        """Return what it may have taken from others, for whichever tables."""
+        with self._open(None, server=server) as link:
+            return refill_of(link, since_us)
 
     def require_may_bootstrap(self) -> None:
         with self._open_member() as link:

@@ -13,6 +13,7 @@ from dbcheck.core.fill import Fill
 from dbcheck.core.managed import SERVICE, of_host, of_postgresql
 from dbcheck.core.operation import StatementSpec
 from dbcheck.core.places import Place, numbered
+from dbcheck.core.refill import Refill
 from dbcheck.core.replication import Descent, Membership, Received
 from dbcheck.core.server import LogPosition, ServerFacts
 from dbcheck.core.table import Definition, TableFacts, TableSpec
@@ -172,6 +173,26 @@ class PostgresqlEngine(PostgresqlWire):
         with self._open(server=server) as link:
             found = link.rows("deleted", {"name": table.name})
         return int(found[0][0]) if found else None
+
+    def refill(
+        self,
+        tables: Sequence[TableSpec],
+        since_us: int,
+        *,
+        server: ServerFacts | None = None,
+    ) -> Refill | None:
+        """Return which subscriptions write into the tables.
+
+        A standby is asked for otherwise (answering.sql), and one that was promoted is
+        on another timeline.
+        """
+        del since_us
+        names = [table.name for table in tables]
+        with self._open(server=server) as link:
+            found = [name for (name,) in link.rows("refill", {"names": names})]
+        if not found:
+            return None
+        return Refill(f"has subscriptions that write into them: {', '.join(found)}")
 
     def weaken_durability(self, *, process: bool) -> str:
         """Change nothing: each weak session sets its own; return a description."""

@@ -1,0 +1,19 @@
+"""Where a server may have got rows back from that it had lost itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """What a server that is tested alone took from other servers since its start.
+
+    how:      a sentence's beginning, without its subject: "has joined ...".
+    replaces: its data may be another server's copy, in which a row may be missing that
+              this one had, so none is read.  Otherwise what came can only have
+              hidden a loss.
+    """
+
+    how: str
+    replaces: bool = False

@@ -1,0 +1,171 @@
+"""A server that is tested alone, and that others give back what it lost."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+
+import mysql.connector
+import pytest
+from sqlalchemy.engine import make_url
+
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.core.verdict import Verdict
+from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab.held_port import HeldPort
+from tests.kit.lab_access import connect
+from tests.kit.servers import NewServer, engine_of
+from tests.kit.waiting import wait_until
+from tests.planted.fault import engines
+from tests.planted.site import Site
+
+pytestmark = pytest.mark.planted
+
+REPLICA = {
+    "mysql": (
+        "change replication source to source_host = '127.0.0.1', source_port = 9",
+        *("start replica", "stop replica", "reset replica all"),
+    ),
+    "mariadb": (
+        "change master to master_host = '127.0.0.1', master_port = 9",
+        *("start slave", "stop slave", "reset slave all"),
+    ),
+}
+START = (
+    "set global group_replication_bootstrap_group = on",
+    "start group_replication",
+    "set global group_replication_bootstrap_group = off",
+)
+STOP = "stop group_replication"
+LOSE = "delete from dbcheck.ledger where session = 1 order by seq desc limit 1"
+
+
+@pytest.fixture
+def member(own_site: Site) -> Iterator[Site]:
+    """A member of a group that it does not join by itself."""
+    settings, port = dict(own_site.server.settings), HeldPort()
+    address = f"127.0.0.1:{port.number}"
+    own_site.server.settings |= {
+        "gtid_mode": "ON",
+        "enforce_gtid_consistency": "ON",
+        "plugin_load_add": "group_replication.so",
+        "group_replication_group_name": str(uuid.uuid4()),
+        "group_replication_start_on_boot": "OFF",
+        "group_replication_local_address": address,
+        "group_replication_group_seeds": address,
+    }
+    own_site.changed = True
+    try:
+        own_site.put_back()
+        yield own_site
+    finally:
+        own_site.server.settings = settings
+        own_site.changed = True
+
+
+def after_its_start(site: Site, *statements: str) -> Outcome:
+    """Run these on the server once it is back, before its rows are read."""
+
+    def restore() -> None:
+        site.server.start()
+        for statement in statements:
+            site.execute(statement)
+        site.changed = True
+
+    return site.cycle(restore=restore)
+
+
+def standing(outcome: Outcome) -> Standing | None:
+    found = {item.id: item.standing for item in outcome.judgement.items}
+    return found.get(ItemId.NOT_REFILLED)
+
+
+@pytest.mark.wide
+@engines("own_site", "mysql")
+@pytest.mark.parametrize(
+    ("then", "verdict", "shown"),
+    [
+        pytest.param((), Verdict.PASS, None, id="not started"),
+        pytest.param(START, Verdict.INCONCLUSIVE, Standing.ABSENT, id="started"),
+        pytest.param(
+            (*START, STOP), Verdict.INCONCLUSIVE, Standing.ABSENT, id="stopped again"
+        ),
+        pytest.param(
+            (*START, LOSE), Verdict.FAIL, Standing.ABSENT, id="lost all the same"
+        ),
+    ],
+)
+def test_a_member_that_joins_its_group_before_it_is_read_does_not_pass(
+    member: Site, then: tuple[str, ...], verdict: Verdict, shown: Standing | None
+) -> None:
+    outcome = after_its_start(member, *then)
+    assert outcome.verdict is verdict, outcome.judgement
+    assert standing(outcome) is shown
+    assert outcome.after.unanswered == ""  # final: a restart would hide that it joined
+
+
+@pytest.mark.wide_with("mysql")
+@engines("own_site", *REPLICA)
+def test_a_server_that_was_a_replica_for_a_time_does_not_pass(site: Site) -> None:
+    outcome = after_its_start(site, *REPLICA[site.name])
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert standing(outcome) is Standing.ABSENT
+
+
+@engines("own_site", "postgresql")
+def test_a_subscription_that_writes_into_the_tables_takes_the_pass(site: Site) -> None:
+    site.changed = True
+    site.execute("create database peer")
+    url = make_url(site.server.url).set(database="peer")
+    to = url.render_as_string(hide_password=False)
+    with contextlib.closing(connect(to, site.server.password)) as link:
+        cursor = link.cursor()
+        for statement in (
+            "create schema dbcheck",
+            "create table dbcheck.ledger (id bigint primary key)",
+            "create publication peer for all tables",
+        ):
+            cursor.execute(statement)
+    there = f"host={url.host} port={url.port} user={url.username} dbname=peer"
+    outcome = after_its_start(
+        site,
+        "create subscription peer connection"
+        f" '{there} password={site.server.password}' publication peer"
+        " with (create_slot = false, slot_name = none, enabled = false)",
+    )
+    assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
+    assert standing(outcome) is Standing.ABSENT
+
+
+@pytest.mark.wide
+def test_data_that_were_cloned_since_are_seen_after_any_restart(
+    new_server: NewServer,
+) -> None:
+    servers = new_server("mysql"), new_server("mysql")
+    donor, server = servers
+    for each in servers:
+        each.settings["plugin_load_add"] = "mysql_clone.so"
+        each.start()
+    engine = engine_of(server)
+    assert isinstance(engine, MysqlEngine)
+    since_us = engine.facts().clock_us
+    assert engine.refill((), since_us) is None
+    url = make_url(donor.url)
+    with contextlib.closing(connect(server.url, server.password)) as link:
+        cursor = link.cursor()
+        cursor.execute(f"set global clone_valid_donor_list = '127.0.0.1:{url.port}'")
+        with contextlib.suppress(mysql.connector.Error):  # nothing starts it again
+            cursor.execute(
+                f"clone instance from '{url.username}'@'127.0.0.1':{url.port}"
+                f" identified by '{donor.password}'"
+            )
+    wait_until(lambda: engine.ready() is not None, "its end")
+    for _ in range(2):
+        server.stop()
+        server.start()
+    found = engine.refill((), since_us)
+    assert found is not None
+    assert found.replaces
+    assert engine.refill((), engine.facts().clock_us) is None

@@ -1,0 +1,163 @@
+"""Whether other servers may have given back what a server lost, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck import stored
+from dbcheck.core.loss import Loss, Losses, LossKind
+from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.records import AfterRecord
+from dbcheck.core.refill import Refill
+from dbcheck.core.table import LEDGER
+from dbcheck.core.verdict import Verdict
+from dbcheck.engines.mysql.refill import refill_of
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.judge import other_data
+from dbcheck.judge.server import not_refilled
+from dbcheck.judge.verdict import judge_rows
+from tests.kit.cases import case
+from tests.kit.nodes import after_of
+from tests.kit.samples import FACTS
+
+DENIED = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
+GROUP = [("group_replication_group_name", "1727aa1a-81b1-4727-89f9-f868b5154cba")]
+LEFT = [*GROUP, ("group_replication_start_on_boot", "OFF")]
+JOINS = [*GROUP, ("group_replication_start_on_boot", "ON")]
+QUIET = [
+    ("Com_group_replication_start", "0"),
+    ("Com_replica_start", "0"),
+    ("Gr_total_messages_sent_count", ""),
+]
+GALERA = [("wsrep_on", "ON"), ("wsrep_provider", "/lib/galera.so")]
+DISCONNECTED = [("wsrep_connected", "OFF"), ("Com_start_slave", "0")]
+
+
+def link(product: str = "MySQL", **rows: Any) -> Any:
+    """Return a link to a server that answers each statement with these rows."""
+
+    def answer(statement: str, *_: Any) -> list[Any]:
+        found = rows.get(statement, [])
+        if isinstance(found, Exception):
+            raise found
+        return list(found)
+
+    return SimpleNamespace(product=product, rows=answer)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(link(), id="of no group"),
+        pytest.param(link(variables=LEFT, refill=QUIET), id="a member, not started"),
+        pytest.param(
+            link(refill=QUIET, cloned=DENIED, group_state=DENIED), id="denied"
+        ),
+        pytest.param(link("MariaDB", refill=DISCONNECTED), id="MariaDB"),
+    ],
+)
+def test_a_server_that_took_nothing_from_others_shows_nothing(found: Any) -> None:
+    assert refill_of(found, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "replaces"),
+    [
+        pytest.param(
+            link(variables=LEFT, group_state=[("ONLINE",)]), False, id="ONLINE"
+        ),
+        pytest.param(
+            link(variables=LEFT, group_state=[("RECOVERING",)]), False, id="RECOVERING"
+        ),
+        pytest.param(link(variables=JOINS, group_state=DENIED), False, id="at startup"),
+        pytest.param(
+            link(
+                refill=[("Com_group_replication_start", "1")],
+                group_state=DENIED,
+            ),
+            False,
+            id="started, and not to be seen",
+        ),
+        pytest.param(
+            link(refill=[("Gr_total_messages_sent_count", "10")]), False, id="was one"
+        ),
+        pytest.param(
+            link(refill=[("Com_replica_start", "1")]), False, id="was a replica"
+        ),
+        pytest.param(
+            link("MariaDB", refill=[("Com_start_slave", "1")]),
+            False,
+            id="was a replica of MariaDB",
+        ),
+        pytest.param(
+            link(cloned=[("2026-11-27 14:23:10",)]), True, id="cloned since the load"
+        ),
+        pytest.param(
+            link(replica_status=[("Connecting", "db2")]), True, id="a replica"
+        ),
+        pytest.param(
+            link("MariaDB", replica_status_mariadb=[("", "", "db2")]),
+            True,
+            id="a replica of MariaDB",
+        ),
+        pytest.param(link("MariaDB", variables=GALERA), True, id="Galera"),
+        pytest.param(
+            link("MariaDB", refill=[("wsrep_connected", "ON")]),
+            True,
+            id="Galera, its commits its own",
+        ),
+    ],
+)
+def test_what_a_server_took_from_others_is_seen(found: Any, replaces: bool) -> None:
+    refill = refill_of(found, 0)
+    assert refill is not None
+    assert refill.replaces is replaces
+
+
+@pytest.mark.parametrize(
+    ("refill", "standing"),
+    [
+        (None, None),
+        (Refill("joined"), Standing.ABSENT),
+        (Refill("was cloned", replaces=True), Standing.CONTRADICTED),
+    ],
+)
+def test_a_copy_of_another_server_is_other_data(
+    refill: Refill | None, standing: Standing | None
+) -> None:
+    judged = case(after={"facts": FACTS, "refill": refill})
+    item = not_refilled(judged)
+    assert (item and item.standing) is standing
+    assert item is None or (item.required and item.id is ItemId.NOT_REFILLED)
+    assert other_data(judged) is (standing is Standing.CONTRADICTED)
+
+
+@pytest.mark.parametrize(
+    ("losses", "standing", "verdict"),
+    [
+        ([], Standing.ABSENT, Verdict.INCONCLUSIVE),
+        ([LossKind.MISSING_TAIL], Standing.ABSENT, Verdict.FAIL),
+        ([LossKind.MISSING_HOLE, LossKind.TORN], Standing.ABSENT, Verdict.FAIL),
+        ([LossKind.UNEXPECTED], Standing.ABSENT, Verdict.INCONCLUSIVE),
+        ([LossKind.STALE], Standing.ABSENT, Verdict.INCONCLUSIVE),
+        ([LossKind.MISSING_TAIL], Standing.CONTRADICTED, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_only_a_row_that_is_missing_all_the_same_is_lost(
+    losses: list[LossKind], standing: Standing, verdict: Verdict
+) -> None:
+    items = [Item(ItemId.NOT_REFILLED, standing, "joined", True)]
+    lost = [Loss(kind, 0, n, n, n, LEDGER.name) for n, kind in enumerate(losses, 1)]
+    found = Reconciliation(9, 5, 0, 0, 0, 0, {}, Losses.of(lost))
+    assert judge_rows(found, items).verdict is verdict
+
+
+def test_what_was_seen_is_stored() -> None:
+    after = replace(after_of(FACTS), refill=Refill("was cloned", replaces=True))
+    assert stored.from_bytes(stored.to_bytes(after), AfterRecord, "after.json") == after
