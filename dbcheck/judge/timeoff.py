@@ -17,8 +17,7 @@ from dbcheck.judge.item import Item, ItemId, Standing
 CLOCKS_S = 1.0  # how far the clocks of client and host may differ from one another
 _AGAIN = "a drive's cache may have stayed powered; cut again"
 _UNBOUNDED = (
-    "how long after the last ack the server answered again is not known:"
-    f" {UNKNOWN.doubt}"
+    f"when the host booted, or its server answered again, is not known: {UNKNOWN.doubt}"
 )
 
 
@@ -52,7 +51,8 @@ class TimeOff:
     @property
     def unbounded(self) -> bool:
         """Whether nothing bounds it from above, as the client's clocks do not."""
-        return self.kernel is None and self.answered == UNKNOWN
+        bounds = [one for one in (self.kernel, self.answered) if one is not None]
+        return bool(bounds) and not any(one.known for one in bounds)
 
 
 def time_without_power(case: Case) -> Item | None:
@@ -204,12 +204,10 @@ def _back(time: TimeOff, meant_s: float) -> str:
     """
     bounds = []
     kernel, answered = time.kernel, time.answered
-    if kernel is not None and kernel.most_s >= -RAN_ON_S:
+    if kernel is not None and kernel.known and kernel.most_s >= -RAN_ON_S:
         reason = f"the host's kernel started {kernel} after the host was last heard"
         if kernel.most_s < 0:
             reason = "the host's kernel had started when the host was last heard"
-        if not kernel.known:
-            reason = f"when the host's kernel started is not known ({kernel.doubt})"
         bounds.append((kernel, meant_s - CLOCKS_S, reason))
     if answered is not None and answered.known:
         reason = f"the server answered again {answered} after the last ack"
@@ -226,8 +224,7 @@ def _less(bound: Elapsed, reason: str, enough_s: float) -> str:
     """Return what a bound shows that is not known to be as long as *enough_s*."""
     if bound.most_s < enough_s:
         return f"{reason}, so the power was off for less than the"
-    why = f" ({bound.doubt})" if bound.known else ""
-    return f"{reason}{why}, so the power may have been off for less than the"
+    return f"{reason} ({bound.doubt}), so the power may have been off for less than the"
 
 
 def class_of_cut(case: Case) -> Item | None:
