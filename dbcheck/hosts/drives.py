@@ -46,7 +46,8 @@ class Survey:
     root:      the user who logs in is root.
     twins:     drives that have one serial.
     busy:      what uses them otherwise than by a mount.
-    directory: the data directory, with links followed; account: its owner.
+    directory: the data directory, with links followed; account: its owner; folder: its
+               st_dev and st_ino.
     places:    the directories that an ack depends on, with links followed.
     on_them:   the data directory lies on one of the drives.
     notes_on_them: the folder of agent.drivenote if it does, else "".
@@ -60,6 +61,7 @@ class Survey:
     directory: str
     places: tuple[str, ...]
     account: int
+    folder: tuple[int, int]
     on_them: bool
     notes_on_them: str
 
@@ -171,6 +173,7 @@ class DriveControl:
             time_s * len(commands),
             directory=seen.directory,
             account=seen.account,
+            folder=seen.folder,
             commands=commands,
             time_s=time_s,
         )

@@ -27,6 +27,7 @@ SEEN = Survey(
     directory="/srv/data",
     places=("/srv/data", "/srv/data/pg_wal"),
     account=100,
+    folder=(2049, 131),
     on_them=True,
     notes_on_them="",
 )

@@ -20,7 +20,7 @@ from typing import Any
 from dbcheck.hosts.agent.remount import pids, started_s
 from dbcheck.remote.wire import Refusal, describe_error, host_names
 
-FORMAT = 1
+FORMAT = 2
 
 
 def path_of(folder: str, serials: Sequence[str]) -> str:
@@ -73,7 +73,8 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
             raise Refusal("note-read", f"{path} was written by another dbcheck")
         seen, since_s = note["seen"], float(note["uptime_s"])
         same = note["boot_id"] == host_names()["boot_id"]
-        place = str(seen["directory"]), int(seen["account"])
+        device, inode = map(int, seen["folder"])
+        place = str(seen["directory"]), int(seen["account"]), (device, inode)
     except FileNotFoundError:
         return {"seen": None}
     except (ValueError, TypeError, KeyError) as error:

@@ -204,6 +204,7 @@ def survey(
         "directory": real,
         "places": [real, *map(os.path.realpath, filter(os.path.isabs, places))],
         "account": status.st_uid,
+        "folder": [status.st_dev, status.st_ino],
         "on_them": device_at(real) in by_device,
         "notes_on_them": notes if device_at(notes) in by_device else "",
     }

@@ -70,7 +70,7 @@ def of_account(directory: str, account: int) -> Iterator[str]:
     """Do what of_server() does, for a directory that may be on a dead drive.
 
     directory: with links followed; that of a process has the same path, and may be
-    another one.  account: of its owner.
+    another one, see works_elsewhere().  account: of its owner.
     """
     for name in os.listdir(PROCESSES):
         folder = os.path.join(PROCESSES, name)
@@ -81,6 +81,30 @@ def of_account(directory: str, account: int) -> Iterator[str]:
             continue
         if works_there and first_line(folder + "/comm") in SERVERS:
             yield folder
+
+
+def works_elsewhere(process: str, directory: str, known: Sequence[int]) -> bool:
+    """Return whether a process of of_account() surely works in another directory.
+
+    known: st_dev and st_ino of the server's.  Its drive may have come back under
+    another number, so it is also the one that is there now.  On a dead filesystem
+    nothing is sure.
+    """
+    try:
+        found = os.stat(process + "/cwd")
+    except OSError:
+        return False
+    if [found.st_dev, found.st_ino] == list(known):
+        return False
+    try:
+        return not os.path.samestat(found, os.stat(directory))
+    except OSError:
+        return True
+
+
+def pid_of(process: str) -> int:
+    """Return the id of a process, by its folder in /proc."""
+    return int(os.path.basename(process))
 
 
 def error_file(directory: str) -> str:
@@ -112,7 +136,7 @@ def server_process(directory: str) -> dict[str, Any]:
 
     See core.target.ServerProcess.
     """
-    folders = sorted(of_server(directory), key=lambda folder: int(folder[6:]))
+    folders = sorted(of_server(directory), key=pid_of)
     if not folders:
         return unread_process("no process of the server can be seen there")
     try:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dbcheck.hosts.agent.drives import GONE_ID, POLL_S, device_of, is_held, mounted
-from dbcheck.hosts.agent.process import PROCESSES, of_account
+from dbcheck.hosts.agent.process import PROCESSES, of_account, pid_of, works_elsewhere
 from dbcheck.hosts.agent.tools import PATHS, found
 from dbcheck.remote.wire import first_line, lines
 
@@ -60,32 +60,43 @@ def ran(command: Sequence[str], time_s: float) -> tuple[int, str]:
 
 
 def end_server(
-    directory: str, account: int, commands: Sequence[Sequence[str]], time_s: float
+    directory: str,
+    account: int,
+    folder: Sequence[int],
+    commands: Sequence[Sequence[str]],
+    time_s: float,
 ) -> dict[str, Any]:
     """Kill the server of *directory*: by the commands, then what is left of it.
 
-    See process.of_account().  time_s: for each command.  left: processes that are still
-    there in the end.
+    See pids().  time_s: for each command.  left: processes that are still there in the
+    end.
     """
-    killed = pids(directory, account)
+    killed = pids(directory, account, folder)
     for command in commands:
         ran(command, time_s)
     ends_s = time.monotonic() + KILL_S
-    left = pids(directory, account)
+    left = pids(directory, account, folder)
     while left and time.monotonic() < ends_s:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(POLL_S)
-        left = pids(directory, account)
+        left = pids(directory, account, folder)
     return {"killed": killed, "left": left}
 
 
-def pids(directory: str, account: int) -> list[int]:
-    """Return the server's processes."""
-    return sorted(
-        int(os.path.basename(each)) for each in of_account(directory, account)
-    )
+def pids(directory: str, account: int, folder: Sequence[int]) -> list[int]:
+    """Return the processes of the server of *directory*.
+
+    account: its owner.  folder: st_dev and st_ino that it had before the cut.  A server
+    in a container may work in another directory of the same path.
+    """
+    found = [
+        each
+        for each in of_account(directory, account)
+        if not works_elsewhere(each, directory, folder)
+    ]
+    return sorted(map(pid_of, found))
 
 
 def started_s(pid: int) -> float:
