@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 import subprocess
 import tempfile
@@ -10,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +23,7 @@ from dbcheck.core.table import LEDGER
 from dbcheck.core.target import HostBefore, TargetFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
+from dbcheck.hosts.agent import drives, remount
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer
@@ -161,5 +165,46 @@ def test_another_server_in_a_folder_of_the_same_path_is_not_this_one(
     with apart, contextlib.closing(host):
         found = host.facts(str(other.data), places)
     assert dict(found.seen_otherwise) == {}
-    assert found.view_unread
+    assert str(other.data) in found.view_unread
     assert found.process is not None and found.process.unread
+
+
+# Is taken for a server, as it has the name of one.
+_NAMED = 'cd "$1" && echo mysqld > /proc/$$/comm && echo && read _'
+_APART = f'mount --bind "$2" "$1" && {_NAMED}'
+
+
+@contextlib.contextmanager
+def named(script: str, *words: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process that has the name of a server, in a mount namespace of its own."""
+    command = ["unshare", "--mount", "--propagation=private", "sh", "-c", script, "sh"]
+    with subprocess.Popen(
+        [*command, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        yield process
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_server_in_a_container_is_not_killed_with_that_of_the_same_path(
+    back: bool, dead: bool, tmp_path: Path, in_memory: Path, monkeypatch: Any
+) -> None:
+    """back: its drive, under another number.  dead: its filesystem shows nothing."""
+    seen = drives.survey([], str(tmp_path), [], "/")
+    if back:
+        seen["folder"] = [0, 0]
+    found = os.stat
+    with named(_NAMED, tmp_path) as own, named(_APART, tmp_path, in_memory) as other:
+
+        def refused(path: Any, **how: Any) -> os.stat_result:
+            if str(path) == f"/proc/{own.pid}/cwd":
+                raise OSError(errno.EIO, "dead")
+            return found(path, **how)
+
+        if dead:
+            monkeypatch.setattr(os, "stat", refused)
+        place = seen["directory"], seen["account"], seen["folder"]
+        assert remount.end_server(*place, [], 1) == {"killed": [own.pid], "left": []}
+        assert other.poll() is None

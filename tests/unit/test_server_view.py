@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import view
+from dbcheck.hosts.agent import data, view
 from dbcheck.hosts.agent.view import inner_path
 
 
@@ -90,3 +90,26 @@ def test_what_differs_is_named_though_other_places_cannot_be_read(
     found, unread = view.differences(str(process), places)
     assert found.keys() == {"redo log"}
     assert str(data) in unread
+
+
+def of_server(process: Path, aria: bytes) -> str:
+    """Make the folder in /proc of a process that works at MariaDB's data."""
+    (process / "cwd").mkdir(parents=True)
+    (process / "cwd/aria_log_control").write_bytes(bytes(4) + aria * 16)
+    return str(process)
+
+
+def test_a_process_that_may_be_the_servers_is_found_behind_one_of_another_server(
+    tmp_path: Path,
+) -> None:
+    here = of_server(tmp_path / "1", b"a") + "/cwd"
+    other = of_server(tmp_path / "7", b"b")
+    assert data.names_of_server(here)
+    claimed, why = view.elsewhere([other], here)
+    assert not claimed
+    assert " 7 " in why
+    for name in (b"a", b""):  # a copy has the name; what has none may be anything
+        one = of_server(tmp_path / f"9{name.decode()}" / "9", name)
+        claimed, why = view.elsewhere([other, one], here)
+        assert " 9 " in claimed
+        assert not why

@@ -19,7 +19,7 @@ from typing import Any
 
 from dbcheck.hosts.agent.data import names_of_server
 from dbcheck.hosts.agent.files import links_in
-from dbcheck.hosts.agent.process import of_account
+from dbcheck.hosts.agent.process import of_account, pid_of
 from dbcheck.remote.wire import covering_mount, describe_error, mounts
 
 OWN = "/proc/self"
@@ -39,35 +39,39 @@ def server_view(places: Sequence[tuple[str, str, Sequence[str]]]) -> dict[str, A
     why = "no process of the server can be seen there"
     try:
         account = os.stat(directory).st_uid
-        at_path = sorted(of_account(os.path.realpath(directory), account), key=number)
+        at_path = sorted(of_account(os.path.realpath(directory), account), key=pid_of)
         working_in = {process: identity(process + "/cwd") for process in at_path}
-        running = [process for process in at_path if working_in[process]]
+        running = {process: where for process, where in working_in.items() if where}
         own = identity(directory)
-        of_this = [process for process in running if working_in[process] == own]
-        # Another server may work in a folder of the same path, in a container.
-        claimed = [one for one in running if not of_another(one + "/cwd", directory)]
+        of_this = [process for process, where in running.items() if where == own]
         if of_this:
             found, why = compared(of_this, places)
-        elif claimed:
-            text = f"process {os.path.basename(claimed[0])} works in another folder"
-            found, why = {places[0][0]: f"{text} of the path {directory}"}, ""
+        elif running:
+            first: dict[tuple[int, int], str] = {}
+            for process, where in running.items():
+                first.setdefault(where, process)
+            claimed, why = elsewhere(list(first.values()), directory)
+            found = {places[0][0]: claimed} if claimed else {}
     except OSError as error:
         why = describe_error(error, directory)
     return {"seen_otherwise": found, "view_unread": why}
 
 
-def number(process: str) -> int:
-    """Return the id of a process, by its folder in /proc."""
-    return int(os.path.basename(process))
+def elsewhere(processes: Sequence[str], directory: str) -> tuple[str, str]:
+    """Return which process may be the server's, or "" and why none of them is.
 
-
-def of_another(folder: str, directory: str) -> bool:
-    """Return whether a folder surely holds another server's data than *directory*.
-
-    A copy of a server's data has its names.
+    processes: one of each folder of that path in which one works; none of them is this
+    host's *directory*.  Another server may work there, in a container.  A copy of a
+    server's data has its names.
     """
-    there, here = names_of_server(folder), names_of_server(directory)
-    return bool(there and here) and there != here
+    here = names_of_server(directory)
+    for process in processes:
+        there = names_of_server(process + "/cwd")
+        if not (there and here) or there == here:
+            text = f"finds another folder at {directory} than this host does"
+            return f"process {pid_of(process)} {text}", ""
+    one = f"process {pid_of(processes[0])} at {directory}"
+    return "", f"{one} belongs to another server (its data have another id)"
 
 
 def compared(
