@@ -16,6 +16,7 @@ import os
 import re
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -351,8 +352,15 @@ def changed(data: str, unreadable: dict[str, str]) -> dict[str, str]:
         except OSError as error:
             unreadable[f"changed {name}"] = error.strerror or str(error)
             continue
-        found[name] = f"inode {seen.st_ino} changed {seen.st_ctime_ns} ns"
+        found[name] = f"inode {seen.st_ino} changed at {utc(seen.st_ctime_ns)}"
     return found
+
+
+def utc(moment_ns: int) -> str:
+    """Return a time since 1970 as text that people read, to the nanosecond."""
+    seconds, rest_ns = divmod(moment_ns, 10**9)
+    text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+    return f"{text}.{rest_ns:09} UTC"
 
 
 def uptime_s(unreadable: dict[str, str]) -> float | None:
