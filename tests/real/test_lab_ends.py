@@ -36,9 +36,7 @@ from tests.kit.waiting import wait_until
 _CLIENT = """
 import sys
 from pathlib import Path
-from dbcheck.lab.daemon import serve
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.machine import Machine
 from dbcheck.lab.spec import LabSpec
 from tests.kit.lab_access import Table
 
@@ -300,21 +298,34 @@ def test_a_lab_ends_whose_record_is_gone(
         assert not (folder / "lab").exists()
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
 def test_a_lab_whose_server_does_not_end_stays_on_record(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_gone: bool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record names the processes that are left, where no namespace ends them."""
+    """Its record names the processes that are left, where no namespace ends them.
+
+    Once that is gone, they are ended again until none is left.
+    """
     entry, lock = state.create("one")
     folder = tmp_path / "lab"
     folder.mkdir()
     entry.note(folder=str(folder), spec=LabSpec("postgresql", rung="process").to_json())
 
+    tries = 0
+
     def close(_: Machine) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 3:
+            return
         raise LabError("it does not end", id=ErrorId.PROCESSES_DO_NOT_END)
 
     def start(_: serve.Daemon) -> None:
+        if is_gone:
+            shutil.rmtree(entry.path)
         raise SystemExit(0)
 
+    monkeypatch.setattr(serve, "_RECORD_S", 0)
     monkeypatch.setattr(Machine, "close", close)
     monkeypatch.setattr(serve.Daemon, "start", start)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -326,9 +337,50 @@ def test_a_lab_whose_server_does_not_end_stays_on_record(
         os.chdir(here)
         os.umask(mask)
     os.close(lock)
-    assert folder.exists()
-    assert state.remove_dead() == ["one"]
+    assert tries == (3 if is_gone else 1)
+    assert folder.exists() is not is_gone
+    assert state.remove_dead() == ([] if is_gone else ["one"])
     assert not folder.exists()
+
+
+# A daemon that does not end when it is asked to, only once nothing watches it.
+_WATCHED = """
+import os, signal, sys, threading
+from pathlib import Path
+from dbcheck.lab.daemon import serve
+from dbcheck.lab.state import LabRecord
+
+serve._RECORD_S = serve._ORDERLY_END_S = 0.01
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+entry = LabRecord(Path(sys.argv[1]))
+serve._watch(entry, 0, os.open(entry.path / "lock", os.O_RDWR))
+for thread in threading.enumerate():
+    if thread.name == "client watch":
+        thread.join()
+"""
+
+
+@pytest.mark.parametrize("end", ["client", "record"])
+def test_only_a_daemon_that_is_on_record_is_ended_by_force(
+    end: str, root: Path
+) -> None:
+    """Nobody finds what it leaves if it is not; and its record is kept from ageing."""
+    entry, lock = state.create("one")
+    os.close(lock)
+    entry.note(stays=True)
+    paths = [entry.path, entry.path / "lock", entry.facts]
+    for path in paths:
+        os.utime(path, (0, 0))
+    words = [sys.executable, "-c", _WATCHED, str(entry.path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as watched:
+        wait_until(
+            lambda: all(p.stat().st_atime and p.stat().st_mtime for p in paths),
+            "the times of its files renewed",
+        )
+        if end == "record":
+            shutil.rmtree(entry.path)
+            watched.wait()
+    assert watched.returncode == (end == "client")
 
 
 @pytest.mark.root

@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _ORDERLY_END_S = 10.0
 _RECORD_S = 1.0  # between two looks at the record
+_FRESH_S = 3600.0  # between two times that its files get the time of day
 
 
 class Daemon:
@@ -184,24 +186,42 @@ class Daemon:
             self._entry.note(processes=[p for pid in pids if (p := Process.of(pid))])
 
 
-def _watch(client: int, lock: int) -> None:
+def _watch(entry: LabRecord, client: int, lock: int) -> None:
     """End this process in an orderly way when the client is gone; by force if need be.
 
     As threads and forks of the client do not matter to a pidfd, this is the one
     place that notices the client's end.  And when the lab's record is gone, as a
     runtime folder is removed when its account logs out: nobody would find the lab.
+    Then there is no force, which could leave what nobody finds either.
     client: -1 if there is none.  lock: the record's.
     """
     ends = [client] if client >= 0 else []
+    record = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def wait() -> None:
+        fresh_s = 0.0
         while os.fstat(lock).st_nlink and not select.select(ends, [], [], _RECORD_S)[0]:
-            pass
+            if time.monotonic() >= fresh_s:
+                _freshen(record)
+                fresh_s = time.monotonic() + _FRESH_S
         os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(_ORDERLY_END_S)
-        os._exit(1)
+        if os.fstat(lock).st_nlink:
+            threading.Event().wait(_ORDERLY_END_S)
+            os._exit(1)
 
     threading.Thread(target=wait, name="client watch", daemon=True).start()
+
+
+def _freshen(record: int) -> None:
+    """Give the record and its files the time of day.
+
+    It may lie in /tmp, of which systemd-tmpfiles removes what is ten days old.
+    record: its folder, open, since our mounts may cover the path.
+    """
+    with contextlib.suppress(OSError):  # a file is replaced, or all are removed
+        os.utime(record)
+        for name in os.listdir(record):
+            os.utime(name, dir_fd=record, follow_symlinks=False)
 
 
 def _password_of(recordings: Recordings | None) -> str:
@@ -311,8 +331,20 @@ def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
-            if daemon is not None and not daemon.end():
+            if daemon is not None and not _ended(daemon, entry):
                 kept += [folder, entry.path]
+
+
+def _ended(daemon: Daemon, entry: LabRecord) -> bool:
+    """End the daemon's lab; return whether nothing of it will be left.
+
+    Once its record is gone only this process knows what is left, so it tries again.
+    """
+    while not daemon.end():
+        if entry.facts.exists():
+            return False
+        time.sleep(_RECORD_S)
+    return True
 
 
 def _say(ready: int, reply: bytes) -> None:
@@ -338,7 +370,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
-    _watch(client, lock)
+    _watch(entry, client, lock)
     try:
         _run(entry, ready, isolated=isolated)
     except DbcheckError as error:
