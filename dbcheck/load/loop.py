@@ -68,10 +68,15 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """The session in place of one that is gone, None if there is none."""
+    """The session in place of one that is gone, None if there is none.
+
+    unanswered: how many operations of the one that is gone count as unanswered until
+                then, 0 or 1; a chore does not.
+    """
 
     gone: Break
     number: int
+    unanswered: int
     session: Session | None = None
 
 
@@ -362,9 +367,9 @@ class Loop:
         is_chore = slot.number == HOUSEKEEPING_SESSION
         number = HOUSEKEEPING_SESSION if is_chore else next(self._numbers)
         gone = Break(slot.number, now_us(), in_flight, error.farewell)
-        wanted = _Replacement(gone, number)
+        wanted = _Replacement(gone, number, int(in_flight and not is_chore))
         self._replacing += 1
-        self._unanswered += in_flight and not is_chore
+        self._unanswered += wanted.unanswered
         if self._sessions.may_replace and number <= LOAD_SESSION_MAX:
             self._connecting.submit(self._replace, wanted)
         else:
@@ -408,7 +413,7 @@ class Loop:
     def _replaced(self, replacement: _Replacement) -> None:
         self._replacing -= 1
         if replacement.session is not None:
-            self._unanswered -= replacement.gone.in_flight
+            self._unanswered -= replacement.unanswered
             gone_us = replacement.gone.clock_us
             one = Replaced(1, gone_us, gone_us)
             self._result.replaced = self._result.replaced.joined(one)
