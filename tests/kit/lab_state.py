@@ -48,5 +48,8 @@ def labs_end_with_this_process() -> Iterator[None]:
     """
     command = [sys.executable, "-c", _AFTERWARDS]
     with subprocess.Popen(command, stdin=PIPE, start_new_session=True) as ending:
-        yield  # then its input ends, as the kernel has it after a kill
+        yield
+        assert ending.stdin is not None
+        ending.stdin.close()  # as the kernel has it after a kill
+        ending.wait(timeout=120)
     assert ending.returncode == 0
