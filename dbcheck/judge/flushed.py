@@ -7,10 +7,14 @@ it ignored that flush, or the storage came back in an older state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from dbcheck.core.audited import RuleStanding
 from dbcheck.core.places import LOGS
 from dbcheck.core.records import LoadRecord, Manifest
+from dbcheck.core.target import Volume
+from dbcheck.judge.unsafe import unsafe_settings
+from dbcheck.judge.volumes import storage_seen
 
 _NONE: Mapping[str, int] = {}
 
@@ -22,8 +26,10 @@ def flushed_us(
 
     name: of the node that was cut; nothing is known of another than the writer.
     On the client's monotonic clock, in microseconds.  The last commit that was answered
-    was sent before that by no more than the slowest of all took.  It needed a flush of
-    a drive that was sent enough of them for all commits (see judge.commitflush).
+    was sent before that by no more than the slowest of all took.  It is taken to have
+    flushed a drive that got a flush for each commit, or more.  Other writers may have
+    sent those, so nothing is claimed where commits may need none: under settings that
+    relax them, as in a control, on storage that changed meanwhile, or with FUA.
     """
     before, seen = manifest.nodes[name].host, load.nodes.get(name) if load else None
     if load is None or name != manifest.writer_name or not (before and seen):
@@ -31,16 +37,32 @@ def flushed_us(
     done, slowest_ms = seen.drives, load.latency_ms.get("max")
     if done is None or load.last_ack_us is None or slowest_ms is None:
         return _NONE
+    if _relaxed(manifest, load, name) or storage_seen(manifest, load, name):
+        return _NONE
     sent_us = load.last_ack_us - int(slowest_ms * 1000)
-    sessions = manifest.workload.sessions + bool(manifest.workload.housekeeping)
-    names = {
-        drive
-        for volume in before.facts.volumes
-        if not volume.places.keys().isdisjoint(LOGS)
-        for drive in volume.file_drives
-    }
+    names = set(_of_logs(before.facts.volumes))
     return {
         drive: sent_us
         for drive, counts in done.drives.items()
-        if drive in names and 0 < done.acked <= sessions * (counts.flushes or 0)
+        if drive in names and 0 < done.acked <= (counts.flushes or 0)
     }
+
+
+def _relaxed(manifest: Manifest, load: LoadRecord, name: str) -> bool:
+    """Say whether commits may have been answered before they were flushed."""
+    found = unsafe_settings(manifest, load, name, None)
+    return manifest.control or any(
+        each.standing is RuleStanding.UNSAFE and each.harm.depth and not each.harm.tears
+        for each in found
+    )
+
+
+def _of_logs(volumes: tuple[Volume, ...]) -> Iterator[str]:
+    """Yield the drives below the logs, but for those that may take writes with FUA.
+
+    Such a write needs no flush, and flushes nothing else.
+    """
+    for volume in volumes:
+        fua = any(layer.fua == "1" for layer in volume.layers)
+        if not fua and not volume.places.keys().isdisjoint(LOGS):
+            yield from volume.file_drives

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dbcheck.audit import mysql, platform, rules, storage
+from dbcheck.audit import mysql, rules
 from dbcheck.audit.rules import Finding
 from dbcheck.core.audited import RuleStanding
 from dbcheck.core.cut import Rung
@@ -16,6 +16,7 @@ from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.unsafe import flagged, unsafe_settings
 from dbcheck.judge.volumes import hidden_drives, storage_seen
 
 _TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.SURVIVORS
@@ -157,50 +158,15 @@ def settings_at(
 ) -> Settings:
     """Return the settings of a run whose cut went so deep on each of its volumes.
 
-    As they were in the preflight, or while the load ran or just before the cut where
-    they were worse then; a control makes them worse itself.
-    went_us: when the cut came, None if that is not known.
-    tested_name: see Case.  Where a standby was cut and read, its own settings count
-    beside those of the writer, which answered the commits.
+    See unsafe_settings(), for went_us and tested_name too.
     """
-    tested = manifest.nodes[tested_name]
-    kept = _storage(manifest, load, tested_name)
-    settings = {**manifest.writer.facts.settings, **kept}
-    flagged = _flagged(manifest, settings)
-    if tested is not manifest.writer:
-        own = _flagged(manifest, {**tested.facts.settings, **kept})
-        flagged = _worse(flagged, own)
-    if load is not None and not manifest.control:
-        for setting, value in load.settings_seen(went_us):
-            flagged = _worse(flagged, _flagged(manifest, {**settings, setting: value}))
-        if load.settings:
-            flagged = _worse(flagged, _flagged(manifest, load.settings))
     return Settings(
-        tuple(flagged),
+        tuple(unsafe_settings(manifest, load, tested_name, went_us)),
         _deepest(manifest, load, tested_name, depths),
-        _writes_whole_pages(tested),
+        _writes_whole_pages(manifest.nodes[tested_name]),
         _tore(manifest),
         bool(rules.RULES[manifest.family]),
     )
-
-
-def _flagged(manifest: Manifest, settings: Mapping[str, str]) -> Sequence[Finding]:
-    """Return the findings on settings; of a group without those about its peers."""
-    found = rules.flagged(manifest.family, settings)
-    grouped = manifest.site.is_group
-    return [each for each in found if not (grouped and each.harm.peers)]
-
-
-def _worse(before: Sequence[Finding], later: Sequence[Finding]) -> list[Finding]:
-    """Return the findings of *before*, and of *later* those that became unsafe."""
-
-    def unsafe(findings: Sequence[Finding]) -> dict[str, Finding]:
-        found = (f for f in findings if f.standing is RuleStanding.UNSAFE)
-        return {finding.rule.fact: finding for finding in found}
-
-    became = {**unsafe(later), **unsafe(before)}
-    rest = (finding for finding in before if finding.rule.fact not in became)
-    return [*became.values(), *rest]
 
 
 def _tore(manifest: Manifest) -> bool:
@@ -218,7 +184,7 @@ def hiding(manifest: Manifest, settings: Mapping[str, str]) -> str:
     alone = not manifest.site.is_cluster
     names = ", ".join(
         str(flag)
-        for flag in _flagged(manifest, settings)
+        for flag in flagged(manifest, settings)
         if flag.hides and not (alone and flag.harm.peers)
     )
     return names and (
@@ -264,24 +230,6 @@ def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
 
 def _matters(finding: Finding) -> bool:
     return finding.harm.depth is not None or finding.harm.hides
-
-
-def _storage(
-    manifest: Manifest, load: LoadRecord | None, name: str
-) -> Mapping[str, str]:
-    """Return what the mounts' options imply, those too that a mount had for a time."""
-    host = manifest.nodes[name].host
-    if host is not None:
-        options = [volume.mount_options for volume in host.facts.volumes]
-        if load is not None:
-            seen = storage_seen(manifest, load, name, FactKind.MOUNT)
-            options += [each.value for each in seen]
-        process = host.facts.process
-        return {
-            **storage.settings_of(options),
-            **(platform.facts_of_process(process) if process else {}),
-        }
-    return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
 
 
 def _writes_whole_pages(tested: NodeBefore) -> bool:

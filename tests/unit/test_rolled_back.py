@@ -10,16 +10,37 @@ import pytest
 from dbcheck.core.counters import Counts, UnderLoad
 from dbcheck.core.cut import PowerScope
 from dbcheck.core.depth import Completed, Counted, Depth, Remains, Ring
+from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer
 from dbcheck.core.verdict import Verdict
+from dbcheck.core.watched import Fact, FactKind, Watched, WatchTally
 from dbcheck.judge.case import Case
 from dbcheck.judge.judge import judge
 from tests.kit.cases import case, lab, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME, after
 from tests.kit.samples import ALL_GONE, MANIFEST
+from tests.kit.samples import FACTS as FACTS_SQL
 
 LAST_US = 9_500_000
 HONEST, ROLLED_BACK = 495, 200  # the last block of 500 that is there
 SLOWEST_MS = 100.0
+ON = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+OFF = {**ON, "synchronous_commit": "off"}
+NO_GUARD = {**ON, "full_page_writes": "off"}
+MY = {"innodb_flush_log_at_trx_commit": "2", "sync_binlog": "0", "log_bin": "OFF"}
+NOTHING: dict[str, Any] = {}
+
+
+def seen(fact: Fact, *values: str) -> Watched:
+    """Return looks that showed these values, the first as before the load."""
+    tally = WatchTally({fact: values[0]})
+    for number, value in enumerate(values):
+        at_us = LAST_US - 1_000_000 + number
+        tally.add(at_us, {fact: value}, at_us)
+    return tally.watched()
+
+
+RELAXED = seen(Fact(FactKind.SETTING, "synchronous_commit"), "on", "off", "on")
+NO_CACHE = seen(Fact(FactKind.WRITE_CACHE, "sda"), WRITE_BACK, WRITE_THROUGH)
 
 
 def cut(
@@ -29,10 +50,19 @@ def cut(
     latency_ms: dict[str, float] | None = None,
     places: tuple[str, ...] = ("data", "WAL"),
     as_of_us: int | None = LAST_US,
+    sessions: int = 1,
+    fua: str = "0",
+    settings: dict[str, str] = ON,
+    of_load: dict[str, Any] = NOTHING,
     **manifest: Any,
 ) -> Case:
-    """Return a case of 100 commits, whose canary wrote a block every 10 ms."""
-    volume = replace(VOLUME, places={place: f"/{place}" for place in places})
+    """Return a case of 100 commits, whose canary wrote a block every 10 ms.
+
+    fua: of the drive.  settings: of the server, in the preflight.
+    """
+    layer = Layer("sda", "disk", "", "", "", WRITE_BACK, fua, ())
+    paths = {place: f"/{place}" for place in places}
+    volume = replace(VOLUME, places=paths, layers=(layer,))
     facts = replace(FACTS, volumes=(volume,))
     left = Remains("", (), 1, (Ring(((1, kept),)),), 1024)
     host = replace(after(volumes=(volume,)), remains=left)
@@ -42,10 +72,11 @@ def cut(
         latency_ms={"max": SLOWEST_MS} if latency_ms is None else latency_ms,
         canaries=Completed(Counted(500, 400), (Counted(500, 400),), as_of_us, 10_000),
         drives=done,
+        **of_load,
     )
-    workload = replace(MANIFEST.workload, sessions=1, housekeeping=())
-    before = replace(BEFORE, facts=facts)
-    one = case(before, host, load=load, workload=workload, **manifest)
+    workload = replace(MANIFEST.workload, sessions=sessions, housekeeping=())
+    before, server = replace(BEFORE, facts=facts), replace(FACTS_SQL, settings=settings)
+    one = case(before, host, load=load, workload=workload, facts=server, **manifest)
     return replace(one, found=replace(ALL_GONE, kept=1))
 
 
@@ -55,6 +86,27 @@ def cut(
         pytest.param(cut(), None, id="from before a flush"),
         pytest.param(cut(HONEST), Depth.DRIVE, id="since the last flush"),
         pytest.param(cut(flushes=99), Depth.DRIVE, id="too few flushes"),
+        pytest.param(
+            cut(sessions=64, flushes=5), Depth.DRIVE, id="a flush a second, 64 sessions"
+        ),
+        pytest.param(cut(sessions=64), None, id="as many flushes as commits"),
+        pytest.param(cut(fua="1"), Depth.DRIVE, id="a drive with FUA"),
+        pytest.param(cut(settings=OFF), Depth.DRIVE, id="synchronous_commit off"),
+        pytest.param(
+            cut(family="mysql", settings=MY), Depth.DRIVE, id="flushed once a second"
+        ),
+        pytest.param(cut(settings=NO_GUARD), None, id="full_page_writes off"),
+        pytest.param(cut(of_load={"settings": OFF}), Depth.DRIVE, id="off at the cut"),
+        pytest.param(
+            cut(of_load={"watched": RELAXED}), Depth.DRIVE, id="off for a time"
+        ),
+        pytest.param(
+            cut(of_load={"sessions_watched": RELAXED}), Depth.DRIVE, id="in a session"
+        ),
+        pytest.param(
+            cut(of_load={"host_watched": NO_CACHE}), Depth.DRIVE, id="sent no flush"
+        ),
+        pytest.param(cut(control=True), Depth.DRIVE, id="a control"),
         pytest.param(cut(flushes=None), Depth.DRIVE, id="no flushes counted"),
         pytest.param(cut(latency_ms={}), Depth.DRIVE, id="no latency"),
         pytest.param(cut(latency_ms={"max": 5e3}), Depth.DRIVE, id="a slow commit"),
