@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from dbcheck.core.cut import Rung
@@ -18,6 +19,7 @@ _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
 # A kernel whose start lies so long before its host was last heard did not go down.
 RAN_ON_S = 60.0
+_CTIME = re.compile(r"changed (\d+) ns")  # see hosts.agent.facts.changed()
 
 
 def asked_again(case: Case) -> Item | None:
@@ -154,6 +156,7 @@ def not_restored(case: Case) -> Item:
     are then gone.  They are also gone if a drive lost all that was ever written to it.
     A copy that is written over the files shows in what no server writes, but so does a
     change of their owner: a row of this run shows that they are no copy from before it.
+    Either makes the ctime later; an earlier one is that of a drive that lost writes.
     """
     name, before, after = ItemId.NOT_RESTORED, case.before, case.host
     if case.manifest.rung is Rung.DRIVE:
@@ -171,11 +174,14 @@ def not_restored(case: Case) -> Item:
     if not shared:
         return Item(name, _UNSEEN, "no file of the data could be identified", False)
     then, now = before.facts.changed, after.facts.changed
-    touched = [what for what in sorted(then.keys() & now) if then[what] != now[what]]
+    shared = sorted(then.keys() & now)
+    touched = [w for w in shared if _ctime_ns(then[w]) < _ctime_ns(now[w])]
     if touched and case.none_there:
         reason = (
             f"{touched[0]}, which no server writes, was changed since the preflight"
-            f" ({now[touched[0]]}), as by an older copy written over the data"
+            f" ({now[touched[0]]}): an older copy was written over the data, or its"
+            " owner was set anew, as by chown at the start or Kubernetes fsGroup: stop"
+            " that (fsGroupChangePolicy: OnRootMismatch) and cut again"
         )
         return Item(name, Standing.ABSENT, reason, False)
     if after.remains is None or after.remains.missing:
@@ -186,6 +192,12 @@ def not_restored(case: Case) -> Item:
         " to a snapshot shows the same"
     )
     return Item(name, _PRESENT, reason, False)
+
+
+def _ctime_ns(changed: str) -> int:
+    """Return the ctime in a value of TargetFacts.changed, 0 if it has none."""
+    found = _CTIME.search(changed)
+    return int(found[1]) if found else 0
 
 
 def unsafe_shutdowns(case: Case) -> Item | None:
