@@ -132,8 +132,8 @@ def _no_risk(
         return (
             f"{reason}, but the commits that were acked had all been sent at least "
             f"{sent_s:.1f} s before the cut: their replies may have waited, for a "
-            "standby or in a proxy, while the drives had time to write; cut again when "
-            "commits take less than a second"
+            "standby or in a proxy, while the drives had time to write; cut again with "
+            "fewer sessions or a lower --rate, or connect without the proxy"
         )
     outlived_s = ((wrote_us(case) or last_ack_us) - last_ack_us) / 1e6
     if outlived_s >= LAST_ACK_AGE_MAX_S:
