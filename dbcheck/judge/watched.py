@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from dbcheck.core.records import LoadRecord
 from dbcheck.core.watched import GONE, FactKind, Seen, Watched
@@ -67,13 +67,8 @@ def tables_seen(case: Case, kind: FactKind) -> str:
     if case.load is None or case.load.watched is None:
         return ""
     went_us = cut_us(case)
-    found = _before(case.load.watched.of(kind), went_us)
+    found = case.load.seen_of(case.load.watched, went_us, kind)
     return "; ".join(how_changed(seen, went_us) for seen in found)
-
-
-def _before(found: Sequence[Seen], went_us: int | None) -> list[Seen]:
-    """Return what was seen before the cut; all if that has no known moment."""
-    return [seen for seen in found if went_us is None or seen.first_us <= went_us]
 
 
 def canary_gone(case: Case) -> str:
@@ -81,16 +76,16 @@ def canary_gone(case: Case) -> str:
 
     A server that crashes and recovers by itself empties its table before the cut.
     """
-    watched = case.load.watched if case.load else None
+    load = case.load
     by_session = case.manifest.family == "mysql"  # whose row is not looked at
-    if watched is None:
+    if load is None or (watched := load.watched) is None:
         return ""
     went_us = cut_us(case)
     if not watched.looked_by(went_us) and not by_session:
         return f"the crash canary was not looked at before the cut ({_failed(watched)})"
     if FactKind.CANARY not in watched.facts:
         return ""
-    for seen in _before(watched.of(FactKind.CANARY), went_us):
+    for seen in load.seen_of(watched, went_us, FactKind.CANARY):
         when = _ago(seen.first_us, went_us)
         return (
             f"the crash canary's row was gone {when} already: the server crashed and"
@@ -191,7 +186,7 @@ def _unseen(
     if not watched.looked_by(went_us):
         return _never(watched, words)
     for kind, (what, unseen) in _BETWEEN_LOOKS.items():
-        if found := _before(watched.of(kind), went_us):
+        if found := load.seen_of(watched, went_us, kind):
             names = ", ".join(dict.fromkeys(seen.of for seen in found))
             return (
                 f"the server {what.format(names)} while the load ran"

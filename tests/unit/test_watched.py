@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,9 +35,9 @@ from dbcheck.core.watched import (
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import undated
 from dbcheck.judge.ended import ended, not_shut_down
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.places import places
-from dbcheck.judge.server import same_settings
+from dbcheck.judge.server import same_settings, same_tables
 from dbcheck.judge.settings import settings_at, settings_of
 from dbcheck.judge.watched import LATE_S, through_the_load
 from dbcheck.judge.writecache import write_cache
@@ -261,6 +262,35 @@ def test_a_server_that_may_have_started_again_is_not_that_of_the_load(
     assert bool(settings_of(one).at_fault(lost=True)) is is_at_fault
     found = [item(each, one).standing for each in (same_settings, through_the_load)]
     assert (Standing.CONTRADICTED in found) is is_at_fault
+
+
+@pytest.mark.parametrize(
+    ("fact", "judged", "standing"),
+    [
+        (CANARY, not_shut_down, Standing.NOT_OBSERVABLE),
+        (Fact(FactKind.TABLE, "ledger"), same_tables, Standing.CONTRADICTED),
+        (Fact(FactKind.TABLE_VERSION, "ledger"), same_tables, Standing.CONTRADICTED),
+        (LOADED, through_the_load, Standing.ASSUMED),
+    ],
+    ids=lambda each: each.kind.value if isinstance(each, Fact) else "",
+)
+def test_no_look_at_a_server_that_may_have_started_again_counts(
+    fact: Fact, judged: Callable[[Case], Item | None], standing: Standing
+) -> None:
+    """Its canary is gone by the cut, and so may a table be, or what it counts."""
+    safe = {fact: THERE}
+    for there_us, counts in ((9_400_000, True), (9_600_000, False)):
+        tally = WatchTally(safe)
+        tally.connected(1_000_000)
+        tally.add(9_300_000, safe, 9_300_001)
+        tally.connected(there_us)
+        tally.add(9_900_000, {fact: GONE}, 9_900_001)
+        one = of_looks()
+        assert one.load is not None
+        load = replace(one.load, watched=tally.watched(), cut_failed="interrupted")
+        one = replace(one, load=load)
+        assert undated(one)
+        assert (item(judged, one).standing is standing) is counts
 
 
 def test_sessions_show_settings_of_the_load_wherever_the_cut_came() -> None:
