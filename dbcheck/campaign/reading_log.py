@@ -83,7 +83,8 @@ class ReadingLog:
                 "; ".join(crash_of(text, session)) if session is not None else "",
             )
             if cause != Cause() or time.monotonic() >= ends_s:
-                return Cause() if self._is_shared(text) else cause
+                shared = self._is_shared(text, self._since_preflight())
+                return Cause() if shared else cause
             time.sleep(POLL_S)
 
     def damage(self, tables: Sequence[TableSpec]) -> str:
@@ -100,7 +101,7 @@ class ReadingLog:
         None if there is no log to ask, or another server writes to it as well.
         """
         text = self._logged()
-        if not text or self._is_shared(text):
+        if not text or self._is_shared(text, self._since_preflight()):
             return None
         return bool(stopped_before_start(text))
 
@@ -111,18 +112,19 @@ class ReadingLog:
         """
         log, facts = self._since_preflight(), self._facts
         if log is not None and not (log.rewound or log.truncated):
-            return "" if self._is_shared(log.text) else since_start(log.text)
+            return "" if self._is_shared(log.text, log) else since_start(log.text)
         with contextlib.suppress(EngineError):
             found = observable.logged(self._node.engine, facts.started_us, facts)
-            return found if found and not self._is_shared(found) else ""
+            return found if found and not self._is_shared(found, log) else ""
         return ""
 
-    def _is_shared(self, text: str) -> bool:
+    def _is_shared(self, text: str, log: LogTail | None) -> bool:
         """Return whether another server has started in *text*, or since the preflight.
 
-        A cut takes all servers of a host, so one that logs there has started again.
+        log: what _since_preflight() returned.  A cut takes all servers of a host, so
+        one that logs there has started again.
         """
-        log, names = self._since_preflight(), self._facts.log_names
+        names = self._facts.log_names
         texts = [text] if log is None else [text, log.text]
         return any(other_server(each, names) for each in texts)
 
