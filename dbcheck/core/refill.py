@@ -9,11 +9,13 @@ from dataclasses import dataclass
 class Refill:
     """What a server that is tested alone took from other servers since its start.
 
-    how:      a sentence's beginning, without its subject: "has joined ...".
+    how:      a sentence's beginning, without its subject: "is a member of ...".
+    advice:   what to do for a verdict next time; a sentence without its full stop.
     replaces: its data may be another server's copy, in which a row may be missing that
-              this one had, so none is read.  Otherwise what came can only have
+              this one had, so none is judged.  Otherwise what came can only have
               hidden a loss.
     """
 
     how: str
+    advice: str
     replaces: bool = False

@@ -113,10 +113,10 @@ def not_refilled(case: Case) -> Item | None:
     if refill is None:
         return None
     standing = Standing.CONTRADICTED if refill.replaces else Standing.ABSENT
-    reason = (
-        f"the server {refill.how}: rows that it lost may have come back from there."
-        " Read it before it rejoins, or test the cluster as a whole"
-    )
+    harm = "rows that it lost may have come back from other servers"
+    if refill.replaces:
+        harm = "its data may be another server's copy, so no row was judged"
+    reason = f"the server {refill.how}: {harm}. {refill.advice}"
     return Item(ItemId.NOT_REFILLED, standing, reason, required=True)
 
 

@@ -13,7 +13,9 @@ from sqlalchemy.engine import make_url
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.lab.held_port import HeldPort
 from tests.kit.lab_access import connect
 from tests.kit.servers import NewServer, engine_of
@@ -78,8 +80,13 @@ def after_its_start(site: Site, *statements: str) -> Outcome:
 
 
 def standing(outcome: Outcome) -> Standing | None:
-    found = {item.id: item.standing for item in outcome.judgement.items}
-    return found.get(ItemId.NOT_REFILLED)
+    found = item_of(outcome)
+    return found.standing if found is not None else None
+
+
+def item_of(outcome: Outcome) -> Item | None:
+    items = {item.id: item for item in outcome.judgement.items}
+    return items.get(ItemId.NOT_REFILLED)
 
 
 @pytest.mark.wide
@@ -136,7 +143,14 @@ def test_a_subscription_that_writes_into_the_tables_takes_the_pass(site: Site) -
         " with (create_slot = false, slot_name = none, enabled = false)",
     )
     assert outcome.verdict is Verdict.INCONCLUSIVE, outcome.judgement
-    assert standing(outcome) is Standing.ABSENT
+    item = item_of(outcome)
+    assert item is not None and item.standing is Standing.ABSENT
+    assert "dbcheck.ledger" in item.reason
+    with pytest.raises(EngineError, match=r"peer into dbcheck\.ledger") as at:
+        site.cycle()
+    assert at.value.id is ErrorId.SERVER_IS_REPLICA
+    site.execute("drop subscription peer")
+    assert site.cycle().verdict is Verdict.PASS
 
 
 @pytest.mark.wide

@@ -278,6 +278,7 @@ def test_a_member_is_not_tested_alone() -> None:
     denied = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
     for refused in (
         link(variables=begins),
+        link(variables=[(name.upper(), value) for name, value in begins]),
         link(variables=left, group_state=[("ONLINE",)]),
         link(variables=left, group_state=[("RECOVERING",)]),
     ):

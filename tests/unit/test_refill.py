@@ -13,9 +13,13 @@ from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord
 from dbcheck.core.refill import Refill
-from dbcheck.core.table import LEDGER
+from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql.refill import refill_of
+from dbcheck.engines.postgresql.subscriptions import (
+    require_no_subscription,
+    subscribed,
+)
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -121,11 +125,54 @@ def test_what_a_server_took_from_others_is_seen(found: Any, replaces: bool) -> N
 
 
 @pytest.mark.parametrize(
+    ("status", "certain"),
+    [
+        ({"Com_replica_start": "1"}, False),
+        ({"Com_start_slave": "1"}, False),
+        ({"Com_group_replication_start": "1"}, False),
+        # A START that fails sets the messages to 0, whatever a start before it did.
+        (
+            {"Com_group_replication_start": "2", "Gr_total_messages_sent_count": "0"},
+            False,
+        ),
+        (
+            {"Com_group_replication_start": "1", "Gr_total_messages_sent_count": "8"},
+            True,
+        ),
+    ],
+)
+def test_a_start_that_may_have_failed_is_not_said_to_have_happened(
+    status: dict[str, str], certain: bool
+) -> None:
+    refill = refill_of(link(refill=status.items(), group_state=DENIED), 0)
+    assert refill is not None
+    assert ("may have failed" not in refill.how) is certain
+
+
+def test_a_subscription_is_refused_before_a_cut_and_seen_after_it() -> None:
+    found = link("PostgreSQL", refill=[("s1", "ledger"), ("s2", "classic")])
+    with pytest.raises(EngineError) as at:
+        require_no_subscription(found, (LEDGER, CLASSIC))
+    refill = subscribed(found, (LEDGER, CLASSIC))
+    assert at.value.id is ErrorId.SERVER_IS_REPLICA
+    assert "DROP SUBSCRIPTION" in at.value.hint
+    assert refill is not None
+    assert not refill.replaces
+    for text in (str(at.value), refill.how):
+        assert "s1 into dbcheck.ledger, s2 into dbcheck.classic" in text
+
+
+def test_a_server_without_a_subscription_is_taken() -> None:
+    require_no_subscription(link("PostgreSQL"), (LEDGER,))
+    assert subscribed(link("PostgreSQL"), (LEDGER,)) is None
+
+
+@pytest.mark.parametrize(
     ("refill", "standing"),
     [
         (None, None),
-        (Refill("joined"), Standing.ABSENT),
-        (Refill("was cloned", replaces=True), Standing.CONTRADICTED),
+        (Refill("joined", "Cut again"), Standing.ABSENT),
+        (Refill("was cloned", "Cut again", replaces=True), Standing.CONTRADICTED),
     ],
 )
 def test_a_copy_of_another_server_is_other_data(
@@ -134,7 +181,10 @@ def test_a_copy_of_another_server_is_other_data(
     judged = case(after={"facts": FACTS, "refill": refill})
     item = not_refilled(judged)
     assert (item and item.standing) is standing
-    assert item is None or (item.required and item.id is ItemId.NOT_REFILLED)
+    if refill is not None and item is not None:
+        assert item.required and item.id is ItemId.NOT_REFILLED
+        assert refill.how in item.reason and refill.advice in item.reason
+        assert ("no row was judged" in item.reason) is refill.replaces
     assert other_data(judged) is (standing is Standing.CONTRADICTED)
 
 
@@ -159,5 +209,6 @@ def test_only_a_row_that_is_missing_all_the_same_is_lost(
 
 
 def test_what_was_seen_is_stored() -> None:
-    after = replace(after_of(FACTS), refill=Refill("was cloned", replaces=True))
+    refill = Refill("was cloned", "Cut again", replaces=True)
+    after = replace(after_of(FACTS), refill=refill)
     assert stored.from_bytes(stored.to_bytes(after), AfterRecord, "after.json") == after

@@ -12,7 +12,7 @@ from dbcheck.core.table import Definition, TableSpec
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.mysql.refill import is_connected, member_state, rejoins
+from dbcheck.engines.mysql.refill import is_connected, lowered, member_state, rejoins
 from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
@@ -171,7 +171,7 @@ def _rounded_up(size: int) -> int:
 
 def require_redo_log(link: MysqlLink) -> None:
     """Raise EngineError if the redo log is disabled: no crash could be survived."""
-    status = {name.lower(): value for name, value in link.rows("uptime")}
+    status = lowered(link.rows("uptime"))
     if status.get("innodb_redo_log_enabled", "ON") in _OFF:
         raise EngineError(
             "the server's redo log is disabled: a power cut would destroy its data",
@@ -185,7 +185,7 @@ def require_alone(link: MysqlLink) -> None:
 
     One that is a member now may be started as one again, whatever its settings are.
     """
-    variables = dict(link.rows("variables"))
+    variables = lowered(link.rows("variables"))
     state = member_state(link)
     if state or rejoins(variables):
         raise EngineError(
@@ -199,7 +199,7 @@ def require_alone(link: MysqlLink) -> None:
             " its rows were read. The other members would hide its losses.",
         )
     joined = galera.is_node(variables)
-    if joined or is_connected(dict(link.rows("refill"))):
+    if joined or is_connected(lowered(link.rows("refill"))):
         raise EngineError(
             "the server is a node of a Galera cluster: wsrep_on is ON"
             if joined

@@ -8,7 +8,7 @@ sidecar or a script starts once the server is up.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbcheck.core.refill import Refill
@@ -18,15 +18,44 @@ from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import EngineError
 
 _OFF = frozenset({"OFF", "0", ""})
+_OF_A_REPLICA = (
+    "End replication (STOP REPLICA, RESET REPLICA ALL) and cut again, and start none"
+    " before dbcheck has read its rows"
+)
+_OF_A_CLUSTER = (
+    "Cut again with wsrep_on = OFF in its configuration file, and have it join only"
+    " once dbcheck has read its rows; or test the whole cluster (dbcheck_topology:"
+    " galera)"
+)
+_OF_A_CLONE = "Cut again, and clone nothing onto it before dbcheck has read its rows"
+_OF_A_GROUP = (
+    "Cut again with group_replication_start_on_boot = OFF, and start it in its group"
+    " only once dbcheck has read its rows; or test the whole group (dbcheck_topology:"
+    " group-replication)"
+)
+# What a counter above 0 shows, and what to do.  Com_... also counts statements that
+# failed.  The first, of MySQL 8.1 and later, counts no failure, but each START
+# GROUP_REPLICATION sets it to 0 again, one that fails as well: 0 clears nobody.
 _STARTED = {
-    "com_group_replication_start": "was started as a member of a replication group",
-    "gr_total_messages_sent_count": "was a member of a replication group",
+    "gr_total_messages_sent_count": (
+        "was a member of a replication group after its last start",
+        _OF_A_GROUP,
+    ),
+    "com_group_replication_start": (
+        "was told after its last start to join its replication group (which may have"
+        " failed)",
+        _OF_A_GROUP,
+    ),
     **dict.fromkeys(
         (
             *("com_replica_start", "com_slave_start"),  # MySQL
             *("com_start_slave", "com_start_all_slaves"),  # MariaDB
         ),
-        "was started as a replica of another server",
+        (
+            "was told after its last start to replicate from another server (which may"
+            " have failed)",
+            _OF_A_REPLICA,
+        ),
     ),
 }
 
@@ -37,23 +66,25 @@ def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
     since_us: as ports.abilities.ShowsRefill has it.  Raise EngineError.
     """
     if is_replica(link, link.product):
-        return Refill("follows another server as its replica", replaces=True)
-    variables = _lower(link.rows("variables"))
-    status = _lower(link.rows("refill"))
+        how = "follows another server as its replica"
+        return Refill(how, _OF_A_REPLICA, replaces=True)
+    variables = lowered(link.rows("variables"))
+    status = lowered(link.rows("refill"))
     if galera.is_node(variables) or is_connected(status):
-        how = "is a node of a Galera cluster, which may have copied its data to it"
-        return Refill(how, replaces=True)
+        how = "is a node of a Galera cluster"
+        return Refill(how, _OF_A_CLUSTER, replaces=True)
     with contextlib.suppress(EngineError):  # not there, or not for this account
         for (begun,) in link.rows("cloned", {"since_us": since_us}):
             how = f"was cloned from another server, from {begun} on"
-            return Refill(how, replaces=True)
+            return Refill(how, _OF_A_CLONE, replaces=True)
     if joined := member_state(link):
-        return Refill(f"is a member of a replication group ({joined})")
+        how = f"is a member of a replication group ({joined})"
+        return Refill(how, _OF_A_GROUP)
     if rejoins(variables):
-        return Refill("joins its replication group when it starts")
-    for counter, how in _STARTED.items():
+        return Refill("joins its replication group when it starts", _OF_A_GROUP)
+    for counter, (how, advice) in _STARTED.items():
         if status.get(counter, "0") not in _OFF:
-            return Refill(f"{how} since its process started")
+            return Refill(how, advice)
     return None
 
 
@@ -70,18 +101,19 @@ def member_state(link: MysqlLink) -> str:
 
 
 def rejoins(variables: Mapping[str, str]) -> bool:
-    """Return whether a server with these variables joins a group when it starts."""
+    """Return whether a server joins a group when it starts; variables: lowered()."""
     begins = variables.get("group_replication_start_on_boot", "OFF")
     return group_replication.is_member(variables) and begins not in _OFF
 
 
 def is_connected(status: Mapping[str, str]) -> bool:
-    """Return whether a server with this status is in a Galera cluster.
+    """Return whether a server is in a Galera cluster; status: lowered().
 
     wsrep_on = OFF keeps its own commits from the others, and theirs go on to reach it.
     """
     return status.get("wsrep_connected", "OFF").upper() not in _OFF
 
 
-def _lower(rows: list[Any]) -> dict[str, str]:
+def lowered(rows: Sequence[Any]) -> dict[str, str]:
+    """Return variables by their names in lower case: servers write some in other."""
     return {name.lower(): value for name, value in rows}

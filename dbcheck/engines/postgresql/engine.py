@@ -11,7 +11,7 @@ from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
 from dbcheck.core.managed import SERVICE, of_host, of_postgresql
-from dbcheck.core.operation import StatementSpec
+from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.refill import Refill
 from dbcheck.core.replication import Descent, Membership, Received
@@ -32,6 +32,10 @@ from dbcheck.engines.postgresql.fill import fill
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.places import places
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
+from dbcheck.engines.postgresql.subscriptions import (
+    require_no_subscription,
+    subscribed,
+)
 from dbcheck.engines.postgresql.wire import (
     READY_CONNECT_S,
     SCHEMA,
@@ -118,6 +122,13 @@ class PostgresqlEngine(PostgresqlWire):
             platform=platform,
         )
 
+    def check(
+        self, statements: Sequence[StatementSpec], payload_bytes: int = 0
+    ) -> None:
+        super().check(statements, payload_bytes)
+        with self._open() as link:
+            require_no_subscription(link, [*verbs_by_table(statements)])
+
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         """Return the directories that an ack depends on."""
         found: list[Place] = []
@@ -187,12 +198,8 @@ class PostgresqlEngine(PostgresqlWire):
         on another timeline.
         """
         del since_us
-        names = [table.name for table in tables]
         with self._open(server=server) as link:
-            found = [name for (name,) in link.rows("refill", {"names": names})]
-        if not found:
-            return None
-        return Refill(f"has subscriptions that write into them: {', '.join(found)}")
+            return subscribed(link, tables)
 
     def weaken_durability(self, *, process: bool) -> str:
         """Change nothing: each weak session sets its own; return a description."""
