@@ -124,9 +124,11 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
 
 
 def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
-    """Return why rows that differ prove nothing if others may be whose they are, or "".
+    """Return why rows that differ prove nothing if others may have written them, or "".
 
-    A row that is missing although other servers gave back what they had is lost.
+    A row that is missing although other servers gave back what they had is lost, and
+    the rest is then judged with it.  Without one, whatever else deviates (corrupt,
+    resurrected, stale ...) may have come from there.
     """
     missing = {LossKind.MISSING_TAIL.value, LossKind.MISSING_HOLE.value}
     for item in items:
@@ -187,9 +189,10 @@ def judge_rows(
     survived: what a cluster survived, None of a single server.
     clients: the losses that clients of the server caused.
     A loss is a FAIL, unless the table was replaced and no setting explains it, somebody
-    altered the table, the server itself shows that it was not cut, or clients caused
-    all losses.  Without one,
-    each required item must be present, and none contradicted, for a PASS.
+    altered the table, no row is missing and what deviates may be another server's (see
+    refilled()), the server itself shows that it was not cut, or clients caused all
+    losses.  Without one, each required item must be present, and none contradicted,
+    for a PASS.
     """
     if doubt := _other_data(found, items, explained):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
