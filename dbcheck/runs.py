@@ -27,7 +27,8 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,6 +73,11 @@ def require_run_id(text: str) -> str:
             hint="A run id has the form 20260102-030405-a1b2c3.",
         )
     return text
+
+
+def reconcile_command(run: Path, flags: Sequence[str] = ()) -> str:
+    """Return the command, as a shell takes it, that judges the run in folder *run*."""
+    return shlex.join(("dbcheck", "reconcile", str(run), *flags))
 
 
 def read_manifest(content: bytes, where: str) -> Manifest:

@@ -209,7 +209,7 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
     require_same_site(rig.site, manifest)
     if rig.site.state() is not PowerState.ON:
         restore(rig, run)
-    return require_answered(reconcile_run(rig, run, manifest))
+    return require_answered(rig, reconcile_run(rig, run, manifest))
 
 
 def add_outcome(

@@ -18,7 +18,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.results import ComparedResult, DifferenceResult, SideResult
 from dbcheck.ports.witness import LogReader
-from dbcheck.runs import RunFolder
+from dbcheck.runs import RunFolder, reconcile_command
 from dbcheck.stored import locked_to_judge
 
 
@@ -84,7 +84,7 @@ def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, st
         raise UsageError(
             f"{run.path} has no final verdict: {found.reasons[0]}",
             id=ErrorId.NO_FINAL_VERDICT,
-            hint=f"dbcheck reconcile {run.path}, once the server is back.",
+            hint=f"Once the server is back: {reconcile_command(run.path)}",
         )
     lost = found.rows_lost
     depth = found.shown_depth.value if found.shown_depth else ""

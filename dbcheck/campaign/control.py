@@ -58,7 +58,7 @@ def run_control(
         with turn(rig):
             started = preflight(rig, workload, seed, control=True, known=known)
             _weaken(rig, started)
-        return require_answered(finish_cycle(rig, started))
+        return require_answered(rig, finish_cycle(rig, started))
     finally:
         put_back(rig)
 

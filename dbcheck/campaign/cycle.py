@@ -78,7 +78,7 @@ def run_cycle(
             known=known,
             emptied=emptied,
         )
-    return require_answered(finish_cycle(rig, started))
+    return require_answered(rig, finish_cycle(rig, started))
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def turn(rig: Rig) -> Iterator[None]:
         raise
 
 
-def require_answered(outcome: Outcome) -> Outcome:
+def require_answered(rig: Rig, outcome: Outcome) -> Outcome:
     """Return *outcome*; raise NotBack if the server is not back: no cycle can follow.
 
     Its run is INCONCLUSIVE until it is reconciled.
@@ -104,8 +104,8 @@ def require_answered(outcome: Outcome) -> Outcome:
         raise NotBack(
             outcome.after.unanswered,
             id=ErrorId.SERVER_NOT_BACK,
-            hint="Once it is back, before anything writes to it: dbcheck reconcile "
-            f"{outcome.run.path}",
+            hint="Once it is back, before anything writes to it: "
+            + rig.reconcile_command(outcome.run.path),
         )
     return outcome
 

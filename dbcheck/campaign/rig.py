@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from dbcheck.core.values import Json
 from dbcheck.ports.listener import Listener
 from dbcheck.ports.site import Site
 from dbcheck.ports.witness import LogReader, Witness
+from dbcheck.runs import reconcile_command
 
 if TYPE_CHECKING:
     from dbcheck.load.farworkers import FarWorkers
@@ -51,6 +52,8 @@ class Rig:
     turns:    when this target may be without power, if others are cut beside it.
     far:      the workers on other machines that share the sessions, None if the
               sessions run on this one.
+    again:    the flags with which dbcheck reconcile reaches this target and its
+              witness, and reads as much.
     """
 
     site: Site
@@ -67,3 +70,8 @@ class Rig:
     store: Callable[[], None] = lambda: None
     turns: Turns = field(default_factory=Turns)
     far: FarWorkers | None = None
+    again: Sequence[str] = ()
+
+    def reconcile_command(self, run: Path) -> str:
+        """Return the command that judges *run*, which was made on this rig."""
+        return reconcile_command(run, self.again)

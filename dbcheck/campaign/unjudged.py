@@ -9,6 +9,7 @@ its data, and by the rows of that run in its table.
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections.abc import Iterator
 from functools import cached_property
@@ -33,7 +34,7 @@ from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
-from dbcheck.runs import RunFolder, read_manifest, require_run_id
+from dbcheck.runs import RunFolder, read_manifest, reconcile_command, require_run_id
 
 
 def require_none_pending(runs: Path, engine: Engine) -> None:
@@ -52,8 +53,9 @@ def require_none_pending(runs: Path, engine: Engine) -> None:
         if is_same:
             raise _not_judged(
                 manifest,
-                f"Judge it first: dbcheck reconcile {run.path}. To give it up, move"
-                " its folder elsewhere.",
+                # Its flags are not known: its witness may be another one.
+                _judge_first(reconcile_command(run.path))
+                + " To give it up, move its folder elsewhere.",
             )
 
 
@@ -71,17 +73,24 @@ def require_none_on_witness(rig: Rig) -> None:
 
 def _hint(rig: Rig, run_id: str) -> str:
     """Return what to do about a run that the witness knows."""
-    on_witness = f"--witness {rig.witness.url} --run {run_id}"
+    witness, run_of = ("--witness", rig.witness.url), ("--run", run_id)
+    clean = shlex.join(("dbcheck", "clean", *witness, *run_of))
     if (run := _here(rig, run_id)) is not None:
         return (
-            f"Judge it first: dbcheck reconcile {run.path}. To give it up, move its"
-            f" folder elsewhere, and then: dbcheck clean {on_witness}"
+            _judge_first(rig.reconcile_command(run.path))
+            + f" To give it up, move its folder elsewhere, and then: {clean}"
         )
-    target = rig.site.writer.engine.target
+    named = "--name" in rig.again  # and then the inventory gives the URLs
+    urls = () if named else (*witness, "--target", rig.site.writer.engine.target)
+    judge = shlex.join(("dbcheck", "reconcile", *urls, *run_of, *rig.again))
     return (
-        f"Judge it first: dbcheck reconcile {on_witness} --target {target}, or with its"
-        f" folder if you have it. To give it up: dbcheck clean {on_witness}"
+        _judge_first(judge)
+        + f" Or with its folder if you have it. To give it up: {clean}"
     )
+
+
+def _judge_first(command: str) -> str:
+    return f"Judge it first: {command}."
 
 
 def _here(rig: Rig, run_id: str) -> RunFolder | None:

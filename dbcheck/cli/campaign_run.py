@@ -154,7 +154,9 @@ def run_stored(
             locked(witness, view, wait_s) as lock,
         ):
             rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
-            rig = adapted(replace(rig, twice=folder.plan().twice))
+            named = ("--name", entry.name, "--inventory", entry.inventory)
+            rig = replace(rig, twice=folder.plan().twice, again=named)
+            rig = adapted(rig)
             rig = replace(rig, before_load=both(lock.require, rig.before_load))
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
             run_campaign(rig, folder)

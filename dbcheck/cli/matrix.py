@@ -146,15 +146,15 @@ def command(
                 assemble.opened_witness(entry, lag, new_key) as log,
             ):
                 rig = assemble.entry_rig(entry, log, view, runs, lag)
+                again = reconcile_flags(named, target, host, witness, RestartOptions())
+                rig = replace(rig, again=again)
                 guard(
                     entry,
                     rig.site.writer.engine,
                     yes=consent.yes,
                     i_know=consent.i_know,
                 )
-                again = reconcile_flags(named, target, host, witness, RestartOptions())
-                password = entry.password
-                on_target(measured, rig, seed, view, password, again)
+                on_target(measured, rig, seed, view, entry.password)
     except KeyboardInterrupt:
         _show(matrix, measured, seed, runs, as_json=as_json)
         raise

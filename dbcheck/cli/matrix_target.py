@@ -27,11 +27,8 @@ def on_target(
     seed: int,
     view: PlainProgress,
     password: Secret | None,
-    again: Sequence[str],
 ) -> None:
     """Cut the power of *base*'s target under each row, as often as that says.
-
-    again: see resumable.reconcile_flags().
 
     A row that the server refuses is found before the first cut, and does not stop the
     others. An error after that ends the matrix: the run that it leaves must be
@@ -68,10 +65,10 @@ def on_target(
                     outcome = run_control(its_rig, one.row.workload, drawn, known)
                 else:
                     outcome = resumable_cycle(
-                        its_rig, one.row.workload, drawn, [], known, view, again
+                        its_rig, one.row.workload, drawn, [], known, view
                     )
                 one.note(outcome, view)
-                require_answered(outcome)  # it must be reconciled before the next one
+                require_answered(its_rig, outcome)  # before the next one
                 # Where the rows were not read, it is not known what the cycle left.
                 known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
                 if one.is_over:

@@ -20,7 +20,7 @@ from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.report.live import progress
-from dbcheck.runs import RunFolder
+from dbcheck.runs import RunFolder, reconcile_command
 from dbcheck.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader
 
@@ -86,7 +86,7 @@ def command(
     # Judging offline imports nothing that reads an inventory or reaches a server.
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.reconcile_server import reconciled
-    from dbcheck.cli.resumable import reconcile_command, reconcile_flags
+    from dbcheck.cli.resumable import reconcile_flags
 
     described = (target, host, witness, wait, restart)
     entry = chosen(named, *described, clusters=True)

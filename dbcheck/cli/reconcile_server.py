@@ -18,7 +18,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.report.live import progress
-from dbcheck.runs import RunFolder, require_run_id
+from dbcheck.runs import RunFolder, reconcile_command, require_run_id
 from dbcheck.witness.window import WindowLimits
 
 _OTHER_TARGET = "the run's manifest has a different target URL: {}"
@@ -110,7 +110,7 @@ def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
         raise UsageError(
             f"run {wanted} already has a folder here: {runs / wanted}",
             id=ErrorId.RUN_FOLDER_EXISTS,
-            hint=f"Use that one: dbcheck reconcile {runs / wanted}",
+            hint=f"Use that one: {reconcile_command(runs / wanted)}",
         )
     where = f"{witness.url}/{wanted}/manifest.json"
     content, key = witness.manifest(wanted), clientkey.recall(wanted)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
-from pathlib import Path
-
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.known import Known
 from dbcheck.campaign.outcome import Outcome
@@ -63,11 +59,6 @@ def reconcile_flags(
     ]
 
 
-def reconcile_command(run: Path, flags: Sequence[str]) -> str:
-    """Return the command that continues *run*; flags: see reconcile_flags()."""
-    return shlex.join(["dbcheck", "reconcile", str(run), *flags])
-
-
 def resumable_cycle(
     rig: Rig,
     workload: Workload,
@@ -75,15 +66,14 @@ def resumable_cycle(
     controls: list[ControlFacts],
     known: Known,
     view: PlainProgress,
-    again: Sequence[str],
 ) -> Outcome:
     """Run the cycle; print how to continue if it ends before its verdict.
 
-    controls, known: see preflight().  again: see reconcile_flags().
+    controls, known: see preflight().
     """
     require_none_on_witness(rig)
     started = preflight(rig, workload, seed, controls=controls, known=known)
-    command = reconcile_command(started.run.path, again)
+    command = rig.reconcile_command(started.run.path)
     try:
         outcome = finish_cycle(rig, started)
     except (KeyboardInterrupt, DbcheckError):

@@ -30,11 +30,7 @@ from dbcheck.cli.guard import guard, require_passable
 from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
-from dbcheck.cli.resumable import (
-    reconcile_command,
-    reconcile_flags,
-    resumable_cycle,
-)
+from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
 from dbcheck.core.promise import Promise
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
@@ -112,6 +108,7 @@ def command(
         assemble.far_workers(entry, scheduler, workload.sessions) as far,
     ):
         rig = assemble.entry_rig(entry, log, view, runs, load.limits)
+        rig = replace(rig, again=again)
         require_none_pending(runs, rig.site.writer.engine)
         if far is not None:
             rig, workload = replace(rig, far=far), far.shared(workload)
@@ -125,14 +122,14 @@ def command(
                 view.line("cycle", "the control is over; now the cycle that counts")
             facts = [facts_of(one) for one in controls]
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
-            outcome = resumable_cycle(rig, workload, seed, facts, known, view, again)
+            outcome = resumable_cycle(rig, workload, seed, facts, known, view)
     if as_json and control:
         result = replace(outcome.result, controls=tuple(one.result for one in controls))
         code = output.EXIT_CODES[outcome.verdict]
         with output.printing(code):
             output.print_json(to_values(result))
         sys.exit(code)
-    command = reconcile_command(outcome.run.path, again)
+    command = rig.reconcile_command(outcome.run.path)
     output.end_with(outcome, as_json=as_json, reconcile=command)
 
 

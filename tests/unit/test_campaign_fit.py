@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +25,7 @@ from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder
 from tests.kit.nodes import one, site_of
+from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.refusals import refused
 from tests.kit.stored_run import manifest
 
@@ -80,7 +83,7 @@ def begin_a_matrix(entry: Entry) -> None:
     site = site_of(assemble.engine(entry.target, None), None)
     rig = SimpleNamespace(site=site, runs=Path("runs"))
     view = PlainProgress(Console(quiet=True))
-    on_target([], cast(Rig, rig), 1, view, None, ())
+    on_target([], cast(Rig, rig), 1, view, None)
 
 
 @pytest.mark.parametrize("begin", [begin_a_campaign, resume_a_campaign, begin_a_matrix])
@@ -101,3 +104,26 @@ def test_a_server_of_a_run_that_is_not_judged_is_not_written_to(
     with refused(ErrorId.RUN_NOT_JUDGED, UsageError):
         begin(entry)
     begin(replace(entry, target="postgresql://u@other/d"))
+
+
+def test_a_run_of_a_campaign_is_reconciled_with_its_host_s_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Rig] = []
+    nothing: Any = None
+    rig = rig_of(RecordingListener())
+    monkeypatch.setattr(assemble, "opened_witness", lambda *_: nullcontext())
+    monkeypatch.setattr(assemble, "entry_rig", lambda *_: rig)
+    monkeypatch.setattr(
+        campaign_run, "locked", lambda *_: nullcontext(SimpleNamespace(require=print))
+    )
+    monkeypatch.setattr(campaign_run, "run_campaign", lambda rig, _: made.append(rig))
+    folder: Any = SimpleNamespace(
+        path=tmp_path, runs=tmp_path, plan=lambda: SimpleNamespace(twice=False, seed=1)
+    )
+    entry = Entry("db 1", "postgresql://u@h/d", inventory="/my hosts.yml")
+    view = PlainProgress(Console(quiet=True))
+    campaign_run.run_stored(entry, folder, view, nothing)
+    words = shlex.split(made[0].reconcile_command(Path("a run")))
+    given = ["--name", "db 1", "--inventory", "/my hosts.yml"]
+    assert words == ["dbcheck", "reconcile", "a run", *given]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.stored_run import manifest, stored_run
 
 Cycle = Callable[..., Outcome]
+AGAIN = ("--password-command", "pass db")
 LEFT = TableFacts({7: 9}, 12, {7: 3})
 
 
@@ -71,8 +73,8 @@ def rows(
     each = [Row(n, None, load, {}, False, "", None, None, cuts=2) for n in "ab"]
     measured = list(map(Measured, each))
     lines: Any = SimpleNamespace(line=view.phase)
-    rig = rig_of(view, engine=engine)
-    matrix_target.on_target(measured, rig, 1, lines, None, [])
+    rig = replace(rig_of(view, engine=engine), again=AGAIN)
+    matrix_target.on_target(measured, rig, 1, lines, None)
     return measured
 
 
@@ -103,5 +105,6 @@ def test_a_matrix_ends_at_a_run_that_is_to_be_reconciled(
     pending = replace(outcome, case=replace(outcome.case, after=after))
     measured = rows(RecordingListener(), outcome, noting(known, pending), monkeypatch)
     assert [len(each.outcomes) for each in measured] == [1, 0]
-    assert f"dbcheck reconcile {outcome.run.path}" in measured[0].error
+    command = ["dbcheck", "reconcile", str(outcome.run.path), *AGAIN]
+    assert shlex.join(command) in measured[0].error
     assert measured[1].error == "not run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
 
 def test_a_run_without_a_final_verdict_is_not_compared(tmp_path: Path) -> None:
     passed = stored_copy(PASSED, tmp_path)
-    waiting = RunFolder.open(stored_copy(PROCESS, tmp_path))
+    waiting = RunFolder.open(stored_copy(PROCESS, tmp_path / "my runs"))
     after = waiting.after()
     nodes = {
         name: replace(node, facts=None, host=None) for name, node in after.nodes.items()
@@ -66,8 +67,10 @@ def test_a_run_without_a_final_verdict_is_not_compared(tmp_path: Path) -> None:
     found = replace(after, nodes=nodes, survivors={}, unanswered="it did not answer")
     waiting.write_after(found)
     assert not judge_run(waiting, FrameLogReader()).result.final
-    with pytest.raises(UsageError, match="no final verdict"):
+    with pytest.raises(UsageError, match="no final verdict") as caught:
         compared(waiting.path, passed, FrameLogReader())
+    command = shlex.join(["dbcheck", "reconcile", str(waiting.path)])
+    assert caught.value.hint.endswith(command)
 
 
 def test_cuts_of_different_depths_are_not_compared_in_silence(tmp_path: Path) -> None:

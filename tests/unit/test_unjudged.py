@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -210,7 +211,7 @@ def test_the_shorter_remedy_is_named(tmp_path: Path) -> None:
     clean = f"dbcheck clean --witness {witness.url} --run {MANIFEST.run_id}"
     with refused(ErrorId.RUN_NOT_JUDGED, UsageError) as caught:
         require_none_on_witness(rig)
-    of_witness = f"reconcile --witness {witness.url} --run {MANIFEST.run_id} --target"
+    of_witness = f"reconcile --witness {witness.url} --target"
     assert of_witness in caught.value.hint
     run = RunFolder.create(tmp_path, MANIFEST)
     with refused(ErrorId.RUN_NOT_JUDGED, UsageError) as caught_here:
@@ -218,6 +219,38 @@ def test_the_shorter_remedy_is_named(tmp_path: Path) -> None:
     assert f"reconcile {run.path}." in caught_here.value.hint
     assert of_witness not in caught_here.value.hint
     assert clean in caught.value.hint and clean in caught_here.value.hint
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+@pytest.mark.parametrize("again", [("--identity", "a key"), ("--name", "db 1")])
+def test_the_remedy_is_a_command_that_dbcheck_takes(
+    again: tuple[str, ...], is_here: bool, tmp_path: Path
+) -> None:
+    """With a name no URL is taken: the inventory has them."""
+    witness = Witness()
+    witness.add(MANIFEST, ANNOUNCED)
+    runs = tmp_path / "my runs"
+    if is_here:
+        RunFolder.create(runs, MANIFEST)
+    rig = replace(rig_of(Server(), witness, runs), again=again)
+    with refused(ErrorId.RUN_NOT_JUDGED, UsageError) as caught:
+        require_none_on_witness(rig)
+    words = shlex.split(caught.value.hint.partition("dbcheck ")[2].partition(". ")[0])
+    if is_here:
+        assert words == ["reconcile", str(runs / MANIFEST.run_id), *again]
+        return
+    urls = ["--witness", witness.url, "--target", Server.target]
+    start = ["reconcile"] if again[0] == "--name" else ["reconcile", *urls]
+    assert words == [*start, "--run", MANIFEST.run_id, *again]
+
+
+def test_the_folder_of_a_run_that_is_pending_is_quoted(tmp_path: Path) -> None:
+    runs = tmp_path / "my runs"
+    ended_cut(RunFolder.create(runs, MANIFEST))
+    server: Any = Server()
+    with refused(ErrorId.RUN_NOT_JUDGED, UsageError) as caught:
+        require_none_pending(runs, server)
+    assert f"reconcile '{runs / MANIFEST.run_id}'" in caught.value.hint
 
 
 def pending(number: int, identity: dict[str, str]) -> Manifest:
