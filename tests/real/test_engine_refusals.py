@@ -601,8 +601,14 @@ def test_a_member_that_was_started_is_refused_whatever_its_settings(
     with pytest.raises(EngineError, match="its state is ONLINE") as at:
         observable.check(engine, insert, weak=False)
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER
-    run(engine, "stop group_replication", "set global super_read_only = off")
-    run(engine, "set global read_only = off")
+    assert "STOP GROUP_REPLICATION" in at.value.hint
+    run(engine, "stop group_replication")
+    with pytest.raises(EngineError) as read_only:
+        observable.check(engine, insert, weak=False)
+    assert read_only.value.id is ErrorId.SERVER_READ_ONLY
+    statements = read_only.value.hint.partition("run: ")[2]
+    assert statements in at.value.hint
+    run(engine, *statements.removesuffix(";").split(";"))
     observable.check(engine, insert, weak=False)
 
 

@@ -11,7 +11,7 @@ from dbcheck.core.promise import Promise
 from dbcheck.core.promised import kept_by
 from dbcheck.core.site import SiteKind, lineage
 from dbcheck.engines.mysql import group_bootstrap, group_replication
-from dbcheck.engines.mysql.check import require_alone
+from dbcheck.engines.mysql.check import require_alone, require_server
 from dbcheck.engines.mysql.group_replication import View, is_member
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps, UsageError
@@ -288,6 +288,30 @@ def test_a_member_is_not_tested_alone() -> None:
         assert "dbcheck_topology: group-replication" in at.value.hint
     require_alone(link(variables=left))
     require_alone(link(variables=left, group_state=denied))
+
+
+@pytest.mark.parametrize(
+    ("state", "is_advised"),
+    [
+        ([], True),
+        ([("ONLINE",)], False),
+        ([("ERROR",)], False),
+        (EngineError("denied", id=ErrorId.STATEMENT_FAILED), False),
+    ],
+)
+def test_only_a_server_that_left_its_group_is_to_be_made_writable(
+    state: Any, is_advised: bool
+) -> None:
+    """A row that is written to a secondary is on no other member."""
+    server = link(
+        server=[("8.4.9", "MySQL Community Server", "u@h")], group_state=state
+    )
+    variables = {"group_replication_group_name": GROUP, "super_read_only": "ON"}
+    with pytest.raises(EngineError) as at:
+        require_server(server, variables)
+    assert at.value.id is ErrorId.SERVER_READ_ONLY
+    assert ("SET GLOBAL super_read_only = OFF;" in at.value.hint) is is_advised
+    assert ("dbcheck_writer" in at.value.hint) is not is_advised
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,11 @@ _OF_A_GROUP = (
     " performance_schema.replication_group_members). Leave the setting as it is: a row"
     " that is written to a secondary is on no other member."
 )
+_WRITABLE = "SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;"
+_LEFT_ITS_GROUP = (
+    "It is in no replication group now. Start it in its group again, or, to test it"
+    f" alone, run: {_WRITABLE}"
+)
 
 
 def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
@@ -122,7 +127,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
         if variables.get(setting, "") not in _OFF:
             hint = f"Test a server that accepts writes, or set {setting} = OFF."
             if group_replication.is_member(variables):
-                hint = _OF_A_GROUP
+                hint = _LEFT_ITS_GROUP if _is_in_no_group(link) else _OF_A_GROUP
             raise EngineError(
                 f"the server is read-only: {setting} is {variables[setting]}",
                 id=ErrorId.SERVER_READ_ONLY,
@@ -144,6 +149,14 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
             hint=f"Run: set global {BULK_LOAD} = off; and take it out of the"
             " configuration file.",
         )
+
+
+def _is_in_no_group(link: MysqlLink) -> bool:
+    """Say whether the server certainly is in no group now: the account may see that."""
+    try:
+        return not link.rows("group_state")
+    except EngineError:
+        return False
 
 
 def require_packet(variables: Mapping[str, str], payload_bytes: int) -> None:
@@ -194,7 +207,7 @@ def require_alone(link: MysqlLink) -> None:
             else "the server rejoins its replication group at startup",
             id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the group (dbcheck_topology: group-replication), or this server"
-            " alone, outside of it: run STOP GROUP_REPLICATION, set"
+            f" alone, outside of it: run STOP GROUP_REPLICATION; {_WRITABLE} Set"
             " group_replication_start_on_boot = OFF, and start it as a member only once"
             " its rows were read. The other members would hide its losses.",
         )
