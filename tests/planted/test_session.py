@@ -16,6 +16,7 @@ from dbcheck.core.loss import LossKind
 from dbcheck.core.plans.insert import INSERT
 from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError
+from dbcheck.judge.cutmoment import SENT_AGE_MAX_S
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Session
 from tests.kit.operations import INSERTS
@@ -83,7 +84,9 @@ def load_over(site: Site) -> Outcome:
 
 
 def replies_late(site: Site) -> Outcome:
-    return _late_replies(site, 2.1)
+    # Far longer than a session whose reply had just passed takes to send its next
+    # operation on a busy machine, so that each of them is old at the cut.
+    return _late_replies(site, 2 * SENT_AGE_MAX_S)
 
 
 def replies_a_moment_late(site: Site) -> Outcome:
@@ -234,7 +237,8 @@ def _late_replies(site: Site, seconds: float) -> Outcome:
             site.server.start()
             proxy.start()
 
-        engine, limits = site.through(proxy.port), replace(LIMITS, cut_s=20.0)
+        limits = replace(LIMITS, silence_s=10.0, cut_s=20.0)
+        engine = site.through(proxy.port)
         return site.cycle(cut, restore, engine=engine, limits=limits)
 
 

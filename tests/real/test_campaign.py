@@ -80,7 +80,8 @@ def test_an_honest_drive_passes_in_each_stratum(here: Bench, tmp_path: Path) -> 
     # Rows of all cycles are in the table, and were checked again in each.
     earlier = [cycle.confirmed or 0 for cycle in cycles]
     ((rows,),) = here.execute(f"select count(*) from {here.table}")
-    assert rows >= sum(earlier) > 30
+    assert all(earlier)
+    assert rows >= sum(earlier)
     assert not list(folder.runs.glob("*/survivors-*.bin"))
     # It is over: nothing more is cut.
     assert run_campaign(here.rig, folder) == shown

@@ -80,14 +80,14 @@ def test_an_honest_drive_passes_cut_after_cut(
             outcome = run_cycle(here.rig, quick(sessions=8), SEED + cycle)
             assert outcome.verdict is Verdict.PASS, outcome.judgement
             assert outcome.found is not None
-            assert outcome.found.kept == outcome.found.confirmed > 30
+            assert outcome.found.kept == outcome.found.confirmed > 0
             assert outcome.load is not None
             assert at_the_cut(outcome.load).cut is not None
             assert outcome.load.gone == Gone.BROKEN
             assert standing(outcome, "since the checkpoint") is Standing.PRESENT
             assert standing(outcome, ItemId.NOT_RESTORED.value) is Standing.PRESENT
         assert outcome.found is not None
-        assert outcome.found.earlier > 30  # the first cycle's rows, still there
+        assert outcome.found.earlier > 0  # the first cycle's rows, still there
         # What was read is what the server counts before the next cycle.
         assert outcome.after.tables == here.rig.site.writer.engine.prepare((LEDGER,))
 
