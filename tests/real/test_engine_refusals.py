@@ -603,7 +603,7 @@ def test_a_member_that_was_started_is_refused_whatever_its_settings(
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER
     assert "STOP GROUP_REPLICATION" in at.value.hint
     run(engine, "stop group_replication")
-    with pytest.raises(EngineError) as read_only:
+    with pytest.raises(EngineError, match="super_read_only is") as read_only:
         observable.check(engine, insert, weak=False)
     assert read_only.value.id is ErrorId.SERVER_READ_ONLY
     statements = read_only.value.hint.partition("run: ")[2]

@@ -307,7 +307,7 @@ def test_only_a_server_that_left_its_group_is_to_be_made_writable(
         server=[("8.4.9", "MySQL Community Server", "u@h")], group_state=state
     )
     variables = {"group_replication_group_name": GROUP, "super_read_only": "ON"}
-    with pytest.raises(EngineError) as at:
+    with pytest.raises(EngineError, match="super_read_only is ON") as at:
         require_server(server, variables)
     assert at.value.id is ErrorId.SERVER_READ_ONLY
     assert ("SET GLOBAL super_read_only = OFF;" in at.value.hint) is is_advised
