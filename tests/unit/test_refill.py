@@ -151,7 +151,7 @@ def test_a_start_that_may_have_failed_is_not_said_to_have_happened(
 
 def test_a_subscription_is_refused_before_a_cut_and_seen_after_it() -> None:
     found = link("PostgreSQL", refill=[("s1", "ledger"), ("s2", "classic")])
-    with pytest.raises(EngineError) as at:
+    with pytest.raises(EngineError, match="subscription") as at:
         require_no_subscription(found, (LEDGER, CLASSIC))
     refill = subscribed(found, (LEDGER, CLASSIC))
     assert at.value.id is ErrorId.SERVER_IS_REPLICA
