@@ -53,12 +53,8 @@ def decided_elsewhere(undecided: Undecided, decisions: Decisions | None) -> int:
     before = undecided.rolled_back + undecided.committed
     if decisions is None:
         return undecided.gone + (before if undecided.gone else 0)
-    proven = undecided.gone
-    if undecided.rolled_back <= decisions.rollbacks:
-        proven += undecided.rolled_back
-    if undecided.committed <= decisions.commits:
-        proven += undecided.committed
-    return proven
+    rolled_back = min(undecided.rolled_back, decisions.rollbacks)
+    return rolled_back + min(undecided.committed, decisions.commits) + undecided.gone
 
 
 def perhaps_decided(undecided: Undecided, decisions: Decisions | None) -> int:
@@ -75,7 +71,8 @@ def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None)
         shown.append(
             f"the server counted {decisions.rollbacks:,} rollbacks and"
             f" {decisions.commits:,} commits of prepared transactions since it started,"
-            " before dbcheck decided any"
+            " before dbcheck decided any; that is of all clients of this server, so a"
+            " loss may hide behind it: stop other clients that use XA, and cut again"
         )
     if undecided.gone:
         shown.append(f"{undecided.gone:,} were listed after recovery and then gone")

@@ -97,7 +97,14 @@ def test_another_kind_of_loss_is_held_against_the_server_as_ever() -> None:
 
 @pytest.mark.parametrize(
     ("counted", "losses"),
-    [(None, 3), (Decisions(0, 0), 0), (Decisions(0, 2), 2), (Decisions(1, 2), 3)],
+    [
+        (None, 3),
+        (Decisions(0, 0), 0),
+        (Decisions(0, 1), 1),
+        (Decisions(0, 2), 2),
+        (Decisions(1, 1), 2),
+        (Decisions(1, 9), 3),
+    ],
 )
 def test_where_nothing_is_counted_somebody_may_have_decided_them_all(
     counted: Decisions | None, losses: int
