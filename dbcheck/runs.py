@@ -6,6 +6,8 @@
     load.json        after the load: what the client sent and received, the cut
     cut.json         just before the cut was asked for: that it was
     restore.json     after the restore: how long the power was off, null if unknown
+    prepared.json    before a prepared transaction that was left over is decided: those
+                     that the server listed, and the rows that were read
     after.json       after recovery: the server's facts, the power switch's failure
     server.log       what the server logged since the preflight, if its log was read
     acks.log         a copy of the witness's log; acks-1.log ... if there are more, of
@@ -44,6 +46,7 @@ from dbcheck.clientkey import ClientKey
 from dbcheck.core.records import (
     AfterRecord,
     CutAsked,
+    Listed,
     LoadRecord,
     Manifest,
     RestoreRecord,
@@ -290,14 +293,28 @@ class RunFolder:
         self._require_nodes(restore.off_s, str(path))
         return restore
 
+    def write_listed(self, listed: Listed) -> None:
+        """Store what was read, before dbcheck decides what is prepared."""
+        self._write("prepared.json", [stored.to_bytes(listed)])
+
+    def listed(self) -> Listed | None:
+        """Read what was read before dbcheck decided any; None if it decided none."""
+        path = self.path / "prepared.json"
+        if not path.is_file():
+            return None
+        listed = stored.from_bytes(path.read_bytes(), Listed, str(path))
+        self._require_nodes([listed.reader_name], str(path))
+        return listed
+
     def write_after(self, after: AfterRecord) -> None:
         """Store what was found after recovery."""
         self._write("after.json", [stored.to_bytes(after)])
 
     def forget_survivors(self) -> None:
-        """Undo write_after(): what was read proves nothing."""
+        """Undo write_after() and write_listed(): what was read proves nothing."""
         with stored.writing(self.path):
             (self.path / "after.json").unlink()
+            (self.path / "prepared.json").unlink(missing_ok=True)
 
     def was_read(self) -> bool:
         """Say whether the survivors, or why there are none, were stored for good."""

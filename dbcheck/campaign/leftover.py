@@ -25,10 +25,15 @@ def listed(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
 
 
 class Refusal(NamedTuple):
-    """Why a server refused to decide one; gone: it has no such transaction any more."""
+    """Why a server refused to decide one.
+
+    gone: it has no such transaction any more.  perhaps_ours: an earlier reading, which
+    broke off, may have decided it.
+    """
 
     reason: str
     gone: bool = False
+    perhaps_ours: bool = False
 
 
 def decide(
@@ -44,6 +49,25 @@ def decide(
             if each := refusals.get(name):
                 refusals[name] = each._replace(gone=False)
     return refusals
+
+
+def decide_rest(
+    engine: Engine, names: Sequence[Name], facts: ServerFacts
+) -> dict[Name, Refusal | None]:
+    """Do what decide() does where an earlier reading may have decided some of *names*.
+
+    names: as they were listed before that reading decided the first.
+    """
+    left = set(listed(engine, names[0].epoch, facts))
+    decided = decide(engine, [name for name in names if name in left], facts)
+    refusals = {name: decided.get(name, _UNLISTED) for name in names}
+    return {
+        name: each._replace(perhaps_ours=True) if each and each.gone else each
+        for name, each in refusals.items()
+    }
+
+
+_UNLISTED = Refusal("it is no longer listed", gone=True)
 
 
 def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:
@@ -71,20 +95,27 @@ def fates(
             if row[:2] in wanted:
                 content[row[:2]] = row[2]
     return tuple(
-        LeftOver(
-            name.session,
-            name.seq,
-            _fate(name, refusal, content.get((name.session, name.seq))),
-            refusal.reason if refusal else "",
-        )
+        _left_over(name, refusal, content.get((name.session, name.seq)))
         for name, refusal in decided.items()
     )
 
 
-def _fate(name: Name, refusal: Refusal | None, content: int | None) -> LeftFate:
-    """Return the fate of one; content: of its row, None if there is none."""
-    if refusal:
-        return LeftFate.GONE if refusal.gone else LeftFate.REFUSED
+def _left_over(name: Name, refusal: Refusal | None, content: int | None) -> LeftOver:
+    """Return what became of one; content: of its row, None if there is none.
+
+    What an earlier reading may have decided shows another client only by a row that is
+    not as dbcheck decides: it may be a loss as well, so nothing is claimed of it.
+    """
+    fate = _fate(name, content)
+    is_ours = fate in (LeftFate.KEPT, LeftFate.DIFFERENT)
+    if refusal is None or (refusal.perhaps_ours and is_ours):
+        return LeftOver(name.session, name.seq, fate)
+    fate = LeftFate.GONE if refusal.gone else LeftFate.REFUSED
+    return LeftOver(name.session, name.seq, fate, refusal.reason)
+
+
+def _fate(name: Name, content: int | None) -> LeftFate:
+    """Return what the row shows of one that was decided as the plan would have."""
     if not is_committed(name.seq):
         return LeftFate.KEPT if content is None else LeftFate.PRESENT
     if content is None:

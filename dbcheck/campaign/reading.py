@@ -28,12 +28,19 @@ from dbcheck.core.leftover import Decisions, LeftOver, Name
 from dbcheck.core.managed import SERVICE
 from dbcheck.core.places import Place
 from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import AfterRecord, Manifest, NodeAfter, StoredRows
+from dbcheck.core.records import (
+    AfterRecord,
+    Listed,
+    Manifest,
+    NodeAfter,
+    StoredRows,
+)
 from dbcheck.core.refill import Refill
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import lineage
 from dbcheck.core.table import TableFacts
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     ConnectionLost,
     EngineError,
@@ -254,11 +261,28 @@ class Reading:
             self.decisions = observable.decisions(site.reader.engine, facts)
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
-        """Store the rows; then decide what is prepared, and look at that once more."""
+        """Store the rows; then decide what is prepared, and look at that once more.
+
+        Rows that an earlier reading stored before it decided any are kept: the tables
+        do not hold what recovery brought back any more.
+        """
         table, engine = self._plan.prepares_in, self._rig.site.reader.engine
-        left: list[Name] = []
-        if table is not None:
-            left = leftover.listed(engine, self._manifest.epoch, facts)
+        if (listed := self._run.listed()) is not None:
+            self._take(listed, survivors)
+            decided = leftover.decide_rest(engine, listed.names, facts)
+        elif names := self._store(survivors, facts):
+            decided = leftover.decide(engine, names, facts)
+        else:
+            return
+        assert table is not None  # no other plan has any listed
+        self.left_over = leftover.fates(decided, survivors.again(table))
+
+    def _store(self, survivors: Survivors, facts: ServerFacts) -> tuple[Name, ...]:
+        """Store the rows; return what is prepared, once that is stored as well."""
+        site, names = self._rig.site, tuple[Name, ...]()
+        if self._plan.prepares_in is not None:
+            epoch = self._manifest.epoch
+            names = tuple(leftover.listed(site.reader.engine, epoch, facts))
             self._count_decisions(facts)
         try:
             self.stored = survivors.store()
@@ -267,9 +291,26 @@ class Reading:
             raise
         self.stored |= survivors.store_sides()
         self.sides_lost = survivors.sides_lost
-        if table is not None and left:
-            decided = leftover.decide(engine, left, facts)
-            self.left_over = leftover.fates(decided, survivors.again(table))
+        if names:
+            lost, decisions = self.sides_lost, self.decisions
+            listed = Listed(names, site.reader_name, self.stored, lost, decisions)
+            self._run.write_listed(listed)
+        return names
+
+    def _take(self, listed: Listed, survivors: Survivors) -> None:
+        """Take what an earlier reading stored; raise OtherServer if of another node."""
+        if listed.reader_name != self._rig.site.reader_name:
+            raise OtherServer(
+                f"the rows were read on {listed.reader_name}, where dbcheck then"
+                " decided what was prepared",
+                id=ErrorId.NOT_SERVER_OF_RUN,
+            )
+        self.stored = dict(listed.survivors)
+        self.sides_lost, self.decisions = dict(listed.sides_lost), listed.decisions
+        for table in self._plan.tables:
+            if table != self._plan.prepares_in:
+                for _ in survivors.again(table):
+                    pass  # it counts them, and compares them with the indexes
 
     def _check(self, facts: ServerFacts, log: ReadingLog) -> None:
         """Have the server check the tables, last of all: it may write."""
@@ -346,7 +387,12 @@ def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
 
 
 def nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:
-    """Store that no row was read of any table."""
+    """Store that no row was read of any table.
+
+    Rows that were read before dbcheck decided what was prepared stay, and are returned.
+    """
+    if (listed := run.listed()) is not None:
+        return dict(listed.survivors)
     return {
         table.name: run.write_survivors(table.name, ())
         for table in tables_of(manifest.workload)

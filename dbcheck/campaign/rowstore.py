@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from dbcheck.core.records import LoadRecord, StoredRows
+from dbcheck.core.records import Listed, LoadRecord, StoredRows
 from dbcheck.core.survivors import Records
 from dbcheck.runs import Recalled
 
@@ -18,6 +18,10 @@ class RowStore(Protocol):
     def canary(self) -> bool | None: ...
 
     def recalled(self) -> Recalled: ...
+
+    def listed(self) -> Listed | None: ...
+
+    def write_listed(self, listed: Listed) -> None: ...
 
     def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows: ...
 

@@ -21,7 +21,7 @@ from dbcheck.core.depth import Completed
 from dbcheck.core.drivecut import DriveCut
 from dbcheck.core.gone import Gone, Replaced
 from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.leftover import Decisions, LeftOver
+from dbcheck.core.leftover import Decisions, LeftOver, Name
 from dbcheck.core.moments import Moment
 from dbcheck.core.places import Place
 from dbcheck.core.plans.plan import Plan
@@ -372,6 +372,26 @@ class StoredRows:
 
     rows: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What was read before dbcheck decided the first prepared transaction.
+
+    names:  the transactions that the server listed as prepared.
+    reader_name, survivors, sides_lost, decisions: as in AfterRecord.
+    """
+
+    names: tuple[Name, ...]
+    reader_name: str
+    survivors: Mapping[str, StoredRows]
+    sides_lost: Mapping[str, str] = field(default_factory=dict)
+    decisions: Decisions | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a record without a transaction to decide."""
+        if not self.names:
+            raise ValueError("it names no prepared transaction")
 
 
 @dataclass(frozen=True, slots=True)

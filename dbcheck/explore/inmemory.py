@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dbcheck.core.records import LoadRecord, StoredRows
+from dbcheck.core.records import Listed, LoadRecord, StoredRows
 from dbcheck.core.survivors import Records
 from dbcheck.runs import Recalled
 
@@ -18,6 +18,7 @@ class InMemory:
     def __init__(self, claimed: LoadRecord) -> None:
         self._claimed = claimed
         self._rows: dict[str, list[Records]] = {}
+        self._listed: Listed | None = None
 
     def load(self) -> LoadRecord:
         return self._claimed
@@ -27,6 +28,12 @@ class InMemory:
 
     def recalled(self) -> Recalled:
         return Recalled()
+
+    def listed(self) -> Listed | None:
+        return self._listed
+
+    def write_listed(self, listed: Listed) -> None:
+        self._listed = listed
 
     def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows:
         self._rows[table] = [records.copy() for records in batches]

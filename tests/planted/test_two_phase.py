@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dbcheck.campaign import leftover, observable
+from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
+from dbcheck.campaign.survivors import Survivors
 from dbcheck.core.history import Key
 from dbcheck.core.leftover import LeftFate, Name, is_committed
 from dbcheck.core.loss import LossKind
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.twophase import PART
 from dbcheck.core.workload import Workload
-from dbcheck.errors import EngineError
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
+from dbcheck.runs import RunFolder
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.rigs import ENGINES, SEED
@@ -175,6 +180,54 @@ def test_what_somebody_decides_once_it_was_listed_is_no_lost_commit(
     assert outcome.found is not None
     assert outcome.found.undecided.gone == fates[LeftFate.GONE]
     assert outcome.verdict is INCONCLUSIVE, outcome.judgement
+
+
+def breaking(real: Callable[..., Any], error: BaseException) -> Callable[..., Any]:
+    """Return *real*, whose first call ends with *error* once it was done."""
+    errors = [error]
+
+    def called(*args: Any, **named: Any) -> Any:
+        answer = real(*args, **named)
+        if errors:
+            raise errors.pop()
+        return answer
+
+    return called
+
+
+PLACES = {
+    "in the midst": (observable, "decide"),
+    "when all were decided": (Survivors, "again"),
+}
+
+
+@pytest.mark.wide_with("mysql")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("ends", [False, True], ids=["connection", "client"])
+@engines("own_site", *ENGINES)
+def test_what_dbcheck_itself_decided_before_it_read_anew_is_no_loss(
+    site: Site, monkeypatch: pytest.MonkeyPatch, place: str, ends: bool
+) -> None:
+    """ends: not the connection breaks, but the client ends, and another reconciles."""
+    of, name = PLACES[place]
+    lost = ConnectionLost("it broke", 0, id=ErrorId.CONNECTION_LOST)
+    error = KeyboardInterrupt() if ends else lost
+    monkeypatch.setattr(of, name, breaking(getattr(of, name), error))
+    if not ends:
+        outcome = site.cycle(workload=two_phase())
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            site.cycle(workload=two_phase())
+        run = RunFolder.open(max(site.rig.runs.iterdir()))
+        outcome = reconcile_run(site.rig, run, run.manifest())
+    assert (outcome.verdict, found(outcome)) == (PASS, Counter()), outcome.judgement
+    listed = outcome.run.listed()
+    assert listed is not None
+    left = [(one.session, one.seq, one.fate) for one in outcome.after.left_over]
+    assert left == [(x.session, x.seq, LeftFate.KEPT) for x in listed.names]
+    assert outcome.after.decisions == listed.decisions
+    assert outcome.after.survivors == listed.survivors
+    assert not left_by(site)
 
 
 def begin(site: Site) -> None:

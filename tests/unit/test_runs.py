@@ -13,7 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dbcheck import stored
-from dbcheck.core.records import LOGS_MAX, CutAsked, RestoreRecord, StoredRows
+from dbcheck.campaign.reading import nothing_read
+from dbcheck.core.leftover import Decisions, Name
+from dbcheck.core.records import (
+    LOGS_MAX,
+    CutAsked,
+    Listed,
+    RestoreRecord,
+    StoredRows,
+)
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
@@ -24,6 +32,13 @@ from tests.kit.samples import FACTS, LOAD, MANIFEST
 from tests.kit.stored_run import manifest
 
 TABLE = "ledger"
+LISTED = Listed(
+    (Name(MANIFEST.epoch, 1, 5), Name(MANIFEST.epoch, 2, 8)),
+    ONLY_NODE,
+    {TABLE: StoredRows(1, "")},
+    {"side": "cannot be opened"},
+    Decisions(1, 2),
+)
 
 
 def test_everything_stored_is_read_back(tmp_path: Path) -> None:
@@ -39,6 +54,22 @@ def test_everything_stored_is_read_back(tmp_path: Path) -> None:
     assert again.after() == after
     assert [batch.tolist() for batch in again.survivors(TABLE)] == [[record(1, 1)]]
     assert not list(run.path.glob("*.part"))
+
+
+def test_what_was_read_before_any_decision_outlives_a_reading_that_broke_off(
+    tmp_path: Path,
+) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    assert run.listed() is None
+    rows = run.write_survivors(TABLE, [records_of([record(1, 1)])])
+    run.write_listed(replace(LISTED, survivors={TABLE: rows}))
+    again = RunFolder.open(run.path)
+    assert again.listed() == replace(LISTED, survivors={TABLE: rows})
+    assert nothing_read(again, MANIFEST) == {TABLE: rows}
+    again.write_after(after_of(FACTS, survivors={TABLE: rows}))
+    assert [batch.tolist() for batch in again.survivors(TABLE)] == [[record(1, 1)]]
+    again.forget_survivors()
+    assert again.listed() is None
 
 
 def test_the_first_time_without_power_counts(tmp_path: Path) -> None:
@@ -145,8 +176,10 @@ def _stored(tmp: Path) -> dict[str, Any]:
     run.write_after(after_of(FACTS, survivors={TABLE: StoredRows(1, "")}))
     run.write_restore(RestoreRecord({ONLY_NODE: 15.25}))
     run.write_cut_asked(CutAsked(7))
-    names = ("manifest.json", "load.json", "cut.json", "restore.json", "after.json")
-    return {name: json.loads((run.path / name).read_bytes()) for name in names}
+    run.write_listed(LISTED)
+    names = ("manifest", "load", "cut", "restore", "prepared", "after")
+    files = [f"{name}.json" for name in names]
+    return {name: json.loads((run.path / name).read_bytes()) for name in files}
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -174,6 +207,7 @@ def test_damage_is_told_or_harmless(
         "load.json": run.load,
         "cut.json": run.cut_asked,
         "restore.json": run.restore,
+        "prepared.json": run.listed,
         "after.json": run.after,
     }
     try:
@@ -191,6 +225,8 @@ def test_damage_is_told_or_harmless(
         ("manifest.json", {"nodes": 7}),
         ("manifest.json", {"nodes": {ONLY_NODE: {"facts": None}}}),
         ("load.json", {"nodes": {ONLY_NODE: {}}}),
+        ("prepared.json", {"names": []}),
+        ("prepared.json", {"reader_name": "stranger"}),
         ("after.json", {"nodes": {ONLY_NODE: {}}}),
         ("after.json", {"nodes": {ONLY_NODE: {"facts": None, "host": "x"}}}),
     ],
@@ -209,7 +245,12 @@ def test_what_no_record_holds_is_refused(
     (tmp_path / name).write_text(json.dumps(values))
     run = RunFolder.open(tmp_path)
     with pytest.raises(RunFormatError, match=f"{name} is damaged"):
-        {"manifest": run.manifest, "load": run.load, "after": run.after}[name[:-5]]()
+        {
+            "manifest.json": run.manifest,
+            "load.json": run.load,
+            "prepared.json": run.listed,
+            "after.json": run.after,
+        }[name]()
 
 
 @pytest.mark.parametrize("number", [0, 2, 6, 99])
@@ -244,6 +285,7 @@ def test_a_torn_file_is_told(tmp_path: Path, name: str) -> None:
         "load.json": run.load,
         "cut.json": run.cut_asked,
         "restore.json": run.restore,
+        "prepared.json": run.listed,
         "after.json": run.after,
     }
     for length in range(0, len(whole), 7):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import pytest
 
-from dbcheck.campaign.leftover import Refusal, fates
+from dbcheck.campaign.leftover import Refusal, decide_rest, fates
 from dbcheck.core.leftover import LeftFate, LeftOver, Name, Undecided
 from dbcheck.core.operation import TwoPhase
 from dbcheck.core.survivors import DIFFERENT
 from dbcheck.core.twophase import PART
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import NotPrepared
+from dbcheck.ports.engine import Engine
 from tests.kit.cycles import EPOCH, record, records_of
+from tests.kit.samples import FACTS
 from tests.kit.twophase import PLAN, Model
 
 COUNT = 10  # operations; the fourth and the eighth are rolled back
@@ -251,3 +256,54 @@ def test_what_became_of_each_transaction_that_was_listed() -> None:
         LeftOver(1, 6, LeftFate.GONE, "none"),
         LeftOver(1, 8, LeftFate.PRESENT),
     )
+
+
+class _Deciding:
+    """A server's prepared transactions; one is decided by another client."""
+
+    def __init__(self, left: set[Name], taken: Name) -> None:
+        self._left, self._taken = left, taken
+        self.decided: list[tuple[str, bool]] = []
+
+    def require_two_phase(self) -> None:
+        raise AssertionError("only the preflight asks that")
+
+    def prepared(self, server: object) -> tuple[str, ...]:
+        return tuple(map(str, self._left))
+
+    def decide(self, name: str, *, commit: bool, server: object) -> None:
+        self.decided.append((name, commit))
+        self._left -= {self._taken}
+        if name == str(self._taken):
+            raise NotPrepared("none", id=ErrorId.STATEMENT_FAILED)
+
+
+def test_what_an_earlier_reading_may_have_decided_is_judged_by_its_row() -> None:
+    names = [Name(EPOCH, 1, seq) for seq in (1, 2, 3, 4, 5, 8)]
+    ours, changed, gone, rolled_back, still, back = names
+    other = Name(EPOCH, 1, 9)
+    engine = _Deciding({still, other}, other)
+    decided = decide_rest(cast(Engine, engine), names, FACTS)
+    assert engine.decided == [(str(still), True)], "no other is prepared"
+    rows = [
+        record(1, ours.seq, part=PART),
+        record(1, changed.seq, part=PART, content=DIFFERENT),
+        record(1, still.seq, part=PART),
+        record(1, back.seq, part=PART),
+    ]
+    assert {one.seq: one.fate for one in fates(decided, [records_of(rows)])} == {
+        ours.seq: LeftFate.KEPT,
+        changed.seq: LeftFate.DIFFERENT,
+        gone.seq: LeftFate.GONE,
+        rolled_back.seq: LeftFate.KEPT,
+        still.seq: LeftFate.KEPT,
+        back.seq: LeftFate.GONE,
+    }
+
+
+def test_a_decision_that_came_through_while_its_connection_broke_is_ours() -> None:
+    """It is still listed, and then the server has it no more."""
+    late = Name(EPOCH, 1, 1)
+    decided = decide_rest(cast(Engine, _Deciding({late}, late)), [late], FACTS)
+    (one,) = fates(decided, [records_of([record(1, 1, part=PART)])])
+    assert one == LeftOver(1, 1, LeftFate.KEPT)
