@@ -151,8 +151,8 @@ class TargetFacts:
     uptime_s:   since its kernel started, in seconds; None if unknown.
     made:       inode and birth of the data directory (".") and of files that a
                 server never replaces, by name.
-    changed:    inode and ctime of files that a server never writes once its data
-                were made, by name.
+    changed:    ctime of files that a server never writes once its data were made, by
+                name; nanoseconds since 1970.
     volumes:    what the places lie on, that of the data directory first.
     unseen:     name of a place -> why it could not be inspected.
     unreadable: fact -> why it could not be read; such a fact is "" or None.
@@ -176,7 +176,7 @@ class TargetFacts:
     process: ServerProcess | None = None
     seen_otherwise: Mapping[str, str] = field(default_factory=dict)
     view_unread: str = "it was not looked at"
-    changed: Mapping[str, str] = field(default_factory=dict)
+    changed: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse facts without the data directory's volume."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from dbcheck.core.cut import Rung
 from dbcheck.core.cutclass import CutClass
@@ -19,7 +19,6 @@ _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
 # A kernel whose start lies so long before its host was last heard did not go down.
 RAN_ON_S = 60.0
-_CTIME = re.compile(r"changed (\d+) ns")  # see hosts.agent.facts.changed()
 
 
 def asked_again(case: Case) -> Item | None:
@@ -173,15 +172,15 @@ def not_restored(case: Case) -> Item:
             return Item(name, _CONTRADICTED, f"{reason} ({now[what]})", False)
     if not shared:
         return Item(name, _UNSEEN, "no file of the data could be identified", False)
-    then, now = before.facts.changed, after.facts.changed
-    shared = sorted(then.keys() & now)
-    touched = [w for w in shared if _ctime_ns(then[w]) < _ctime_ns(now[w])]
+    was, is_now = before.facts.changed, after.facts.changed
+    touched = [what for what in sorted(was.keys() & is_now) if was[what] < is_now[what]]
     if touched and case.none_there:
+        at = datetime.fromtimestamp(is_now[touched[0]] // 10**9, UTC)
         reason = (
             f"{touched[0]}, which no server writes, was changed since the preflight"
-            f" ({now[touched[0]]}): an older copy was written over the data, or its"
-            " owner was set anew, as by chown at the start or Kubernetes fsGroup: stop"
-            " that (fsGroupChangePolicy: OnRootMismatch) and cut again"
+            f" (at {at:%Y-%m-%d %H:%M:%S} UTC): an older copy was written over the"
+            " data, or its owner was set anew, as by chown at the start or Kubernetes"
+            " fsGroup: stop that (fsGroupChangePolicy: OnRootMismatch) and cut again"
         )
         return Item(name, Standing.ABSENT, reason, False)
     if after.remains is None or after.remains.missing:
@@ -192,12 +191,6 @@ def not_restored(case: Case) -> Item:
         " to a snapshot shows the same"
     )
     return Item(name, _PRESENT, reason, False)
-
-
-def _ctime_ns(changed: str) -> int:
-    """Return the ctime in a value of TargetFacts.changed, 0 if it has none."""
-    found = _CTIME.search(changed)
-    return int(found[1]) if found else 0
 
 
 def unsafe_shutdowns(case: Case) -> Item | None:

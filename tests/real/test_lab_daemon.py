@@ -5,25 +5,28 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 # A daemon whose main thread never comes back, or does as it is told.
 _DAEMON = """
-import os, signal, sys, time
+import os, signal, sys, time, types
+from pathlib import Path
 from dbcheck.lab.daemon import serve as daemon
 daemon._ORDERLY_END_S = 0.1 if sys.argv[2] == "deaf" else 60
 signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "deaf" else daemon._stop)
-daemon._watch(int(sys.argv[1]), lock=os.open(sys.executable, os.O_RDONLY))
+record = types.SimpleNamespace(path=Path(sys.argv[3]))
+daemon._watch(record, int(sys.argv[1]), lock=os.open(sys.executable, os.O_RDONLY))
 time.sleep(60)
 """
 
 
 @pytest.mark.parametrize(("ears", "status"), [("deaf", 1), ("obedient", 0)])
-def test_a_daemon_ends_with_its_client(ears: str, status: int) -> None:
+def test_a_daemon_ends_with_its_client(ears: str, status: int, tmp_path: Path) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as client:
         handle = os.pidfd_open(client.pid)
-        words = [sys.executable, "-c", _DAEMON, str(handle), ears]
+        words = [sys.executable, "-c", _DAEMON, str(handle), ears, str(tmp_path)]
         daemon = subprocess.Popen(words, pass_fds=[handle])
         os.close(handle)
     assert daemon.wait(10) == status

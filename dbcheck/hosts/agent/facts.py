@@ -16,7 +16,6 @@ import os
 import re
 import stat
 import struct
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -338,8 +337,8 @@ def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def changed(data: str, unreadable: dict[str, str]) -> dict[str, str]:
-    """Return inode and ctime of files that no server writes, by name.
+def changed(data: str, unreadable: dict[str, str]) -> dict[str, int]:
+    """Return the ctime of files that no server writes, by name; ns since 1970.
 
     A copy that is written over them leaves inode and birth, and gives back the mtime.
     """
@@ -352,15 +351,8 @@ def changed(data: str, unreadable: dict[str, str]) -> dict[str, str]:
         except OSError as error:
             unreadable[f"changed {name}"] = error.strerror or str(error)
             continue
-        found[name] = f"inode {seen.st_ino} changed at {utc(seen.st_ctime_ns)}"
+        found[name] = seen.st_ctime_ns
     return found
-
-
-def utc(moment_ns: int) -> str:
-    """Return a time since 1970 as text that people read, to the nanosecond."""
-    seconds, rest_ns = divmod(moment_ns, 10**9)
-    text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
-    return f"{text}.{rest_ns:09} UTC"
 
 
 def uptime_s(unreadable: dict[str, str]) -> float | None:
