@@ -25,6 +25,7 @@ T = TypeVar("T")
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Command = Annotated[tuple[Text, ...], msgspec.Meta(min_length=1)]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_TYPES: dict[type[Any], Mapping[str, Any]] = {}  # evaluating annotations is slow
 _TRUTH = "In YAML on, off, yes and no are true or false; put them in quotes."
 
 
@@ -117,8 +118,11 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 
 def _types(kind: type[Any]) -> Mapping[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    if kind not in _TYPES:
+        hints = get_type_hints(kind, include_extras=True)
+        names = [field.name for field in dataclasses.fields(kind)]
+        _TYPES[kind] = {name: hints[name] for name in names}
+    return _TYPES[kind]
 
 
 def _path(kind: type, value: object) -> Path:

@@ -12,6 +12,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from dbcheck.core.logs import mariadb, mysql, postgresql
 from dbcheck.core.logs.lines import DAMAGE, Line, Product, Shows, complains, read
@@ -79,12 +80,13 @@ class _Run:
         return [] if self.ready_at is None else self.lines[self.ready_at + 1 :]
 
 
-def lines_of(text: str) -> list[Line]:
+@lru_cache(maxsize=2)  # a judgement asks much of one log, or of two: the host's, SQL's
+def lines_of(text: str) -> tuple[Line, ...]:
     """Return the messages of a log, each with the row of its product's table."""
-    return [
+    return tuple(
         replace(line, entry=TABLES[line.product].find(line.message, line.code))
         for line in read(text)
-    ]
+    )
 
 
 def starts_in(text: str) -> Starts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import jsonschema
@@ -25,6 +26,7 @@ def test_the_published_schema_is_that_of_the_result(name: str) -> None:
     assert (FOLDER / f"{name}.json").read_text() == schema_of(name)
 
 
+@cache
 def checker() -> jsonschema.Draft202012Validator:
     schema = json.loads((FOLDER / "run.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
