@@ -34,7 +34,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -58,6 +58,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
 from dbcheck.judge.result import RunResult
 
+T = TypeVar("T")
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _RECORDS_PER_READ = 1 << 16
 
@@ -208,10 +209,7 @@ class RunFolder:
 
     def recalled(self) -> Recalled:
         """Return which records rest on a witness alone."""
-        path = self.path / "recalled.json"
-        if not path.is_file():
-            return Recalled()
-        return stored.from_bytes(path.read_bytes(), Recalled, str(path))
+        return self._read("recalled.json", Recalled) or Recalled()
 
     def _note_recalled(self, recalled: Recalled) -> None:
         self._write("recalled.json", [stored.to_bytes(recalled)])
@@ -236,12 +234,10 @@ class RunFolder:
 
     def load(self) -> LoadRecord | None:
         """Read what the client saw of the load; None if it was lost before that."""
-        path = self.path / "load.json"
-        if not path.is_file():
-            return None
-        content = path.read_bytes()
-        load = stored.from_bytes(content, LoadRecord, str(path))
-        self._require_nodes(load.nodes, str(path), each=True)
+        load = self._read("load.json", LoadRecord)
+        if load is not None:
+            where = str(self.path / "load.json")
+            self._require_nodes(load.nodes, where, each=True)
         return load
 
     def _require_nodes(
@@ -269,10 +265,7 @@ class RunFolder:
 
     def cut_asked(self) -> CutAsked | None:
         """Read that the cut was asked for; None if that is not known."""
-        path = self.path / "cut.json"
-        if not path.is_file():
-            return None
-        return stored.from_bytes(path.read_bytes(), CutAsked, str(path))
+        return self._read("cut.json", CutAsked)
 
     def write_restore(self, restore: RestoreRecord) -> None:
         """Store that the power was restored, unless that is stored.
@@ -285,12 +278,9 @@ class RunFolder:
 
     def restore(self) -> RestoreRecord | None:
         """Read how long the power was off; None if it is not known to be back."""
-        path = self.path / "restore.json"
-        if not path.is_file():
-            return None
-        content = path.read_bytes()
-        restore = stored.from_bytes(content, RestoreRecord, str(path))
-        self._require_nodes(restore.off_s, str(path))
+        restore = self._read("restore.json", RestoreRecord)
+        if restore is not None:
+            self._require_nodes(restore.off_s, str(self.path / "restore.json"))
         return restore
 
     def write_listed(self, listed: Listed) -> None:
@@ -299,11 +289,10 @@ class RunFolder:
 
     def listed(self) -> Listed | None:
         """Read what was read before dbcheck decided any; None if it decided none."""
-        path = self.path / "prepared.json"
-        if not path.is_file():
-            return None
-        listed = stored.from_bytes(path.read_bytes(), Listed, str(path))
-        self._require_nodes([listed.reader_name], str(path))
+        listed = self._read("prepared.json", Listed)
+        if listed is not None:
+            where = str(self.path / "prepared.json")
+            self._require_nodes([listed.reader_name], where)
         return listed
 
     def write_after(self, after: AfterRecord) -> None:
@@ -487,6 +476,13 @@ class RunFolder:
     def write_verdict(self, values: Mapping[str, Any]) -> None:
         """Store the judgement."""
         self._write("verdict.json", [stored.to_bytes(values)])
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        """Read a record, None if it is not there; raise RunFormatError."""
+        path = self.path / name
+        if not path.is_file():
+            return None
+        return stored.from_bytes(path.read_bytes(), kind, str(path))
 
     def _write(self, name: str, chunks: Iterable[bytes]) -> None:
         stored.write(self.path / name, chunks)

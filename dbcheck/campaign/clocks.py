@@ -13,15 +13,15 @@ _PROCESS = uuid.uuid4().hex
 
 
 def clocks() -> ClientClocks:
-    """Return what all clocks of this machine show."""
+    """Read every clock of this machine."""
     return ClientClocks(_boot(), *clocks_us())
 
 
 def _boot() -> str:
-    """Return what all processes share whose monotonic and boot-time clocks are one.
+    """Return a name for this boot of the machine, and for its time namespace.
 
-    Those of a time namespace of its own run apart (time_namespaces(7), since Linux
-    5.6).  Where the system names no boot, only this process is known to share them.
+    Clocks of another time namespace differ (time_namespaces(7), since Linux 5.6).
+    Where the system names no boot, the name is this process's own.
     """
     boot = boot_id()
     if not boot:

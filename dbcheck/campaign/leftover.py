@@ -25,10 +25,10 @@ def listed(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
 
 
 class Refusal(NamedTuple):
-    """Why a server refused to decide one.
+    """Why a server refused to commit or roll back a prepared transaction.
 
-    gone: it has no such transaction any more.  perhaps_ours: an earlier reading, which
-    broke off, may have decided it.
+    gone: it has no such transaction any more.  perhaps_ours: dbcheck itself may have
+    decided it, in an earlier reading that broke off.
     """
 
     reason: str
@@ -67,7 +67,7 @@ def decide_rest(
     }
 
 
-_UNLISTED = Refusal("it is no longer listed", gone=True)
+_UNLISTED = Refusal("the server does not list it as prepared any more", gone=True)
 
 
 def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:

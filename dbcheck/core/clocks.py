@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class ClientClocks:
     """What the clocks of a client show at one moment, in microseconds.
 
-    boot: of which machine, and since which of its boots, they run.
+    boot: names the machine's boot; clocks of two boots cannot be compared.
     clock_us: CLOCK_MONOTONIC, which stands still while the machine is suspended.
     boot_us: CLOCK_BOOTTIME, which does not (clock_gettime(2)).
     wall_us: the time of day, since the epoch; it may be set.

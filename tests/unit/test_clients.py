@@ -44,32 +44,23 @@ def fate(model: Model) -> Reconciliation:
 
 
 @pytest.mark.parametrize(
-    ("counted", "verdict"),
+    ("decided", "kind", "counted", "verdict"),
     [
-        (Decisions(0, 3), INCONCLUSIVE),
-        (Decisions(0, 2), FAIL),
-        (Decisions(3, 0), FAIL),
-        (Decisions(0, 0), FAIL),
-        (None, FAIL),
+        ("rolled_back", "prepared", Decisions(0, 3), INCONCLUSIVE),
+        ("rolled_back", "prepared", Decisions(0, 2), FAIL),
+        ("rolled_back", "prepared", Decisions(3, 0), FAIL),
+        ("rolled_back", "prepared", Decisions(0, 0), FAIL),
+        ("rolled_back", "prepared", None, FAIL),
+        ("committed", "unexpected", Decisions(3, 0), INCONCLUSIVE),
+        ("committed", "unexpected", Decisions(0, 3), FAIL),
+        ("committed", "unexpected", None, FAIL),
     ],
 )
-def test_as_many_as_the_server_counted_may_have_been_rolled_back_by_somebody(
-    counted: Decisions | None, verdict: Verdict
+def test_another_client_may_have_decided_as_many_as_the_server_counted(
+    decided: str, kind: str, counted: Decisions | None, verdict: Verdict
 ) -> None:
-    found = fate(lost_by(rolled_back=3))
-    assert found.counts == {"prepared": 3}
-    assert judged(found, counted).verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("counted", "verdict"),
-    [(Decisions(3, 0), INCONCLUSIVE), (Decisions(0, 3), FAIL), (None, FAIL)],
-)
-def test_what_somebody_committed_is_there_and_was_to_be_prepared(
-    counted: Decisions | None, verdict: Verdict
-) -> None:
-    found = fate(lost_by(committed=3))
-    assert found.counts == {"unexpected": 3}
+    found = fate(lost_by(**{decided: 3}))
+    assert found.counts == {kind: 3}
     assert judged(found, counted).verdict is verdict
 
 
