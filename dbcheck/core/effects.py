@@ -11,14 +11,21 @@ import numpy as np
 from dbcheck.core.distinct import distinct, is_among
 from dbcheck.core.earlier import Earlier
 from dbcheck.core.leftover import Undecided
-from dbcheck.core.loss import CODES, LossArray, Losses, LossKind, operations_of
+from dbcheck.core.loss import (
+    CODES,
+    MISSING,
+    LossArray,
+    Losses,
+    LossKind,
+    operations_of,
+)
 from dbcheck.core.markers import Markers
 from dbcheck.core.observed import AckStream, Observed
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.core.table import TableSpec
 
-_MISSING = np.array([CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]])
+_MISSING = np.array(sorted(CODES[kind] for kind in MISSING))
 # Of these, an operation that was acked is not kept.
 _BROKEN = np.array(
     [

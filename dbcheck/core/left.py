@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.core.loss import CODES, Losses, LossKind, operations_of
+from dbcheck.core.loss import CODES, MISSING, Losses, operations_of
 from dbcheck.core.survivors import Records
 
-_GONE = [CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]]
+_GONE = [CODES[kind] for kind in MISSING]
 
 
 @dataclass(frozen=True, slots=True)

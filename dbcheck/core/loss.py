@@ -75,6 +75,9 @@ class LossKind(Explained):
     )
 
 
+MISSING = frozenset((LossKind.MISSING_TAIL, LossKind.MISSING_HOLE))
+
+
 class Loss(NamedTuple):
     """One row that is missing, or not as it was sent.
 

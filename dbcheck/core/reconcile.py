@@ -19,7 +19,16 @@ from dbcheck.core.acks import AckArray
 from dbcheck.core.earlier import Earlier
 from dbcheck.core.history import SESSION_MAX
 from dbcheck.core.leftover import Undecided
-from dbcheck.core.loss import CODES, Codes, Loss, LossArray, Losses, LossKind, of_acks
+from dbcheck.core.loss import (
+    CODES,
+    MISSING,
+    Codes,
+    Loss,
+    LossArray,
+    Losses,
+    LossKind,
+    of_acks,
+)
 from dbcheck.core.observed import AckStream, Claim, Observed, SurvivorStream
 from dbcheck.core.survivors import DIFFERENT, RECORD, Records
 from dbcheck.core.table import LEDGER, TABLES, TableSpec
@@ -90,6 +99,12 @@ class Reconciliation:
         unacked = Losses(columns[columns["acked_us"] < 0]).counts
         own = Counter(unacked) - Counter(self.earlier_damaged)
         return dict(sorted((kind.value, rows) for kind, rows in own.items()))
+
+    @property
+    def all_gone(self) -> bool:
+        """Whether no row of this run survived, not even those from before the load."""
+        some = self.kept or self.recovered or self.unconfirmed
+        return not some and self.losses.counts.keys() <= MISSING
 
     @property
     def repeatable(self) -> int:
@@ -370,7 +385,8 @@ def _sort_surplus(
         elif (session, seq) in taken:
             kind = LossKind.DUPLICATE
             ids = taken[session, seq]
-            repeated += row_id not in ids  # one id twice is the server's own doing
+            # One id twice is the server's own doing.
+            repeated += row_id not in ids and not _was_acked(session, seq, claim)
             ids.add(row_id)
         else:
             taken[session, seq] = {row_id}
@@ -383,6 +399,11 @@ def _sort_surplus(
         _require_in_window(taken, acked, seen.window_acks)
     losses = Losses.of(unexpected).columns
     return _Surplus(recovered, unconfirmed, repeated, losses)
+
+
+def _was_acked(session: int, seq: int, claim: Claim | None) -> bool:
+    """Return whether the client recorded an ack that the witness does not have."""
+    return claim is not None and seq <= claim.acked.get(session, 0)
 
 
 def _highest_seq(records: Records) -> dict[int, int]:

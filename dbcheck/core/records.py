@@ -329,6 +329,16 @@ class LoadRecord:
         return [seen for seen in watched.of(*kinds) if seen.first_us <= until_us]
 
     @property
+    def sent_us(self) -> int | None:
+        """When the newest operation that was acked was sent, None if not known.
+
+        Its commit may have been flushed at once: a reply may wait, for a standby or in
+        a proxy, for longer than a drive needs to write.
+        """
+        known_us = (one.sent_us for one in self.observed or ())
+        return max((at_us for at_us in known_us if at_us is not None), default=None)
+
+    @property
     def may_be_cut(self) -> bool:
         """Whether the power was cut, or may have been."""
         was_cut = any(seen.cut for seen in self.nodes.values())

@@ -29,7 +29,6 @@ from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.core.watched import FactKind, Seen
 from dbcheck.core.witnessed import LogFacts
 from dbcheck.judge.flushed import flushed_us
-from dbcheck.judge.verdict import all_gone
 from dbcheck.judge.volumes import (
     VolumeDepth,
     least_depth,
@@ -93,7 +92,7 @@ class Case:
 
         A copy of the data from before the run has none.
         """
-        return self.found is None or all_gone(self.found)
+        return self.found is None or self.found.all_gone
 
     @property
     def promoted(self) -> bool:
@@ -184,6 +183,11 @@ class Case:
         return restored.get(self.tested_name)
 
     @property
+    def drives_gone_us(self) -> int | None:
+        """When its host saw its drives gone, None if it did not; see DriveCut."""
+        return self.drive_cut.gone_us if self.drive_cut else None
+
+    @property
     def off_s(self) -> float | None:
         """Seconds without power, None if its switch did not measure them."""
         restored = self.restore.off_s if self.restore else {}
@@ -211,7 +215,7 @@ class Case:
             return []
         seen, name = self.at_the_cut, self.tested_name
         # Of a lab's drive, or one that was seen to go, it is known what it lost.
-        known = bool(self.manifest.lab) or self.drive_only
+        known = bool(self.manifest.lab) or self.drives_gone_us is not None
         return volume_depths(
             self.before,
             seen.canaries,

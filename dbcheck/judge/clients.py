@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from dbcheck.core.leftover import Decisions, Undecided
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.statistics import count_of
 
-_REPEATS = (
-    "a proxy or a driver that repeats what it got no answer to does that, and the"
-    " server had promised nothing"
-)
+REPEATS = "a proxy or a driver that repeats what it got no answer to does that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ def by_clients(found: Reconciliation | None, decisions: Decisions | None) -> ByC
     if decided:
         reasons.append(_who_decided(decided, found.undecided, decisions))
     if found.repeated:
-        reasons.append(f"{_repeated(found.repeated)}: {_REPEATS}")
+        reasons.append(_repeated(found.repeated))
     return ByClients(decided + found.repeated, tuple(reasons))
 
 
@@ -65,25 +63,30 @@ def perhaps_decided(undecided: Undecided, decisions: Decisions | None) -> int:
 
 
 def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None) -> str:
-    may = "transaction may" if losses == 1 else "transactions may"
     shown = []
     if decisions and decisions.rollbacks + decisions.commits:
+        rolled_back = count_of(decisions.rollbacks, "rollback")
+        committed = count_of(decisions.commits, "commit")
         shown.append(
-            f"the server counted {decisions.rollbacks:,} rollbacks and"
-            f" {decisions.commits:,} commits of prepared transactions since it started,"
-            " before dbcheck decided any; that is of all clients of this server, so a"
-            " loss may hide behind it: stop other clients that use XA, and cut again"
+            f"the server counted {rolled_back} and {committed}"
+            " of prepared transactions since it started, before dbcheck decided any;"
+            " that is of all clients of this server, so a loss may hide behind it: stop"
+            " other clients that use XA, and cut again"
         )
     if undecided.gone:
-        shown.append(f"{undecided.gone:,} were listed after recovery and then gone")
+        gone = count_of(undecided.gone, "transaction")
+        shown.append(f"{gone} that it had listed after recovery then vanished")
     return (
-        f"{losses:,} prepared {may} have been decided by somebody else after recovery"
-        " (a DBA, a transaction manager, or a reading of dbcheck that broke off):"
+        f"somebody else may have decided {count_of(losses, 'prepared transaction')}"
+        " after recovery (a DBA, a transaction manager, or a reading of dbcheck that"
+        " broke off):"
         f" {'; '.join(shown)}"
     )
 
 
 def _repeated(rows: int) -> str:
-    if rows == 1:
-        return "1 row repeats an operation that was never acknowledged"
-    return f"{rows:,} rows repeat operations that were never acknowledged"
+    repeat = "repeats an operation" if rows == 1 else "repeat operations"
+    return (
+        f"{count_of(rows, 'row')} {repeat} that the server never acknowledged:"
+        f" {REPEATS}"
+    )

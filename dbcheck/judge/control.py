@@ -13,7 +13,6 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import (
     Judgement,
-    all_gone,
     altered_earlier,
     judge_rows,
     replaced,
@@ -37,7 +36,7 @@ def judge_control(
     ordinary PASS needs.  Rows that were perhaps altered before it do not invalidate
     the control: they are named beside what it lost.
     """
-    unknown = found is None or (found.counts and all_gone(found))
+    unknown = found is None or (found.counts and found.all_gone)
     if found is None or unknown or replaced(found, judgement.items):
         failed = judgement.verdict is Verdict.FAIL
         outcome = ControlOutcome.FAILED if failed else ControlOutcome.UNFAIR

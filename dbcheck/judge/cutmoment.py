@@ -36,7 +36,8 @@ from dbcheck.core.unobserved import Observed, newest
 from dbcheck.judge.case import Case
 
 LAST_ACK_AGE_MAX_S = 1.0
-SENT_AGE_MAX_S = 2.0  # a hold leaves the last ack of a slow commit nearly a second old
+# The last ack may be that old, and its commit have taken another second.
+SENT_AGE_MAX_S = 2.0
 _AGAIN = "cut again, while the server works"
 _ENDED_FIRST = (
     "the server closed its connections, and a power cut leaves silence: it ended by "
@@ -75,16 +76,6 @@ def acked_us(load: LoadRecord) -> int | None:
     """
     seen = observed(load)
     return None if seen.last_ack_us is None else seen.came_us(seen.last_ack_us)
-
-
-def sent_us(load: LoadRecord) -> int | None:
-    """Return when the newest operation that was acked was sent; None if not known.
-
-    Its commit may have been flushed at once: a reply may wait, for a standby or in a
-    proxy, for longer than a drive needs to write.
-    """
-    known_us = (one.sent_us for one in load.observed or ())
-    return max((at_us for at_us in known_us if at_us is not None), default=None)
 
 
 def passed_s(seen: Observed, from_us: int, to_us: int) -> float:
@@ -189,7 +180,7 @@ def lag_s(case: Case) -> float | None:
         return None
     went_us = cut.exact_us
     if went_us is None and case.drive_only:
-        went_us = case.drive_cut.gone_us if case.drive_cut is not None else None
+        went_us = case.drives_gone_us
     elif went_us is None and case.at_the_cut.heard_us is not None:
         went_us = alive_us(case)
     return None if went_us is None else max(0, went_us - cut.asked_us) / 1e6
@@ -197,12 +188,12 @@ def lag_s(case: Case) -> float | None:
 
 def latest_us(case: Case) -> int | None:
     """Return when a switch had surely cut; None if its cut is dated, or by hand."""
-    load, cut, drives = case.load, case.cut, case.drive_cut
+    load, cut, drives_us = case.load, case.cut, case.drives_gone_us
     if load is None or cut is None or cut.by_hand or cut.exact_us is not None:
         return None
-    if drives is None or drives.gone_us is None or load.switched_us is None:
+    if drives_us is None or load.switched_us is None:
         return load.switched_us
-    return min(drives.gone_us, load.switched_us)
+    return min(drives_us, load.switched_us)
 
 
 def undated(case: Case) -> str:

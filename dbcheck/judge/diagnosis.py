@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.audit.rules import Finding
-from dbcheck.core.loss import LossKind
+from dbcheck.core.loss import MISSING, LossKind
 from dbcheck.core.lossshape import LossShape, Share
+from dbcheck.judge.clients import REPEATS
 
 # How probable it may be, at most, that losses spare a whole class by chance.
 CHANCE_MAX = 0.01
-_MISSING = (LossKind.MISSING_TAIL, LossKind.MISSING_HOLE)
 _WRONG = (
     LossKind.CORRUPT,
     LossKind.STALE,
@@ -115,9 +115,8 @@ def of_repeats(losses: int) -> Iterator[Explanation]:
     """Yield that something between client and server sends operations again."""
     if losses:
         reason = (
-            f"{losses:,} of the losses are operations that are in the table twice: a"
-            " proxy or a driver that repeats what it got no answer to does that; look"
-            " for one first"
+            f"{losses:,} of the losses are operations that are in the table twice:"
+            f" {REPEATS}; look for one first"
         )
         yield Explanation(Cause.REPEATS, losses, reason)
 
@@ -128,7 +127,7 @@ class _Diagnosis:
     def __init__(self, counts: Mapping[LossKind, int], shape: LossShape) -> None:
         self._shape = shape
         self.total = sum(counts.values())
-        self._missing = sum(counts.get(kind, 0) for kind in _MISSING)
+        self._missing = sum(counts.get(kind, 0) for kind in MISSING)
         self._diverged = counts.get(LossKind.DIVERGED, 0)
         self._wrong = {kind: counts[kind] for kind in _WRONG if counts.get(kind)}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dbcheck.core.audited import RuleStanding
 from dbcheck.core.places import LOGS
 from dbcheck.core.records import LoadRecord, Manifest
 from dbcheck.core.target import Volume
@@ -25,21 +24,20 @@ def flushed_us(
     """Return a moment after which a drive of the writer was flushed, by its name.
 
     name: of the node that was cut; nothing is known of another than the writer.
-    On the client's monotonic clock, in microseconds.  The last commit that was answered
-    was sent before that by no more than the slowest of all took.  It is taken to have
-    flushed a drive that got a flush for each commit, or more.  Other writers may have
-    sent those, so nothing is claimed where commits may need none: under settings that
-    relax them, as in a control, on storage that changed meanwhile, or with FUA.
+    On the client's monotonic clock, in microseconds: when the newest commit that was
+    answered was sent.  It is taken to have flushed a drive that got a flush for each
+    commit, or more.  Other writers may have sent those, so nothing is claimed where
+    commits may need none: under settings that relax them, as in a control, on storage
+    that changed meanwhile, or with FUA.
     """
     before, seen = manifest.nodes[name].host, load.nodes.get(name) if load else None
     if load is None or name != manifest.writer_name or not (before and seen):
         return _NONE
-    done, slowest_ms = seen.drives, load.latency_ms.get("max")
-    if done is None or load.last_ack_us is None or slowest_ms is None:
+    done, sent_us = seen.drives, load.sent_us
+    if done is None or sent_us is None:
         return _NONE
     if _relaxed(manifest, load, name) or storage_seen(manifest, load, name):
         return _NONE
-    sent_us = load.last_ack_us - int(slowest_ms * 1000)
     names = set(_of_logs(before.facts.volumes))
     return {
         drive: sent_us
@@ -49,12 +47,13 @@ def flushed_us(
 
 
 def _relaxed(manifest: Manifest, load: LoadRecord, name: str) -> bool:
-    """Say whether commits may have been answered before they were flushed."""
+    """Say whether commits may have been answered before they were flushed.
+
+    A setting that could not be read may allow that.
+    """
     found = unsafe_settings(manifest, load, name, None)
-    return manifest.control or any(
-        each.standing is RuleStanding.UNSAFE and each.harm.depth and not each.harm.tears
-        for each in found
-    )
+    relaxes = any(each.harm.depth and not each.harm.tears for each in found)
+    return manifest.control or relaxes
 
 
 def _of_logs(volumes: tuple[Volume, ...]) -> Iterator[str]:

@@ -17,8 +17,10 @@ from dbcheck.judge.item import Item, ItemId, Standing
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
-# A kernel whose start lies so long before its host was last heard did not go down.
+# A kernel whose start lies so long before its host was last heard did not go down.  If
+# it lies nearer, the two clocks may only disagree.
 RAN_ON_S = 60.0
+READ_HERE = "cut again, and reconcile on this client before it is restarted"
 
 
 def asked_again(case: Case) -> Item | None:
@@ -276,7 +278,7 @@ def went_down(
     if started and started.least_s < -RAN_ON_S and measured is None:
         return _UNSEEN, (
             "it has another boot_id, as a container has that is restarted, and when its"
-            f" kernel started is not known: {started.doubt}"
+            f" kernel started is not known: {started.doubt}; {READ_HERE}"
         )
     # After a reset the host comes back at once.
     reset = case.cut_class is CutClass.RESET

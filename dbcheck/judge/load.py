@@ -16,7 +16,6 @@ from dbcheck.judge.cutmoment import (
     lived_us,
     observed,
     passed_s,
-    sent_us,
     undated,
     wrote_us,
 )
@@ -80,9 +79,9 @@ def _by_the_moment(
     # The client may read a reply that was on its way when the power went.
     side = "before" if age_s >= 0 else "after"
     reason = f"last ack {abs(age_s):.3f} s {side} the cut, {at_work}"
-    sent_s = passed_s(observed(load), sent_us(load) or went_us, went_us)
-    if why := _no_risk(case, load, age_s, sent_s, reason):
-        return Standing.ABSENT, why
+    sent_s = passed_s(observed(load), load.sent_us or went_us, went_us)
+    if why := _no_risk(case, load, age_s, sent_s):
+        return Standing.ABSENT, f"{reason}: {why}"
     if case.cut is not None and case.cut.by_hand:
         return Standing.ASSUMED, (
             f"{at_work}; when the power was cut by hand was not seen, so it is taken "
@@ -110,13 +109,11 @@ def _by_the_moment(
     return Standing.PRESENT, reason
 
 
-def _no_risk(
-    case: Case, load: LoadRecord, age_s: float, sent_s: float, reason: str
-) -> str:
+def _no_risk(case: Case, load: LoadRecord, age_s: float, sent_s: float) -> str:
     """Return why the drives may have had time to write all that was acked, or "".
 
-    age_s: of the last ack at the cut; reason: the same in words.  sent_s: since the
-    newest operation that was acked was sent.
+    age_s: of the last ack at the cut.  sent_s: since the newest operation that was
+    acked was sent.
     """
     last_ack_us = acked_us(load) or 0
     lived_s = passed_s(observed(load), last_ack_us, lived_us(case) or last_ack_us)
@@ -127,11 +124,11 @@ def _no_risk(
             "had time to write; cut again"
         )
     if age_s >= LAST_ACK_AGE_MAX_S:
-        return f"{reason}: idle or stalled"
+        return "idle or stalled"
     if sent_s >= SENT_AGE_MAX_S:
         return (
-            f"{reason}, but the commits that were acked had all been sent at least "
-            f"{sent_s:.1f} s before the cut: their replies may have waited, for a "
+            "the commits that were acked had all been sent at least "
+            f"{sent_s:.1f} s before the cut; their replies may have waited, for a "
             "standby or in a proxy, while the drives had time to write; cut again with "
             "fewer sessions or a lower --rate, or connect without the proxy"
         )

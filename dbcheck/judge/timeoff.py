@@ -11,13 +11,14 @@ from dbcheck.core.depth import Depth
 from dbcheck.core.records import AfterRecord, LoadRecord
 from dbcheck.judge.case import Case
 from dbcheck.judge.elapsed import UNKNOWN, Elapsed, elapsed
-from dbcheck.judge.host import RAN_ON_S, dark
+from dbcheck.judge.host import RAN_ON_S, READ_HERE, dark
 from dbcheck.judge.item import Item, ItemId, Standing
 
 CLOCKS_S = 1.0  # how far the clocks of client and host may differ from one another
 _AGAIN = "a drive's cache may have stayed powered; cut again"
 _UNBOUNDED = (
-    f"when the host booted, or its server answered again, is not known: {UNKNOWN.doubt}"
+    "when the host booted, or its server answered again, is not known:"
+    f" {UNKNOWN.doubt}; to know it, {READ_HERE}"
 )
 
 
@@ -100,7 +101,8 @@ def _time_off(case: Case, load: LoadRecord) -> TimeOff:
         seen=cut.off_seen,
         by_hand=cut.by_hand,
         kernel=dark(case),
-        late_s=0.0 if _saw_gone(case) else _late_s(load),
+        # A server may ack without its drives.
+        late_s=0.0 if case.drives_gone_us is not None else _late_s(load),
         answered=_answered(load, case.after),
         by_program=case.tested.power is SwitchKind.EXEC,
     )
@@ -108,11 +110,6 @@ def _time_off(case: Case, load: LoadRecord) -> TimeOff:
 
 def _late_s(load: LoadRecord) -> float:
     return max(0, (load.last_ack_us or 0) - (load.switched_us or math.inf)) / 1e6
-
-
-def _saw_gone(case: Case) -> bool:
-    """Say whether the host saw its drives gone: a server may ack without them."""
-    return case.drive_cut is not None and case.drive_cut.gone_us is not None
 
 
 def _answered(load: LoadRecord, after: AfterRecord) -> Elapsed | None:

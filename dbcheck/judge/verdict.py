@@ -12,8 +12,9 @@ from dbcheck.core.control import ControlOutcome
 from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.loss import LossKind
+from dbcheck.core.loss import MISSING, LossKind
 from dbcheck.core.reconcile import Reconciliation
+from dbcheck.core.statistics import count_of
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.clients import NOTHING, ByClients
 from dbcheck.judge.item import Item, ItemId, Standing
@@ -111,9 +112,8 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
     After such a statement nothing shows which rows were there before it.  A cut takes
     the table's own creation back only with all that was committed since.
     """
-    missing = {LossKind.MISSING_TAIL.value, LossKind.MISSING_HOLE.value}
-    lost = sum(rows for kind, rows in found.counts.items() if kind in missing)
-    rows = "1 row is" if lost == 1 else f"{lost:,} rows are"
+    lost = _missing(found)
+    rows = f"{count_of(lost, 'row')} {'is' if lost == 1 else 'are'}"
     for item in items:
         if lost and item.id is ItemId.SAME_TABLE and item.standing is Standing.ABSENT:
             return (
@@ -123,6 +123,11 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
     return ""
 
 
+def _missing(found: Reconciliation) -> int:
+    """Return how many rows are missing, those of earlier runs among them."""
+    return sum(found.counts.get(kind.value, 0) for kind in MISSING)
+
+
 def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
     """Return why rows that differ prove nothing if others may have written them, or "".
 
@@ -130,18 +135,10 @@ def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
     the rest is then judged with it.  Without one, whatever else deviates (corrupt,
     resurrected, stale ...) may have come from there.
     """
-    missing = {LossKind.MISSING_TAIL.value, LossKind.MISSING_HOLE.value}
     for item in items:
-        if item.id is ItemId.NOT_REFILLED and not missing & found.counts.keys():
+        if item.id is ItemId.NOT_REFILLED and not _missing(found):
             return f"{_lost(found)}; but {item.reason}"
     return ""
-
-
-def all_gone(found: Reconciliation) -> bool:
-    """Say whether no row of this run survived, not even those from before the load."""
-    missing = {LossKind.MISSING_TAIL, LossKind.MISSING_HOLE}
-    some = found.kept or found.recovered or found.unconfirmed
-    return not some and found.losses.counts.keys() <= missing
 
 
 def _restored(items: Sequence[Item], explained: bool) -> str:
@@ -188,26 +185,16 @@ def judge_rows(
     alarms: what the audit before the cut found; a PASS names it.
     survived: what a cluster survived, None of a single server.
     clients: the losses that clients of the server caused.
-    A loss is a FAIL, unless the table was replaced and no setting explains it, somebody
-    altered the table, no row is missing and what deviates may be another server's (see
-    refilled()), the server itself shows that it was not cut, or clients caused all
-    losses.  Without one, each required item must be present, and none contradicted,
-    for a PASS.
+    A loss is a FAIL, unless other data may have been read, see _other_data(), or
+    something excuses it, see _excuse().  Without one, each
+    required item must be present, and none contradicted, for a PASS.
     """
     if doubt := _other_data(found, items, explained):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
     assert found is not None
     altered = altered_earlier(found)
-    if found.counts and (doubt := not_to_blame(items, _lost(found))):
-        return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
-    if found.counts and (doubt := refilled(found, items)):
-        return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
-    if found.counts and (kept := uncut(items)):
-        doubt = f"{_lost(found)}; but no cut took them: {kept}"
-        return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
     if found.counts:
-        if clients.losses >= sum(found.counts.values()):
-            doubt = f"{_lost(found)}; but {'; '.join(clients.reasons)}"
+        if doubt := _excuse(found, items, clients):
             return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
         reasons = (_lost(found), *clients.reasons, *altered)
         return Judgement(Verdict.FAIL, reasons, tuple(items))
@@ -218,9 +205,8 @@ def judge_rows(
         or (item.required and item.standing not in _ENOUGH)
     )
     if found.foreign:
-        rows = (
-            "1 row belongs" if found.foreign == 1 else f"{found.foreign:,} rows belong"
-        )
+        belong = "belongs" if found.foreign == 1 else "belong"
+        rows = f"{count_of(found.foreign, 'row')} {belong}"
         reason = f"{rows} to another run; was a second dbcheck running?"
         doubts = (reason, *doubts)
     if not found.confirmed:
@@ -229,6 +215,24 @@ def judge_rows(
         return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
     reason = _passed(found, items, cut, depth, survived) + _despite(alarms)
     return Judgement(Verdict.PASS, (reason,), tuple(items))
+
+
+def _excuse(found: Reconciliation, items: Sequence[Item], clients: ByClients) -> str:
+    """Return why the losses are not held against the server, "" if they are.
+
+    - Another node took over, which may not have had to have them: not_to_blame().
+    - No row is missing, and what deviates may be another server's: refilled().
+    - The server itself shows that it was not cut: uncut().
+    - Clients of the server caused them all.
+    """
+    lost = _lost(found)
+    if doubt := not_to_blame(items, lost) or refilled(found, items):
+        return doubt
+    if kept := uncut(items):
+        return f"{lost}; but no cut took them: {kept}"
+    if clients.losses >= sum(found.counts.values()):
+        return f"{lost}; but {'; '.join(clients.reasons)}"
+    return ""
 
 
 def _despite(alarms: Sequence[Flag]) -> str:
@@ -249,7 +253,7 @@ def _other_data(
         return "the table was not read"
     if not explained and (doubt := replaced(found, items)):
         return doubt
-    if found.counts and all_gone(found):
+    if found.counts and found.all_gone:
         return _restored(items, explained)
     return ""
 
@@ -436,7 +440,7 @@ def _with_loss(
     Data that are not this run's, or may not be, cause no FAIL.
     """
     items = judgement.items
-    unknown = found is None or all_gone(found) or stranger(items) is not None
+    unknown = found is None or found.all_gone or stranger(items) is not None
     unknown = unknown or (found is not None and bool(replaced(found, items)))
     if unknown and judgement.verdict is not Verdict.FAIL:
         return judgement

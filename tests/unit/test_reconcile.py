@@ -86,6 +86,15 @@ def test_an_operation_with_an_ack_that_stands_twice_is_no_repeat() -> None:
     assert (found.repeated, found.unacked_counts, found.repeatable) == (0, {}, 1)
 
 
+def test_an_ack_that_the_witness_lacks_is_an_ack() -> None:
+    """The client recorded it: the server had promised that row."""
+    claim = Claim({1: 4, 2: 2}, {1: 4, 2: 2})
+    rows = [*ALL, record(1, 4), record(1, 4, row_id=9)]
+    found = reconciled(COUNTS, rows, claim=claim)
+    assert kinds(found) == [("duplicate", 1, 4)]
+    assert found.repeated == 0
+
+
 def test_a_duplicate_in_another_batch_is_seen() -> None:
     found = reconciled(COUNTS, [record(1, 1, row_id=9), *ALL])
     assert kinds(found) == [("duplicate", 1, 1)]
