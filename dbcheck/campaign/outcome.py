@@ -292,7 +292,7 @@ def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
         spared=case.spared,
         deleted=outcome.after.deleted,
         decided=perhaps_decided(outcome.found.undecided, outcome.after.decisions),
-        repeated=outcome.found.repeatable,
+        repeats=outcome.found.repeats,
     )
 
 

@@ -61,10 +61,10 @@ class Reconciliation:
     earlier_damaged: kind of loss -> how many of these are rows of earlier cycles.
     earlier_altered: rows of earlier runs with another content than was written, which
                   nothing shows to have been sound before the load; no claim.
-    repeated:     of the losses, further rows, each with an id of its own, of operations
-                  that were never acked: what sent such an operation once more, as a
-                  proxy does, has the same effect.
-    undecided:    of the losses; see there.
+    unacked_repeats: losses that are further rows, each with an id of its own, of
+                  operations that were never acked: a proxy that sends such an operation
+                  once more has the same effect.
+    undecided:    losses of prepared transactions that another client may have decided.
     """
 
     confirmed: int
@@ -77,7 +77,7 @@ class Reconciliation:
     losses: Losses
     earlier_damaged: Mapping[LossKind, int] = field(default_factory=dict)
     earlier_altered: int = 0
-    repeated: int = 0
+    unacked_repeats: int = 0
     undecided: Undecided = Undecided()
 
     @property
@@ -107,8 +107,8 @@ class Reconciliation:
         return not some and self.losses.counts.keys() <= MISSING
 
     @property
-    def repeatable(self) -> int:
-        """How many losses what repeats an operation can cause, acked or not.
+    def repeats(self) -> int:
+        """How many losses are rows of an operation that is there already, acked or not.
 
         Of the tables with a key, only the ledger takes one key under two ids.
         """
@@ -203,7 +203,7 @@ def reconcile(seen: Observed, table: TableSpec, epoch: int) -> Reconciliation:
         losses=losses,
         earlier_damaged=earlier.damaged,
         earlier_altered=earlier.altered,
-        repeated=surplus_of.repeated,
+        unacked_repeats=surplus_of.unacked_repeats,
     )
 
 
@@ -359,7 +359,7 @@ class _Surplus(NamedTuple):
 
     recovered: int
     unconfirmed: int
-    repeated: int
+    unacked_repeats: int
     losses: LossArray
 
 
@@ -373,7 +373,7 @@ def _sort_surplus(
     it before the cut.  Raise LogDamaged if one shows that acks are gone from the log.
     """
     claim = seen.claim
-    recovered = unconfirmed = repeated = 0
+    recovered = unconfirmed = repeats = 0
     unexpected: list[Loss] = []
     taken: dict[tuple[int, int], set[int]] = {}
     top = _highest_seq(beyond)
@@ -386,7 +386,7 @@ def _sort_surplus(
             kind = LossKind.DUPLICATE
             ids = taken[session, seq]
             # One id twice is the server's own doing.
-            repeated += row_id not in ids and not _was_acked(session, seq, claim)
+            repeats += row_id not in ids and not _was_acked(session, seq, claim)
             ids.add(row_id)
         else:
             taken[session, seq] = {row_id}
@@ -398,7 +398,7 @@ def _sort_surplus(
     if claim is None:
         _require_in_window(taken, acked, seen.window_acks)
     losses = Losses.of(unexpected).columns
-    return _Surplus(recovered, unconfirmed, repeated, losses)
+    return _Surplus(recovered, unconfirmed, repeats, losses)
 
 
 def _was_acked(session: int, seq: int, claim: Claim | None) -> bool:

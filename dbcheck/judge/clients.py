@@ -37,9 +37,9 @@ def by_clients(found: Reconciliation | None, decisions: Decisions | None) -> ByC
     reasons = []
     if decided:
         reasons.append(_who_decided(decided, found.undecided, decisions))
-    if found.repeated:
-        reasons.append(_repeated(found.repeated))
-    return ByClients(decided + found.repeated, tuple(reasons))
+    if found.unacked_repeats:
+        reasons.append(_repeated(found.unacked_repeats))
+    return ByClients(decided + found.unacked_repeats, tuple(reasons))
 
 
 def decided_elsewhere(undecided: Undecided, decisions: Decisions | None) -> int:

@@ -68,7 +68,7 @@ def diagnosis(
     spared: bool = False,
     deleted: int | None = None,
     decided: int = 0,
-    repeated: int = 0,
+    repeats: int = 0,
 ) -> tuple[Explanation, ...]:
     """Return what can have caused the losses, what explains most of them first.
 
@@ -79,13 +79,13 @@ def diagnosis(
     spared:   it kept its power, so no drive of its own lost them.
     deleted:  see AfterRecord; 0 rules nothing out, as it may lack the last ones.
     decided:  losses of prepared transactions that another client may have decided.
-    repeated: rows that whatever repeats an operation may have written.
+    repeats: rows of operations that are in the table already.
     """
     found = _Diagnosis(counts, shape)
     if not found.total:
         return ()
     listed = [*found.of_deletes(deleted or 0), *of_decisions(decided)]
-    listed += [*of_repeats(repeated), *found.of_settings(settings)]
+    listed += [*of_repeats(repeats), *found.of_settings(settings)]
     listed += found.of_windows()
     listed += found.of_replication(replication)
     listed += found.of_divergence()

@@ -109,7 +109,7 @@ def test_what_clients_do_is_named_before_what_else_explains_as_much(
         (),
         page_cache_kept=True,
         decided=5 if cause is Cause.DECISIONS else 0,
-        repeated=5 if cause is Cause.REPEATS else 0,
+        repeats=5 if cause is Cause.REPEATS else 0,
     )
     assert [(one.cause, one.losses) for one in found] == [
         (cause, 5),

@@ -65,25 +65,28 @@ def test_an_operation_that_stands_twice_is_a_duplicate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "repeated"),
+    ("ids", "repeats"),
     [((9,), 1), ((9, 10), 2), ((1004,), 0), ((9, 9), 1)],
     ids=["once more", "twice more", "the same id again", "one id of two again"],
 )
 def test_an_operation_without_an_ack_may_have_been_sent_again(
-    ids: tuple[int, ...], repeated: int
+    ids: tuple[int, ...], repeats: int
 ) -> None:
     """One id twice is no doing of a client: the ids are unique."""
     again = [record(1, 4, row_id=row_id) for row_id in ids]
     claim = Claim({1: 4, 2: 2}, COUNTS)
     found = reconciled(COUNTS, [*ALL, record(1, 4), *again], claim=claim)
     assert kinds(found) == [("duplicate", 1, 4)] * len(ids)
-    assert (found.repeated, found.unacked_counts) == (repeated, {"duplicate": len(ids)})
-    assert found.repeatable == len(ids)
+    assert (found.unacked_repeats, found.unacked_counts) == (
+        repeats,
+        {"duplicate": len(ids)},
+    )
+    assert found.repeats == len(ids)
 
 
 def test_an_operation_with_an_ack_that_stands_twice_is_no_repeat() -> None:
     found = reconciled(COUNTS, [*ALL, record(1, 1, row_id=9)])
-    assert (found.repeated, found.unacked_counts, found.repeatable) == (0, {}, 1)
+    assert (found.unacked_repeats, found.unacked_counts, found.repeats) == (0, {}, 1)
 
 
 def test_an_ack_that_the_witness_lacks_is_an_ack() -> None:
@@ -92,7 +95,7 @@ def test_an_ack_that_the_witness_lacks_is_an_ack() -> None:
     rows = [*ALL, record(1, 4), record(1, 4, row_id=9)]
     found = reconciled(COUNTS, rows, claim=claim)
     assert kinds(found) == [("duplicate", 1, 4)]
-    assert found.repeated == 0
+    assert found.unacked_repeats == 0
 
 
 def test_a_duplicate_in_another_batch_is_seen() -> None:

@@ -175,7 +175,7 @@ def _unexplained(result: RunResult) -> Iterator[Section]:
 
 
 def _clients_explain(result: RunResult) -> bool:
-    """Say whether what clients did explains all losses, or deletes most of them."""
+    """Say whether clients explain the losses: all, or by DELETEs most of them."""
     if any(one.cause is Cause.DELETES for one in result.diagnosis[:1]):
         return True
     found = (one.losses for one in result.diagnosis if one.cause in _CLIENTS)
