@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from dbcheck.core.agreement import OtherNode
 from dbcheck.core.audited import alarming
 from dbcheck.core.cut import PowerScope, Rung
-from dbcheck.core.cutclass import CutClass
 from dbcheck.core.depth import Depth
 from dbcheck.core.loss import LossKind
 from dbcheck.core.records import LoadRecord
@@ -17,8 +16,7 @@ from dbcheck.core.replication import PromotedBy
 from dbcheck.core.statistics import Tally, count_of
 from dbcheck.core.values import Json
 from dbcheck.core.verdict import Verdict
-from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import Standing
 from dbcheck.judge.result import (
     ClusterResult,
     HousekeepingResult,
@@ -27,6 +25,7 @@ from dbcheck.judge.result import (
 )
 from dbcheck.report.drive import faults
 from dbcheck.report.driverates import drive_rates
+from dbcheck.report.words.unexplained import where_to_look
 
 RANGES_SHOWN = 12
 HOLDS_FOR = (
@@ -37,22 +36,6 @@ NOT_A_DRIVE = "It proves how the server and the filesystem behave, not a real dr
 _NOT_FINAL = (
     "This is not final. Once the server is back, and before anything writes to it:"
 )
-_BELOW = (
-    "No setting of the server explains this. Look below it: mount options, RAID "
-    "controller, hypervisor, or a drive that answers flushes before they are done. A "
-    "volume that was rolled back to a snapshot after the load began looks the same."
-)
-_ABOVE_THE_DRIVE = (
-    "No setting of the server explains this. Look below it, at mount options,"
-    " filesystem and the hypervisor's cache mode first: this cut was not seen to empty"
-    " the cache of a drive."
-)
-_UNSEEN = (
-    "No setting that was seen explains this, but not all of the load was seen: {}. Find"
-    " out what was set then before you look below the server."
-)
-_CLIENTS = (Cause.DECISIONS, Cause.REPEATS)
-_COPY = "It is not known whether an older copy of the data was put in its place: {}."
 _SEEN = (
     "No ack was confirmed for them, so no promise is broken and the verdict does not"
     " count them. But another client that read such a row may have acted on what the"
@@ -148,7 +131,8 @@ def sections(result: RunResult) -> Iterator[Section]:
         title = "Below the server: what holds flushes back, or lay elsewhere"
         yield Section(title, (*result.layers_at_fault, _WRITE_CACHE))
     yield from _seen(result)
-    yield from _unexplained(result)
+    if lines := where_to_look(result):
+        yield Section("", lines)
     if result.other_settings:
         title = "Other settings that are not safe, or not known"
         yield Section(title, result.other_settings)
@@ -156,55 +140,6 @@ def sections(result: RunResult) -> Iterator[Section]:
     if left := result.left_on_host:
         text = f"The canaries (about 22 MB in each folder) are still on {left.host}."
         yield Section("", (f"{text} Remove them with: {left.command}",))
-
-
-def _unexplained(result: RunResult) -> Iterator[Section]:
-    """Yield where to look if no setting or layer that was read explains the losses."""
-    lost = any(result.rows_lost or ()) and result.verdict is Verdict.FAIL
-    if not lost or result.settings_at_fault or result.layers_at_fault:
-        return
-    replicated = any(one.cause is Cause.REPLICATION for one in result.diagnosis)
-    above = result.page_cache_kept or replicated or _clients_explain(result)
-    lines = () if above else (_below(result),)
-    if lines and (doubt := _unseen_settings(result)):
-        lines = (_UNSEEN.format(doubt),)
-    if doubt := _copy_doubt(result):
-        lines = (*lines, _COPY.format(doubt))
-    if lines:
-        yield Section("", lines)
-
-
-def _clients_explain(result: RunResult) -> bool:
-    """Say whether clients explain the losses: all, or by DELETEs most of them."""
-    if any(one.cause is Cause.DELETES for one in result.diagnosis[:1]):
-        return True
-    found = (one.losses for one in result.diagnosis if one.cause in _CLIENTS)
-    return sum(found) >= sum(result.rows_lost or ())
-
-
-def _below(result: RunResult) -> str:
-    """Return where to look below the server; at a drive only if this cut tries it."""
-    depth, cut = result.shown_depth, result.cut_class
-    tries_drives = depth is Depth.DRIVE or (depth is None and not cut.keeps_power)
-    return _BELOW if tries_drives or cut is CutClass.LAB_DRIVE else _ABOVE_THE_DRIVE
-
-
-def _unseen_settings(result: RunResult) -> str:
-    """Return why a setting of a moment may explain losses, "" if nothing shows that."""
-    for item in result.evidence:
-        if item.item is ItemId.THROUGH_LOAD:
-            return "" if item.standing is Standing.PRESENT else item.reason
-    return ""
-
-
-def _copy_doubt(result: RunResult) -> str:
-    """Return why the data may be a copy from a backup, "" if they are not."""
-    if result.lab or (result.cluster and result.cluster.promoted_by):
-        return ""
-    for item in result.evidence:
-        if item.item is ItemId.NOT_RESTORED:
-            return "" if item.standing is Standing.PRESENT else item.reason
-    return "nothing was compared"
 
 
 def _seen(result: RunResult) -> Iterator[Section]:
