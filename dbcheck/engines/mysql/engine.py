@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from dbcheck.audit.mysql import BINLOG_STORAGE, INNODB
+from dbcheck.audit.mysql import INNODB
 from dbcheck.audit.mysql import TABLES as TABLES_IN
-from dbcheck.audit.rules import facts_of
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
@@ -20,7 +19,6 @@ from dbcheck.core.managed import SERVICE, of_host, of_mysql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
-from dbcheck.core.promised import IGNORE_MAJORITY
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import TABLES, Definition, TableFacts, TableSpec
@@ -56,10 +54,10 @@ from dbcheck.engines.mysql.fill import fill
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink, reading
 from dbcheck.engines.mysql.options import client_options, url_options
 from dbcheck.engines.mysql.places import folder_of, places
+from dbcheck.engines.mysql.recorded_settings import SETTINGS
 from dbcheck.engines.mysql.replicating import (
     CONNECT_S,
     READY_S,
-    SEMI_SYNC,
     Replicating,
     group_identity,
 )
@@ -75,50 +73,6 @@ from dbcheck.errors import EngineError
 LOG_LINES_MAX = 1000  # one less than logged.sql asks for
 DATABASE = "dbcheck"
 _SYSTEM = "mysql"  # which every server has, and only who may see all databases sees
-
-# All that decides whether, and how fast, a commit is on the drive: what the audit's
-# rules judge comes first.
-SETTINGS = (
-    *facts_of(FAMILY),
-    "version_compile_os",
-    "innodb_use_native_aio",
-    "innodb_use_fdatasync",
-    "innodb_read_only",
-    "innodb_fast_shutdown",
-    TABLES_IN,
-    SERVICE,
-    "rocksdb_datadir",
-    "rocksdb_wal_dir",
-    "innodb_log_file_size",
-    "innodb_redo_log_capacity",
-    "innodb_log_file_buffering",
-    "innodb_log_file_write_through",
-    "innodb_data_file_buffering",
-    "innodb_data_file_write_through",
-    "innodb_log_writer_threads",
-    # Where all of that lies.
-    "innodb_log_group_home_dir",
-    "innodb_undo_directory",
-    "innodb_doublewrite_dir",
-    "innodb_data_home_dir",
-    "innodb_data_file_path",
-    "log_bin_basename",
-    "sql_log_bin",
-    BINLOG_STORAGE,
-    "binlog_format",
-    "binlog_group_commit_sync_delay",
-    "binlog_commit_wait_count",
-    "binlog_order_commits",
-    "read_only",
-    "super_read_only",
-    # Which replicas a commit waits for, and what they keep of it.
-    *SEMI_SYNC,
-    "relay_log_recovery",
-    "sync_relay_log",
-    *IGNORE_MAJORITY,
-    "group_replication_consistency",
-    "group_replication_single_primary_mode",
-)
 
 # Arguments of the driver that are set here and never from the URL.
 _DECIDED = (
