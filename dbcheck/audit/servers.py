@@ -12,7 +12,7 @@ from dbcheck.audit.rules import facts_of
 from dbcheck.audit.stack import kernel_of, record_bytes, unseen, volatile
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.core.audited import OtherSettings
-from dbcheck.core.places import REDO_LOG
+from dbcheck.core.places import DATA, REDO_LOG, TABLE
 from dbcheck.core.readings import Readings
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import TargetFacts, Volume
@@ -52,8 +52,8 @@ _GUARDS = {
     ),
 }
 _REDO = {REDO_LOG}
-_DATA = {"data", "system tablespace", "database", "table", "undo"}
-_DOUBLEWRITE = ("doublewrite", "data")  # the files' own folder, or the data directory
+_DATA = {DATA, "system tablespace", "database", TABLE, "undo"}
+_DOUBLEWRITE = ("doublewrite", DATA)  # the files' own folder, or the data directory
 
 
 def server_subject(

@@ -14,6 +14,7 @@ from dbcheck.audit import storage
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.survivors import DIFFERENT_MAX
 from dbcheck.core.earlier import lost_by_epoch
+from dbcheck.core.places import OF_TABLES
 from dbcheck.core.records import AfterRecord, Manifest, NodeBefore
 from dbcheck.core.server import ServerFacts, difference
 from dbcheck.core.site import SiteKind
@@ -24,7 +25,6 @@ from dbcheck.errors import TargetChanged
 from dbcheck.runs import RunFolder
 
 NO_IDS: Mapping[str, Sequence[int]] = {}
-_OF_TABLES = ("table", "index")  # places that come with a table, see engines/*/places
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Known:
         Where they lay does not count then: before they are made anew they are expected
         in a folder above, see core.places.moved().
         """
-        places = {n: path for n, path in self.places.items() if n not in _OF_TABLES}
+        places = {n: path for n, path in self.places.items() if n not in OF_TABLES}
         return replace(self, run="", tables={}, different={}, places=places)
 
     def set_up_anew(self) -> Known:

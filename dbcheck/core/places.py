@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 DATA = "data"  # the name of the data directory, which comes first
 WAL, REDO_LOG, BINARY_LOG = "WAL", "redo log", "binary log"
 ROCKSDB_LOG = "RocksDB log"
+TABLE, INDEX = "table", "index"
+OF_TABLES = (TABLE, INDEX)  # they come and go with a table
 # What a server flushes before it answers a commit.
 LOGS = (WAL, REDO_LOG, BINARY_LOG, ROCKSDB_LOG)
 

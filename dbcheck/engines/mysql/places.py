@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from dbcheck.audit.mysql import BINLOG_STORAGE, ROCKSDB, TABLES
-from dbcheck.core.places import BINARY_LOG, DATA, REDO_LOG, ROCKSDB_LOG, Place, numbered
+from dbcheck.core.places import (
+    BINARY_LOG,
+    DATA,
+    REDO_LOG,
+    ROCKSDB_LOG,
+    TABLE,
+    Place,
+    numbered,
+)
 
 _OFF = frozenset({"off", "0", "false", ""})
 # [path]name:size, then :autoextend and :max:size (MySQL 8.4 manual, 17.6.3.1 The System
@@ -65,7 +73,7 @@ def places(
     if database:
         named.append(("database", _filename(database, variables), _EVERY_FILE))
     directories = _directories(statement, database, variables)
-    named += (("table", path, _EVERY_FILE) for path in directories)
+    named += ((TABLE, path, _EVERY_FILE) for path in directories)
     found = [
         Place(name, posixpath.normpath(posixpath.join(data, path)), files)
         for name, path, files in named

@@ -24,8 +24,8 @@ def places(data: str, relations: Mapping[str, tuple[str, str]]) -> tuple[Place, 
 
     data:      data_directory, "" if the account may not see it: then only tablespaces
                with a path of their own are known.
-    relations: "table", "index" and "database" -> location of the tablespace that each
-               is in, and the file of it, as sql/postgresql/places.sql gives them.
+    relations: core.places.TABLE, INDEX and "database" -> location of the tablespace
+               that each is in, and its file, as sql/postgresql/places.sql gives them.
     """
     named: dict[str, tuple[str, tuple[str, ...]]] = {DATA: ("", ()), **_BELOW_DATA}
     for what in sorted(relations):
