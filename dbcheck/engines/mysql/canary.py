@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 
 from dbcheck.engines.mysql.check import product_of, quote_account
 from dbcheck.engines.mysql.grants import missing
-from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.link import MysqlLink, code_of
 from dbcheck.engines.tables import MARK
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
@@ -109,7 +109,7 @@ def drop(link: MysqlLink) -> None:
     try:
         link.rows("drop_canary")
     except EngineError as error:
-        if getattr(error.__cause__, "errno", None) != _LOCKED:
+        if code_of(error) != _LOCKED:
             raise
         raise EngineError(
             f"another session has the table {TABLE} locked: another run is active,"
@@ -128,7 +128,7 @@ def _look(link: MysqlLink, epoch: int) -> bool | None:
     except TableLost as error:
         return None if error.missing else False
     except EngineError as error:
-        number = getattr(error.__cause__, "errno", None)
+        number = code_of(error)
         if number == _LOCKED:
             return None
         if number in _HANDLER:

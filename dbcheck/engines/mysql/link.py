@@ -107,6 +107,11 @@ _UNVERIFIED_HINT = (
 )
 
 
+def code_of(error: EngineError) -> int | None:
+    """Return the number of the server's error that *error* stands for, None if none."""
+    return getattr(error.__cause__ or error.__context__, "errno", None)
+
+
 def _error(
     error: Exception, text: str, id: ErrorId = ErrorId.STATEMENT_FAILED, hint: str = ""
 ) -> EngineError:
@@ -427,7 +432,7 @@ def reading(connect: Callable[[], MysqlLink], database: str) -> Iterator[None]:
     try:
         yield
     except EngineError as error:
-        number = getattr(error.__cause__ or error.__context__, "errno", None)
+        number = code_of(error)
         if number == _LOCKED:
             raise locked(error, _blockers(connect, database)) from error
         if number in _NOT_PERMITTED:

@@ -6,7 +6,7 @@ import hashlib
 
 from dbcheck.core.leftover import PREFIX, Decisions
 from dbcheck.engines.mysql.check import quote_account
-from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.link import MysqlLink, code_of
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, NotPrepared
 
@@ -55,8 +55,7 @@ def decide(link: MysqlLink, name: str, database: str, *, commit: bool) -> None:
     try:
         link.rows(statement, {"name": name, "branch": branch_of(database)})
     except EngineError as error:
-        number = getattr(error.__cause__ or error.__context__, "errno", None)
-        if number == _XAER_NOTA:
+        if code_of(error) == _XAER_NOTA:
             raise NotPrepared(str(error), id=ErrorId.STATEMENT_FAILED) from error
         raise
 

@@ -29,7 +29,7 @@ from dbcheck.engines.postgresql.check import (
     require_product,
 )
 from dbcheck.engines.postgresql.fill import fill
-from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.link import PostgresqlLink, code_of
 from dbcheck.engines.postgresql.places import places
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
 from dbcheck.engines.postgresql.subscriptions import (
@@ -258,7 +258,7 @@ class PostgresqlEngine(PostgresqlWire):
         try:
             yield
         except EngineError as error:
-            state = getattr(error.__cause__, "pgcode", None)
+            state = code_of(error)
             if state == _LOCK_NOT_AVAILABLE:
                 raise locked(error, self._blockers()) from error
             if state == _NOT_PERMITTED and not isinstance(error, TableRefused):

@@ -392,6 +392,11 @@ class PostgresqlLink(Link):
             raise EngineError(text, id=ErrorId.ANSWER_NOT_UNDERSTOOD) from error
 
 
+def code_of(error: EngineError) -> str | None:
+    """Return the SQLSTATE of the error that *error* stands for, None if it has none."""
+    return getattr(error.__cause__ or error.__context__, "pgcode", None)
+
+
 def _is_damage(error: psycopg2.Error) -> bool:
     """Return whether an error names damaged data, and not another file."""
     state = error.pgcode or ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.core.leftover import PREFIX
-from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.link import PostgresqlLink, code_of
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, NotPrepared
 
@@ -34,7 +34,6 @@ def decide(link: PostgresqlLink, name: str, *, commit: bool) -> None:
     try:
         link.rows(statement, {"name": name})
     except EngineError as error:
-        state = getattr(error.__cause__ or error.__context__, "pgcode", None)
-        if state == _UNDEFINED_OBJECT:
+        if code_of(error) == _UNDEFINED_OBJECT:
             raise NotPrepared(str(error), id=ErrorId.STATEMENT_FAILED) from error
         raise
