@@ -9,10 +9,10 @@ from typing import Any
 from dbcheck.audit.mysql import BULK_LOAD, ROCKSDB
 from dbcheck.core.operation import Verb
 from dbcheck.core.table import Definition, TableSpec
-from dbcheck.engines.mysql import galera, group_replication
+from dbcheck.engines.mysql import group_replication
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.mysql.refill import is_connected, lowered, member_state, rejoins
+from dbcheck.engines.mysql.refill import OFF, in_galera, in_group, lowered
 from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
@@ -50,7 +50,6 @@ _HEXADECIMAL = 2  # characters for each byte of a payload in a query's text
 
 _READ_ONLY = ("innodb_read_only", "super_read_only", "read_only")
 _READ_ONLY_SESSION = ("transaction_read_only", "tx_read_only")
-_OFF = frozenset({"OFF", "0", ""})
 
 
 def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
@@ -124,7 +123,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     name, numbers = product(version, comment)
     require_known(variables)
     for setting in _READ_ONLY:
-        if variables.get(setting, "") not in _OFF:
+        if variables.get(setting, "") not in OFF:
             hint = f"Test a server that accepts writes, or set {setting} = OFF."
             if group_replication.is_member(variables):
                 hint = _LEFT_ITS_GROUP if _is_in_no_group(link) else _OF_A_GROUP
@@ -134,14 +133,14 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
                 hint=hint,
             )
     for setting in _READ_ONLY_SESSION:
-        if variables.get(setting, "") not in _OFF:
+        if variables.get(setting, "") not in OFF:
             raise EngineError(
                 f"transactions are read-only: {setting} is {variables[setting]}",
                 id=ErrorId.SERVER_READ_ONLY,
                 hint=f"Run: set global {setting} = 0;",
             )
     _require_no_replica(link, name, numbers, account)
-    if link.storage.name == ROCKSDB and variables.get(BULK_LOAD, "") not in _OFF:
+    if link.storage.name == ROCKSDB and variables.get(BULK_LOAD, "") not in OFF:
         raise EngineError(
             f"{BULK_LOAD} is {variables[BULK_LOAD]}: no session sees what another one"
             " committed before that one ends, and a crash loses it",
@@ -185,7 +184,7 @@ def _rounded_up(size: int) -> int:
 def require_redo_log(link: MysqlLink) -> None:
     """Raise EngineError if the redo log is disabled: no crash could be survived."""
     status = lowered(link.rows("uptime"))
-    if status.get("innodb_redo_log_enabled", "ON") in _OFF:
+    if status.get("innodb_redo_log_enabled", "ON") in OFF:
         raise EngineError(
             "the server's redo log is disabled: a power cut would destroy its data",
             id=ErrorId.REDO_LOG_DISABLED,
@@ -199,24 +198,18 @@ def require_alone(link: MysqlLink) -> None:
     One that is a member now may be started as one again, whatever its settings are.
     """
     variables = lowered(link.rows("variables"))
-    state = member_state(link)
-    if state or rejoins(variables):
+    if joined := in_group(link, variables):
         raise EngineError(
-            f"the server is a member of a replication group: {state}"
-            if state
-            else "the server rejoins its replication group at startup",
+            joined,
             id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the group (dbcheck_topology: group-replication), or this server"
             f" alone, outside of it: run STOP GROUP_REPLICATION; {_WRITABLE} Set"
             " group_replication_start_on_boot = OFF, and start it as a member only once"
             " its rows were read. The other members would hide its losses.",
         )
-    joined = galera.is_node(variables)
-    if joined or is_connected(lowered(link.rows("refill"))):
+    if node := in_galera(variables, lowered(link.rows("refill"))):
         raise EngineError(
-            "the server is a node of a Galera cluster: wsrep_on is ON"
-            if joined
-            else "the server is a node of a Galera cluster: wsrep_connected is ON",
+            node,
             id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the cluster (dbcheck_topology: galera), or this node alone,"
             " restarted with wsrep_on = OFF: the other nodes would hide its losses.",

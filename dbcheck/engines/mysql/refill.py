@@ -17,7 +17,8 @@ from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import EngineError
 
-_OFF = frozenset({"OFF", "0", ""})
+OFF = frozenset({"OFF", "0", ""})
+_SUBJECT = "the server "  # see Refill.how
 _OF_A_REPLICA = (
     "End replication (STOP REPLICA, RESET REPLICA ALL) and cut again, and start none"
     " before dbcheck has read its rows"
@@ -70,48 +71,49 @@ def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
         return Refill(how, _OF_A_REPLICA, replaces=True)
     variables = lowered(link.rows("variables"))
     status = lowered(link.rows("refill"))
-    if galera.is_node(variables) or is_connected(status):
-        how = "is a node of a Galera cluster"
-        return Refill(how, _OF_A_CLUSTER, replaces=True)
+    if node := in_galera(variables, status):
+        return Refill(node.removeprefix(_SUBJECT), _OF_A_CLUSTER, replaces=True)
     with contextlib.suppress(EngineError):  # not there, or not for this account
         for (begun,) in link.rows("cloned", {"since_us": since_us}):
             how = f"was cloned from another server, from {begun} on"
             return Refill(how, _OF_A_CLONE, replaces=True)
-    if joined := member_state(link):
-        how = f"is a member of a replication group ({joined})"
-        return Refill(how, _OF_A_GROUP)
-    if rejoins(variables):
-        return Refill("joins its replication group when it starts", _OF_A_GROUP)
+    if joined := in_group(link, variables):
+        return Refill(joined.removeprefix(_SUBJECT), _OF_A_GROUP)
     for counter, (how, advice) in _STARTED.items():
-        if status.get(counter, "0") not in _OFF:
+        if status.get(counter, "0") not in OFF:
             return Refill(how, advice)
     return None
 
 
-def member_state(link: MysqlLink) -> str:
-    """Return which state the server has in its replication group, as a sentence has it.
+def in_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:
+    """Say what shows that the server is in a Galera cluster, "" if nothing does.
 
-    "" if it is in none, or if the account may not see it (SELECT on
-    performance_schema.replication_group_members).
+    variables, status: lowered().  wsrep_on = OFF keeps its own commits from the others,
+    and theirs go on to reach it.
     """
-    with contextlib.suppress(EngineError):
-        for (state,) in link.rows("group_state"):
-            return f"its state is {state}"
+    if galera.is_node(variables):
+        return "the server is a node of a Galera cluster (wsrep_on is ON)"
+    if status.get("wsrep_connected", "OFF").upper() not in OFF:
+        return "the server is a node of a Galera cluster (wsrep_connected is ON)"
     return ""
 
 
-def rejoins(variables: Mapping[str, str]) -> bool:
-    """Return whether a server joins a group when it starts; variables: lowered()."""
-    begins = variables.get("group_replication_start_on_boot", "OFF")
-    return group_replication.is_member(variables) and begins not in _OFF
+def in_group(link: MysqlLink, variables: Mapping[str, str]) -> str:
+    """Say that the server is in a replication group, or joins one when it starts.
 
-
-def is_connected(status: Mapping[str, str]) -> bool:
-    """Return whether a server is in a Galera cluster; status: lowered().
-
-    wsrep_on = OFF keeps its own commits from the others, and theirs go on to reach it.
+    "" if neither is seen.  variables: lowered(); they alone count for an account
+    without SELECT on performance_schema.replication_group_members, and with
+    performance_schema = OFF.
     """
-    return status.get("wsrep_connected", "OFF").upper() not in _OFF
+    with contextlib.suppress(EngineError):
+        for (state,) in link.rows("group_state"):
+            return (
+                f"the server is a member of a replication group (its state is {state})"
+            )
+    begins = variables.get("group_replication_start_on_boot", "OFF")
+    if group_replication.is_member(variables) and begins not in OFF:
+        return "the server rejoins its replication group at startup"
+    return ""
 
 
 def lowered(rows: Sequence[Any]) -> dict[str, str]:
