@@ -350,7 +350,8 @@ class Reading:
         engine, tables = self._rig.site.reader.engine, self._plan.tables
         asked = replace(facts, may_follow=True)  # or it would be another server
         found = observable.refill(engine, tables, writer.clock_us, asked)
-        self.refill = self.refill or found
+        if self.refill is None or self.refill.unknown:
+            self.refill = found or self.refill
 
     def _again(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""

@@ -14,8 +14,11 @@ class Refill:
     replaces: its data may be another server's copy, in which a row may be missing that
               this one had, so none is judged.  Otherwise what came can only have
               hidden a loss.
+    unknown:  the server did not show whether it took anything; how says what it may
+              have taken.
     """
 
     how: str
     advice: str
     replaces: bool = False
+    unknown: bool = False

@@ -108,11 +108,13 @@ def not_refilled(case: Case) -> Item | None:
 
     None if nothing shows that.  What came in beside its own rows hides a loss, and
     makes none; a copy of another server's data may lack what this one had.
+    Where that was not to be seen it is assumed that nothing came.
     """
     refill = case.after.refill
     if refill is None:
         return None
     standing = Standing.CONTRADICTED if refill.replaces else Standing.ABSENT
+    standing = Standing.ASSUMED if refill.unknown else standing
     harm = "rows that it lost may have come back from other servers"
     if refill.replaces:
         harm = "its data may be another server's copy, so no row was judged"

@@ -136,7 +136,8 @@ def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
     resurrected, stale ...) may have come from there.
     """
     for item in items:
-        if item.id is ItemId.NOT_REFILLED and not _missing(found):
+        came = item.id is ItemId.NOT_REFILLED and item.standing not in _ENOUGH
+        if came and not _missing(found):
             return f"{_lost(found)}; but {item.reason}"
     return ""
 

@@ -159,7 +159,8 @@ class ShowsRefill(Protocol):
         """Return what it may have taken from others since its process started.
 
         tables: those whose rows count.  since_us: on the server's clock, for what it
-        remembers longer; microseconds since the epoch.  None if nothing shows any.
+        remembers longer; microseconds since the epoch.  None if nothing shows any,
+        and it was asked for all.
         Raise EngineError, also if another server answers.
         """
 

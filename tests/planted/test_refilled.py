@@ -154,6 +154,31 @@ def test_a_subscription_that_writes_into_the_tables_takes_the_pass(site: Site) -
 
 
 @pytest.mark.wide
+def test_a_clone_is_unknown_only_where_the_account_may_not_see_it(
+    new_server: NewServer,
+) -> None:
+    server = new_server("mysql")
+    server.start()
+    url = make_url(server.url).set(username="least")
+    engine = MysqlEngine(url.render_as_string(), server.password)
+    found = []
+    with contextlib.closing(connect(server.url, server.password)) as link:
+        cursor = link.cursor()
+        cursor.execute(f"create user least@'%' identified by '{server.password}'")
+        for statement in (
+            "grant replication client on *.* to least@'%'",
+            "install plugin clone soname 'mysql_clone.so'",
+            "grant select on performance_schema.clone_status to least@'%'",
+            "uninstall plugin clone",
+        ):
+            cursor.execute(statement)
+            found.append(engine.refill((), 0))
+    without, denied, seen, gone = found
+    assert denied is not None and denied.unknown
+    assert without is seen is gone is None
+
+
+@pytest.mark.wide
 def test_data_that_were_cloned_since_are_seen_after_any_restart(
     new_server: NewServer,
 ) -> None:
@@ -183,3 +208,8 @@ def test_data_that_were_cloned_since_are_seen_after_any_restart(
     assert found is not None
     assert found.replaces
     assert engine.refill((), engine.facts().clock_us) is None
+    server.stop()
+    server.settings["performance_schema"] = "OFF"
+    server.start()
+    hidden = engine.refill((), since_us)
+    assert hidden is not None and hidden.unknown

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dbcheck import stored
+from dbcheck.campaign.reading import Reading
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord
@@ -26,13 +28,19 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import other_data
 from dbcheck.judge.server import not_refilled
 from dbcheck.judge.verdict import judge_rows
+from dbcheck.runs import RunFolder
 from tests.kit.cases import case
+from tests.kit.fake_engine import FakeEngine
 from tests.kit.nodes import after_of
-from tests.kit.samples import FACTS
+from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.samples import FACTS, MANIFEST
 
 DENIED = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
 GROUP = [("group_replication_group_name", "1727aa1a-81b1-4727-89f9-f868b5154cba")]
 LEFT = [*GROUP, ("group_replication_start_on_boot", "OFF")]
+PLUGIN = [("clone_buffer_size", "4194304")]
+JOINED = Refill("joined", "Cut again")
+UNKNOWN = Refill("may have been cloned", "grant SELECT", unknown=True)
 JOINS = [*GROUP, ("group_replication_start_on_boot", "ON")]
 QUIET = [
     ("Com_group_replication_start", "0"),
@@ -68,6 +76,27 @@ def link(product: str = "MySQL", **rows: Any) -> Any:
 )
 def test_a_server_that_took_nothing_from_others_shows_nothing(found: Any) -> None:
     assert refill_of(found, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "cloned"),
+    [(PLUGIN, DENIED), ([*PLUGIN, ("performance_schema", "OFF")], [])],
+)
+def test_a_clone_that_cannot_be_seen_is_not_known(variables: Any, cloned: Any) -> None:
+    refill = refill_of(link(variables=variables, cloned=cloned), 0)
+    assert refill is not None
+    assert refill.unknown and not refill.replaces
+    assert "SELECT on performance_schema.clone_status" in refill.advice
+    joined = refill_of(link(variables=[*variables, *JOINS], cloned=cloned), 0)
+    assert joined is not None
+    assert not joined.unknown
+
+
+@pytest.mark.parametrize("variables", [PLUGIN, [("performance_schema", "OFF")]])
+def test_a_server_that_shows_no_clone_or_makes_none_was_not_cloned(
+    variables: Any,
+) -> None:
+    assert refill_of(link(variables=variables), 0) is None
 
 
 @pytest.mark.parametrize(
@@ -122,6 +151,7 @@ def test_what_a_server_took_from_others_is_seen(found: Any, replaces: bool) -> N
     refill = refill_of(found, 0)
     assert refill is not None
     assert refill.replaces is replaces
+    assert not refill.unknown
 
 
 @pytest.mark.parametrize(
@@ -171,7 +201,8 @@ def test_a_server_without_a_subscription_is_taken() -> None:
     ("refill", "standing"),
     [
         (None, None),
-        (Refill("joined", "Cut again"), Standing.ABSENT),
+        (UNKNOWN, Standing.ASSUMED),
+        (JOINED, Standing.ABSENT),
         (Refill("was cloned", "Cut again", replaces=True), Standing.CONTRADICTED),
     ],
 )
@@ -208,7 +239,56 @@ def test_only_a_row_that_is_missing_all_the_same_is_lost(
     assert judge_rows(found, items).verdict is verdict
 
 
-def test_what_was_seen_is_stored() -> None:
-    refill = Refill("was cloned", "Cut again", replaces=True)
+@pytest.mark.parametrize(
+    ("losses", "verdict"),
+    [([], Verdict.PASS), ([LossKind.CORRUPT], Verdict.FAIL)],
+)
+def test_what_was_not_seen_is_assumed_of_a_pass_and_excuses_no_loss(
+    losses: list[LossKind], verdict: Verdict
+) -> None:
+    lost = [Loss(kind, 0, 1, 1, 1, LEDGER.name) for kind in losses]
+    found = Reconciliation(9, 9 - len(lost), 0, 0, 0, 0, {}, Losses.of(lost))
+    judged = replace(case(after={"facts": FACTS, "refill": UNKNOWN}), found=found)
+    item = not_refilled(judged)
+    judgement = judge_rows(found, [item] if item else [])
+    assert judgement.verdict is verdict
+    named = f"assumed, not seen: {ItemId.NOT_REFILLED.value}" in judgement.reasons[0]
+    assert named is (verdict is Verdict.PASS)
+
+
+class Asked(FakeEngine):
+    """A server that gives these answers when asked what it took from others."""
+
+    def __init__(self, *answers: Refill | None) -> None:
+        super().__init__(lambda: None, FACTS.settings)
+        self._answers = iter(answers)
+
+    def refill(self, *_: object, **__: object) -> Refill | None:
+        return next(self._answers)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stands"),
+    [
+        (JOINED, None, JOINED),
+        (JOINED, UNKNOWN, JOINED),
+        (UNKNOWN, JOINED, JOINED),
+        (UNKNOWN, None, UNKNOWN),
+        (None, UNKNOWN, UNKNOWN),
+    ],
+)
+def test_what_was_seen_before_the_rows_were_read_or_after_it_stands(
+    before: Refill | None, after: Refill | None, stands: Refill, tmp_path: Path
+) -> None:
+    rig = rig_of(RecordingListener(), engine=Asked(before, after))
+    reading = Reading(rig, RunFolder.create(tmp_path, MANIFEST), MANIFEST)
+    reading.read(FACTS)
+    assert reading.refill is stands
+
+
+@pytest.mark.parametrize(
+    "refill", [Refill("was cloned", "Cut again", replaces=True), UNKNOWN]
+)
+def test_what_was_seen_is_stored(refill: Refill) -> None:
     after = replace(after_of(FACTS), refill=refill)
     assert stored.from_bytes(stored.to_bytes(after), AfterRecord, "after.json") == after

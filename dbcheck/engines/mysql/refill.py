@@ -29,6 +29,11 @@ _OF_A_CLUSTER = (
     " galera)"
 )
 _OF_A_CLONE = "Cut again, and clone nothing onto it before dbcheck has read its rows"
+_TO_SEE_CLONES = (
+    "Before the next cut, set performance_schema = ON, and grant dbcheck's account"
+    " SELECT on performance_schema.clone_status"
+)
+_OF_THE_PLUGIN = "clone_buffer_size"  # a variable that only the clone plugin has
 _OF_A_GROUP = (
     "Cut again with group_replication_start_on_boot = OFF, and start it in its group"
     " only once dbcheck has read its rows; or test the whole group (dbcheck_topology:"
@@ -73,16 +78,37 @@ def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
     status = lowered(link.rows("refill"))
     if node := in_galera(variables, status):
         return Refill(node.removeprefix(_SUBJECT), _OF_A_CLUSTER, replaces=True)
-    with contextlib.suppress(EngineError):  # not there, or not for this account
-        for (begun,) in link.rows("cloned", {"since_us": since_us}):
-            how = f"was cloned from another server, from {begun} on"
-            return Refill(how, _OF_A_CLONE, replaces=True)
+    cloned = _cloned(link, since_us, variables)
+    if cloned is not None and not cloned.unknown:
+        return cloned
     if joined := in_group(link, variables):
         return Refill(joined.removeprefix(_SUBJECT), _OF_A_GROUP)
     for counter, (how, advice) in _STARTED.items():
         if status.get(counter, "0") not in OFF:
             return Refill(how, advice)
-    return None
+    return cloned
+
+
+def _cloned(
+    link: MysqlLink, since_us: int, variables: Mapping[str, str]
+) -> Refill | None:
+    """Return what shows that another server's data were put in place of this one's.
+
+    performance_schema = OFF leaves the table of clones empty.  To an account without
+    SELECT a server denies it also where it has none, as without the plugin.
+    """
+    hidden = variables.get("performance_schema", "ON") in OFF
+    why = "performance_schema is OFF" if hidden else ""
+    try:
+        for (begun,) in link.rows("cloned", {"since_us": since_us}):
+            how = f"was cloned from another server, from {begun} on"
+            return Refill(how, _OF_A_CLONE, replaces=True)
+    except EngineError as error:
+        why = str(error)
+    if not why or _OF_THE_PLUGIN not in variables:
+        return None
+    how = f"may have been cloned from another one, which cannot be seen ({why})"
+    return Refill(how, _TO_SEE_CLONES, unknown=True)
 
 
 def in_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:
