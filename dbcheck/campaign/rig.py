@@ -52,7 +52,7 @@ class Rig:
     turns:    when this target may be without power, if others are cut beside it.
     far:      the workers on other machines that share the sessions, None if the
               sessions run on this one.
-    again:    the flags with which dbcheck reconcile reaches this target and its
+    reconcile_flags: those with which dbcheck reconcile reaches this target and its
               witness, and reads as much.
     """
 
@@ -70,8 +70,8 @@ class Rig:
     store: Callable[[], None] = lambda: None
     turns: Turns = field(default_factory=Turns)
     far: FarWorkers | None = None
-    again: Sequence[str] = ()
+    reconcile_flags: Sequence[str] = ()
 
     def reconcile_command(self, run: Path) -> str:
         """Return the command that judges *run*, which was made on this rig."""
-        return reconcile_command(run, self.again)
+        return reconcile_command(run, self.reconcile_flags)

@@ -80,9 +80,10 @@ def _hint(rig: Rig, run_id: str) -> str:
             _judge_first(rig.reconcile_command(run.path))
             + f" To give it up, move its folder elsewhere, and then: {clean}"
         )
-    named = "--name" in rig.again  # and then the inventory gives the URLs
+    named = "--name" in rig.reconcile_flags  # and then the inventory gives the URLs
     urls = () if named else (*witness, "--target", rig.site.writer.engine.target)
-    judge = shlex.join(("dbcheck", "reconcile", *urls, *run_of, *rig.again))
+    words = ("dbcheck", "reconcile", *urls, *run_of, *rig.reconcile_flags)
+    judge = shlex.join(words)
     return (
         _judge_first(judge)
         + f" Or with its folder if you have it. To give it up: {clean}"

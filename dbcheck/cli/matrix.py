@@ -146,8 +146,8 @@ def command(
                 assemble.opened_witness(entry, lag, new_key) as log,
             ):
                 rig = assemble.entry_rig(entry, log, view, runs, lag)
-                again = reconcile_flags(named, target, host, witness, RestartOptions())
-                rig = replace(rig, again=again)
+                flags = reconcile_flags(named, target, host, witness, RestartOptions())
+                rig = replace(rig, reconcile_flags=flags)
                 guard(
                     entry,
                     rig.site.writer.engine,

@@ -94,5 +94,5 @@ def command(
     outcome = reconciled(entry, run, run_id or "", runs, new_key=new_key, live=live)
     flags = reconcile_flags(named, target, host, witness, restart)
     flags += target.arguments("target")
-    again = reconcile_command(outcome.run.path, flags)
-    output.end_with(outcome, as_json=as_json, reconcile=again)
+    command = reconcile_command(outcome.run.path, flags)
+    output.end_with(outcome, as_json=as_json, reconcile=command)

@@ -101,14 +101,14 @@ def command(
     scheduler = load.scheduler
     seed = drawn(load.seed)
     new_key = witness.accept_new_host_key
-    again = reconcile_flags(named, target, host, witness, restart)
+    flags = reconcile_flags(named, target, host, witness, restart)
     with (
         progress(output.progress_console(), live=not as_json) as view,
         assemble.opened_witness(entry, load.limits, new_key) as log,
         assemble.far_workers(entry, scheduler, workload.sessions) as far,
     ):
         rig = assemble.entry_rig(entry, log, view, runs, load.limits)
-        rig = replace(rig, again=again)
+        rig = replace(rig, reconcile_flags=flags)
         require_none_pending(runs, rig.site.writer.engine)
         if far is not None:
             rig, workload = replace(rig, far=far), far.shared(workload)

@@ -106,8 +106,9 @@ def test_a_server_of_a_run_that_is_not_judged_is_not_written_to(
     begin(replace(entry, target="postgresql://u@other/d"))
 
 
+@pytest.mark.parametrize("twice", [False, True])
 def test_a_run_of_a_campaign_is_reconciled_with_its_host_s_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twice: bool
 ) -> None:
     made: list[Rig] = []
     nothing: Any = None
@@ -119,11 +120,12 @@ def test_a_run_of_a_campaign_is_reconciled_with_its_host_s_name(
     )
     monkeypatch.setattr(campaign_run, "run_campaign", lambda rig, _: made.append(rig))
     folder: Any = SimpleNamespace(
-        path=tmp_path, runs=tmp_path, plan=lambda: SimpleNamespace(twice=False, seed=1)
+        path=tmp_path, runs=tmp_path, plan=lambda: SimpleNamespace(twice=twice, seed=1)
     )
     entry = Entry("db 1", "postgresql://u@h/d", inventory="/my hosts.yml")
     view = PlainProgress(Console(quiet=True))
     campaign_run.run_stored(entry, folder, view, nothing)
     words = shlex.split(made[0].reconcile_command(Path("a run")))
     given = ["--name", "db 1", "--inventory", "/my hosts.yml"]
+    given += ["--twice"] if twice else []
     assert words == ["dbcheck", "reconcile", "a run", *given]

@@ -28,7 +28,7 @@ from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.stored_run import manifest, stored_run
 
 Cycle = Callable[..., Outcome]
-AGAIN = ("--password-command", "pass db")
+FLAGS = ("--password-command", "pass db")
 LEFT = TableFacts({7: 9}, 12, {7: 3})
 
 
@@ -73,7 +73,7 @@ def rows(
     each = [Row(n, None, load, {}, False, "", None, None, cuts=2) for n in "ab"]
     measured = list(map(Measured, each))
     lines: Any = SimpleNamespace(line=view.phase)
-    rig = replace(rig_of(view, engine=engine), again=AGAIN)
+    rig = replace(rig_of(view, engine=engine), reconcile_flags=FLAGS)
     matrix_target.on_target(measured, rig, 1, lines, None)
     return measured
 
@@ -105,6 +105,6 @@ def test_a_matrix_ends_at_a_run_that_is_to_be_reconciled(
     pending = replace(outcome, case=replace(outcome.case, after=after))
     measured = rows(RecordingListener(), outcome, noting(known, pending), monkeypatch)
     assert [len(each.outcomes) for each in measured] == [1, 0]
-    command = ["dbcheck", "reconcile", str(outcome.run.path), *AGAIN]
+    command = ["dbcheck", "reconcile", str(outcome.run.path), *FLAGS]
     assert shlex.join(command) in measured[0].error
     assert measured[1].error == "not run"

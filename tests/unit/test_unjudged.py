@@ -222,9 +222,9 @@ def test_the_shorter_remedy_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_here", [False, True])
-@pytest.mark.parametrize("again", [("--identity", "a key"), ("--name", "db 1")])
+@pytest.mark.parametrize("flags", [("--identity", "a key"), ("--name", "db 1")])
 def test_the_remedy_is_a_command_that_dbcheck_takes(
-    again: tuple[str, ...], is_here: bool, tmp_path: Path
+    flags: tuple[str, ...], is_here: bool, tmp_path: Path
 ) -> None:
     """With a name no URL is taken: the inventory has them."""
     witness = Witness()
@@ -232,16 +232,16 @@ def test_the_remedy_is_a_command_that_dbcheck_takes(
     runs = tmp_path / "my runs"
     if is_here:
         RunFolder.create(runs, MANIFEST)
-    rig = replace(rig_of(Server(), witness, runs), again=again)
+    rig = replace(rig_of(Server(), witness, runs), reconcile_flags=flags)
     with refused(ErrorId.RUN_NOT_JUDGED, UsageError) as caught:
         require_none_on_witness(rig)
     words = shlex.split(caught.value.hint.partition("dbcheck ")[2].partition(". ")[0])
     if is_here:
-        assert words == ["reconcile", str(runs / MANIFEST.run_id), *again]
+        assert words == ["reconcile", str(runs / MANIFEST.run_id), *flags]
         return
     urls = ["--witness", witness.url, "--target", Server.target]
-    start = ["reconcile"] if again[0] == "--name" else ["reconcile", *urls]
-    assert words == [*start, "--run", MANIFEST.run_id, *again]
+    start = ["reconcile"] if flags[0] == "--name" else ["reconcile", *urls]
+    assert words == [*start, "--run", MANIFEST.run_id, *flags]
 
 
 def test_the_folder_of_a_run_that_is_pending_is_quoted(tmp_path: Path) -> None:
