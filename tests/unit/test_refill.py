@@ -23,7 +23,7 @@ from dbcheck.engines.postgresql.subscriptions import (
     subscribed,
 )
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import other_data
 from dbcheck.judge.server import not_refilled
@@ -90,6 +90,12 @@ def test_a_clone_that_cannot_be_seen_is_not_known(variables: Any, cloned: Any) -
     joined = refill_of(link(variables=[*variables, *JOINS], cloned=cloned), 0)
     assert joined is not None
     assert not joined.unknown
+
+
+def test_a_server_that_breaks_off_is_asked_for_clones_once_more() -> None:
+    broken = ConnectionLost("the connection broke", 7, id=ErrorId.CONNECTION_LOST)
+    with pytest.raises(ConnectionLost, match="broke"):
+        refill_of(link(variables=PLUGIN, cloned=broken), 0)
 
 
 @pytest.mark.parametrize("variables", [PLUGIN, [("performance_schema", "OFF")]])

@@ -15,7 +15,7 @@ from dbcheck.core.refill import Refill
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.errors import EngineError
+from dbcheck.errors import ConnectionLost, EngineError, OtherServer
 
 OFF = frozenset({"OFF", "0", ""})
 _SUBJECT = "the server "  # see Refill.how
@@ -103,6 +103,8 @@ def _cloned(
         for (begun,) in link.rows("cloned", {"since_us": since_us}):
             how = f"was cloned from another server, from {begun} on"
             return Refill(how, _OF_A_CLONE, replaces=True)
+    except (ConnectionLost, OtherServer):
+        raise  # it may show them to the next connection
     except EngineError as error:
         why = str(error)
     if not why or _OF_THE_PLUGIN not in variables:
