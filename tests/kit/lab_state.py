@@ -13,6 +13,7 @@ from subprocess import PIPE
 import pytest
 
 from dbcheck.lab import syscalls
+from tests.kit.waiting import await_end
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,5 +52,4 @@ def labs_end_with_this_process() -> Iterator[None]:
         yield
         assert ending.stdin is not None
         ending.stdin.close()  # as the kernel has it after a kill
-        ending.wait(timeout=120)
-    assert ending.returncode == 0
+        assert await_end(ending, 120) == 0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
 from dbcheck.lab.held_port import HeldPort
@@ -34,9 +35,8 @@ class Proxy:
         self._thread: threading.Thread | None = None
         self._dying = asyncio.Event()
         self._links: set[asyncio.Task[None]] = set()
-        self._dark = False
+        self._replies = _Replies()
         self._open: set[_Link] = set()
-        self._withholds = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -48,10 +48,10 @@ class Proxy:
     def start(self) -> None:
         """Listen; return once connections are taken."""
         listening = threading.Event()
-        self._dark = self._withholds = False
+        self._replies.dark = self._replies.withheld = False
         self._thread = threading.Thread(target=self._run, args=(listening,))
         self._thread.start()
-        assert listening.wait(5)
+        assert listening.wait(60)
 
     def kill(self) -> None:
         """Break every connection and listen no more; return once that is done."""
@@ -63,16 +63,16 @@ class Proxy:
 
     def go_dark(self) -> None:
         """Pass on nothing any more, not even the end of a connection, until kill()."""
-        self._dark = True
+        self._replies.dark = True
 
     def withhold(self) -> None:
         """Keep replies back from now on, until deliver_and_go_dark()."""
-        self._withholds = True
+        self._replies.withheld = True
 
     def deliver_and_go_dark(self) -> None:
         """Pass on the replies that were kept back, and nothing after them."""
         assert self._loop is not None
-        self._dark = True
+        self._replies.dark = True
         self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
@@ -119,7 +119,7 @@ class Proxy:
     ) -> None:
         """Carry one connection until one side, or the proxy, ends."""
         try:
-            if self._dark:
+            if self._replies.dark:
                 await self._dying.wait()
             chosen = self._target_port
             port = chosen if isinstance(chosen, int) else chosen()
@@ -127,18 +127,12 @@ class Proxy:
         except BaseException:
             writer.transport.abort()
             raise
-        link = _Link(
-            self._judge,
-            (reader, writer),
-            far,
-            lambda: self._dark,
-            lambda: self._withholds,
-        )
+        link = _Link(self._judge, (reader, writer), far, self._replies)
         self._open.add(link)
         pumps = [asyncio.create_task(link.forth()), asyncio.create_task(link.back())]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            if self._dark:
+            if self._replies.dark:
                 await self._dying.wait()
         finally:
             self._open.discard(link)
@@ -147,6 +141,17 @@ class Proxy:
             for end in (writer, far[1]):
                 end.transport.abort()
             await asyncio.gather(*pumps, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class _Replies:
+    """What becomes of the replies of all connections.
+
+    dark: nothing is passed on, requests neither.  withheld: they are kept back.
+    """
+
+    dark: bool = False
+    withheld: bool = False
 
 
 _End = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -160,11 +165,10 @@ class _Link:
         judge: Callable[[bytes], str],
         near: _End,
         far: _End,
-        is_dark: Callable[[], bool],
-        is_withheld: Callable[[], bool],
+        replies: _Replies,
     ) -> None:
         self._judge, self._near, self._far = judge, near, far
-        self._is_dark, self._is_withheld = is_dark, is_withheld
+        self._replies = replies
         self._withheld: list[bytes] = []
         self._mute, self._close = False, False
         self._last_reply = b""
@@ -172,7 +176,7 @@ class _Link:
     async def forth(self) -> None:
         """Carry requests until the client ends."""
         while chunk := await self._near[0].read(_CHUNK_BYTES):
-            if self._is_dark():
+            if self._replies.dark:
                 continue
             fate = self._judge(chunk)
             self._mute = self._mute or fate in (SWALLOW, SWALLOW_AND_CLOSE)
@@ -186,9 +190,9 @@ class _Link:
         while chunk := await self._far[0].read(_CHUNK_BYTES):
             if self._close:
                 return
-            if self._is_withheld():
+            if self._replies.withheld:
                 self._withheld.append(chunk)
-            elif not self._mute and not self._is_dark():
+            elif not self._mute and not self._replies.dark:
                 self._last_reply = chunk
                 self._near[1].write(chunk)
                 await self._near[1].drain()

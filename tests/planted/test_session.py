@@ -23,7 +23,6 @@ from tests.kit.operations import INSERTS
 from tests.kit.proxy import FORGE, PASS_ON, SWALLOW, SWALLOW_AND_CLOSE, Proxy
 from tests.kit.rigs import TABLES, quick
 from tests.kit.sessions import SendsInstead, run_on
-from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.site import LIMITS, Site
 from tests.planted.wrapped import LeavesOpen, RollsBack, Stalls, wrapped
@@ -227,8 +226,7 @@ def _late_replies(site: Site, seconds: float) -> Outcome:
 
         def cut() -> None:
             proxy.withhold()
-            begun_s = time.monotonic()
-            wait_until(lambda: time.monotonic() - begun_s > seconds, "late")
+            time.sleep(seconds)  # this delay is the fault
             proxy.deliver_and_go_dark()
             site.server.kill()
 
@@ -253,8 +251,7 @@ def _locked(site: Site, seconds: float) -> Outcome:
 
     def cut() -> None:
         cursor.execute(lock)
-        locked_s = time.monotonic()
-        wait_until(lambda: time.monotonic() - locked_s > seconds, "idle")
+        time.sleep(seconds)  # this delay is the fault
         site.server.kill()
 
     try:

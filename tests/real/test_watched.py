@@ -87,7 +87,10 @@ class Looks:
     def await_value(
         self, kind: FactKind, has: Callable[[str], bool], of: str | None = None
     ) -> None:
-        """Wait until a look that is yet to come shows such a value; of: of what."""
+        """Wait until a look that is yet to come shows such a value.
+
+        of: the setting's name, or what else has the value; None: any.
+        """
         begun = len(self._found)
 
         def shown() -> bool:
@@ -324,7 +327,7 @@ def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
     def act() -> None:
         here.execute(f"alter system set {name} = local")
         here.execute("select pg_reload_conf()")
-        looks.await_value(FactKind.SETTING, lambda value: value == "local")
+        looks.await_value(FactKind.SETTING, lambda value: value == "local", name)
         wait_until(lambda: before() == "local", "the facts before the cut are new")
         power.cut()
 
