@@ -32,7 +32,7 @@ _RECOVERY = (
     " source_password = '{password}' for channel 'group_replication_recovery'"
 )
 _START = "start group_replication"
-_BOOTSTRAP = (
+BOOTSTRAP = (
     f"set global {_PREFIX}bootstrap_group = on",
     _START,
     f"set global {_PREFIX}bootstrap_group = off",
@@ -65,4 +65,4 @@ def group_settings(
 
 def join_group(lab: Lab, *, first: bool) -> None:
     """Have the server of *lab* bootstrap its group, or join it; raise LabError."""
-    run_statements(lab, (_RECOVERY, *(_BOOTSTRAP if first else (_START,))))
+    run_statements(lab, (_RECOVERY, *(BOOTSTRAP if first else (_START,))))

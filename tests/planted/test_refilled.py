@@ -16,6 +16,7 @@ from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.lab.group_replication import BOOTSTRAP, group_settings
 from dbcheck.lab.held_port import HeldPort
 from tests.kit.lab_access import connect
 from tests.kit.servers import NewServer, engine_of
@@ -35,11 +36,6 @@ REPLICA = {
         *("start slave", "stop slave", "reset slave all"),
     ),
 }
-START = (
-    "set global group_replication_bootstrap_group = on",
-    "start group_replication",
-    "set global group_replication_bootstrap_group = off",
-)
 STOP = "stop group_replication"
 LOSE = "delete from dbcheck.ledger where session = 1 order by seq desc limit 1"
 
@@ -48,16 +44,7 @@ LOSE = "delete from dbcheck.ledger where session = 1 order by seq desc limit 1"
 def member(own_site: Site) -> Iterator[Site]:
     """A member of a group that it does not join by itself."""
     settings, port = dict(own_site.server.settings), HeldPort()
-    address = f"127.0.0.1:{port.number}"
-    own_site.server.settings |= {
-        "gtid_mode": "ON",
-        "enforce_gtid_consistency": "ON",
-        "plugin_load_add": "group_replication.so",
-        "group_replication_group_name": str(uuid.uuid4()),
-        "group_replication_start_on_boot": "OFF",
-        "group_replication_local_address": address,
-        "group_replication_group_seeds": address,
-    }
+    own_site.server.settings |= group_settings(str(uuid.uuid4()), 1, [port], {})
     own_site.changed = True
     try:
         own_site.put_back()
@@ -95,12 +82,15 @@ def item_of(outcome: Outcome) -> Item | None:
     ("then", "verdict", "shown"),
     [
         pytest.param((), Verdict.PASS, None, id="not started"),
-        pytest.param(START, Verdict.INCONCLUSIVE, Standing.ABSENT, id="started"),
+        pytest.param(BOOTSTRAP, Verdict.INCONCLUSIVE, Standing.ABSENT, id="started"),
         pytest.param(
-            (*START, STOP), Verdict.INCONCLUSIVE, Standing.ABSENT, id="stopped again"
+            (*BOOTSTRAP, STOP),
+            Verdict.INCONCLUSIVE,
+            Standing.ABSENT,
+            id="stopped again",
         ),
         pytest.param(
-            (*START, LOSE), Verdict.FAIL, Standing.ABSENT, id="lost all the same"
+            (*BOOTSTRAP, LOSE), Verdict.FAIL, Standing.ABSENT, id="lost all the same"
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -35,6 +36,7 @@ from dbcheck.errors import (
     OtherServer,
     TableLost,
 )
+from dbcheck.lab.group_replication import BOOTSTRAP, group_settings
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
@@ -584,20 +586,10 @@ def test_a_member_that_was_started_is_refused_whatever_its_settings(
     new_server: NewServer,
 ) -> None:
     server, port = new_server("mysql"), HeldPort()
-    address = f"127.0.0.1:{port.number}"
-    server.settings |= {
-        "gtid_mode": "ON",
-        "enforce_gtid_consistency": "ON",
-        "plugin_load_add": "group_replication.so",
-        "group_replication_group_name": "3e11fa47-71ca-11e1-9e33-c80aa9429562",
-        "group_replication_start_on_boot": "OFF",
-        "group_replication_local_address": address,
-        "group_replication_group_seeds": address,
-    }
+    server.settings |= group_settings(str(uuid.uuid4()), 1, [port], {})
     server.start()
     engine, insert = engine_of(server), load("insert")
-    run(engine, "set global group_replication_bootstrap_group = on")
-    run(engine, "start group_replication")
+    run(engine, *BOOTSTRAP)
     with pytest.raises(EngineError, match="its state is ONLINE") as at:
         observable.check(engine, insert, weak=False)
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER
