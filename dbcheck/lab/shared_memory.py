@@ -10,8 +10,9 @@ from pathlib import Path
 from dbcheck.lab.process import Process
 
 _IPC_RMID = 0
-
-
+# How long a segment may stay in use by a process that has ended, and the time between
+# two looks at it.  A reader of /proc keeps it for as long as one read takes, also on a
+# busy host; what another process uses for longer is in use, and left alone.
 _IN_USE_S = 2.0
 _EVERY_S = 0.01
 

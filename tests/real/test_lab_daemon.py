@@ -9,16 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.waiting import await_end
+
 # A daemon whose main thread never comes back, or does as it is told.
 _DAEMON = """
-import os, signal, sys, time, types
+import os, signal, sys, time
 from pathlib import Path
 from dbcheck.lab.daemon import serve as daemon
+from dbcheck.lab.state import LabRecord
 daemon._ORDERLY_END_S = 0.1 if sys.argv[2] == "deaf" else 60
 signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[2] == "deaf" else daemon._stop)
-record = types.SimpleNamespace(path=Path(sys.argv[3]))
-daemon._watch(record, int(sys.argv[1]), lock=os.open(sys.executable, os.O_RDONLY))
-time.sleep(60)
+record = LabRecord(Path(sys.argv[3]))
+lock = os.open(record.path / "lock", os.O_RDWR | os.O_CREAT)
+daemon._watch(record, int(sys.argv[1]), lock)
+time.sleep(600)
 """
 
 
@@ -29,4 +33,4 @@ def test_a_daemon_ends_with_its_client(ears: str, status: int, tmp_path: Path) -
         words = [sys.executable, "-c", _DAEMON, str(handle), ears, str(tmp_path)]
         daemon = subprocess.Popen(words, pass_fds=[handle])
         os.close(handle)
-    assert daemon.wait(10) == status
+    assert await_end(daemon) == status

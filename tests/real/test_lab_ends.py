@@ -27,10 +27,13 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.ssh.sshd import Sshd
+from dbcheck.lab.state import LabRecord
 from tests.kit.lab_access import Inside, Table
+from tests.kit.lab_daemon import run_daemon
 from tests.kit.servers import segments, skip_without_server
 from tests.kit.state_folder import root as root
-from tests.kit.waiting import wait_until
+from tests.kit.waiting import await_end, wait_until
 
 # A client that starts a lab, says so, and then loads it or waits.
 _CLIENT = """
@@ -149,7 +152,7 @@ def test_a_client_takes_its_lab_along(tmp_path: Path, number: signal.Signals) ->
     client, name = _client(LabSpec("postgresql"), tmp_path / "lab")
     inside = Inside.of(Lab.find(name))
     client.send_signal(number)
-    client.wait()
+    await_end(client)
     _assert_nothing_left(inside)
     wait_until(lambda: not (tmp_path / "lab").exists(), "folder removed")
     wait_until(lambda: not state.record_of(name).path.exists(), "entry removed")
@@ -298,61 +301,134 @@ def test_a_lab_ends_whose_record_is_gone(
         assert not (folder / "lab").exists()
 
 
+@pytest.fixture
+def built(root: Path, tmp_path: Path) -> Iterator[tuple[LabRecord, int]]:
+    """The record of a lab that is to be built, and its lock."""
+    entry, lock = state.create("one")
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    entry.note(folder=str(folder), spec=LabSpec("postgresql", rung="process").to_json())
+    yield entry, lock
+    os.close(lock)
+
+
+def _ends_at_once(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]
+) -> None:
+    """Have a daemon build nothing, do that, and be asked to end."""
+
+    def serving(_: serve.Daemon) -> None:
+        raise SystemExit(0)
+
+    monkeypatch.setattr(serve, "_RETRY_S", 0)
+    monkeypatch.setattr(Sshd, "start", lambda _: None)
+    monkeypatch.setattr(Machine, "build", lambda _: meanwhile())
+    monkeypatch.setattr(serve.Daemon, "serve", serving)
+
+
+class DoesNotEnd:
+    """A part of a lab that ends only once it was tried so often."""
+
+    def __init__(self, tries: int, error: Exception) -> None:
+        self._tries, self._error = tries, error
+        self.tried = 0
+
+    def close(self) -> None:
+        self.tried += 1
+        if self.tried < self._tries:
+            raise self._error
+
+
+NOT_ENDED = LabError("it does not end", id=ErrorId.PROCESSES_DO_NOT_END)
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_lab_whose_server_does_not_end_stays_on_record(
-    is_gone: bool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        pytest.param(Machine, NOT_ENDED, id="server"),
+        pytest.param(Sshd, NOT_ENDED, id="sshd"),
+        pytest.param(Sshd, subprocess.TimeoutExpired("sshd", 5), id="a defect of ours"),
+    ],
+)
+def test_a_lab_that_does_not_end_stays_on_record(
+    part: type,
+    error: Exception,
+    is_gone: bool,
+    built: tuple[LabRecord, int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its record names the processes that are left, where no namespace ends them.
 
     Once that is gone, they are ended again until none is left.
     """
-    entry, lock = state.create("one")
-    folder = tmp_path / "lab"
-    folder.mkdir()
-    entry.note(folder=str(folder), spec=LabSpec("postgresql", rung="process").to_json())
+    entry, lock = built
+    stuck = DoesNotEnd(3, error)
+    monkeypatch.setattr(part, "close", lambda _: stuck.close())
 
-    tries = 0
-
-    def close(_: Machine) -> None:
-        nonlocal tries
-        tries += 1
-        if tries == 3:
-            return
-        raise LabError("it does not end", id=ErrorId.PROCESSES_DO_NOT_END)
-
-    def start(_: serve.Daemon) -> None:
+    def meanwhile() -> None:
         if is_gone:
             shutil.rmtree(entry.path)
-        raise SystemExit(0)
 
-    monkeypatch.setattr(serve, "_RECORD_S", 0)
-    monkeypatch.setattr(Machine, "close", close)
-    monkeypatch.setattr(serve.Daemon, "start", start)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    here, mask = os.getcwd(), os.umask(0o022)
-    try:
-        with pytest.raises(SystemExit, match="0"):
-            serve._run(entry, -1, isolated=False)
-    finally:
-        os.chdir(here)
-        os.umask(mask)
-    os.close(lock)
-    assert tries == (3 if is_gone else 1)
-    assert folder.exists() is not is_gone
-    assert state.remove_dead() == ([] if is_gone else ["one"])
-    assert not folder.exists()
+    _ends_at_once(monkeypatch, meanwhile)
+    with pytest.raises(SystemExit, match="0"):
+        run_daemon(entry, lock)
+    assert stuck.tried == (3 if is_gone else 1)
+    assert (tmp_path / "lab").exists() is not is_gone
+    assert entry.facts.exists() is not is_gone
+
+
+def test_a_lab_that_ends_is_on_record_no_more(
+    built: tuple[LabRecord, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry, lock = built
+    _ends_at_once(monkeypatch, lambda: None)
+    with pytest.raises(SystemExit, match="0"):
+        run_daemon(entry, lock)
+    assert not (tmp_path / "lab").exists()
+    assert not entry.path.exists()
+
+
+def test_the_record_of_another_lab_that_has_the_name_by_now_is_left_alone(
+    built: tuple[LabRecord, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder alone was removed, and not the lab."""
+    entry, lock = built
+    locks = []
+
+    def replaced() -> None:
+        shutil.rmtree(entry.path)
+        other, held = state.create("one")
+        other.note(folder="another")
+        locks.append(held)
+
+    stuck = DoesNotEnd(3, NOT_ENDED)
+    monkeypatch.setattr(Machine, "close", lambda _: stuck.close())
+    _ends_at_once(monkeypatch, replaced)
+    with pytest.raises(SystemExit, match="0"):
+        run_daemon(entry, lock)
+    assert stuck.tried == 3
+    assert not (tmp_path / "lab").exists()
+    assert state.find("one").read() == {"folder": "another"}
+    os.close(locks[0])
 
 
 # A daemon that does not end when it is asked to, only once nothing watches it.
 _WATCHED = """
-import os, signal, sys, threading
+import os, shutil, sys, threading
 from pathlib import Path
 from dbcheck.lab.daemon import serve
 from dbcheck.lab.state import LabRecord
 
 serve._RECORD_S = serve._ORDERLY_END_S = 0.01
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
 entry = LabRecord(Path(sys.argv[1]))
+
+def asked(*_):
+    if sys.argv[2] == "both":
+        shutil.rmtree(entry.path)
+
+os.kill = asked
 serve._watch(entry, 0, os.open(entry.path / "lock", os.O_RDWR))
 for thread in threading.enumerate():
     if thread.name == "client watch":
@@ -360,18 +436,21 @@ for thread in threading.enumerate():
 """
 
 
-@pytest.mark.parametrize("end", ["client", "record"])
+@pytest.mark.parametrize("end", ["client", "record", "both"])
 def test_only_a_daemon_that_is_on_record_is_ended_by_force(
     end: str, root: Path
 ) -> None:
-    """Nobody finds what it leaves if it is not; and its record is kept from ageing."""
+    """Nobody finds what it leaves if it is not; and its record is kept from ageing.
+
+    end: what goes; both go at a logout, the record as the daemon is asked to end.
+    """
     entry, lock = state.create("one")
     os.close(lock)
     entry.note(stays=True)
     paths = [entry.path, entry.path / "lock", entry.facts]
     for path in paths:
         os.utime(path, (0, 0))
-    words = [sys.executable, "-c", _WATCHED, str(entry.path)]
+    words = [sys.executable, "-c", _WATCHED, str(entry.path), end]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as watched:
         wait_until(
             lambda: all(p.stat().st_atime and p.stat().st_mtime for p in paths),
@@ -379,8 +458,10 @@ def test_only_a_daemon_that_is_on_record_is_ended_by_force(
         )
         if end == "record":
             shutil.rmtree(entry.path)
-            watched.wait()
-    assert watched.returncode == (end == "client")
+        else:
+            assert watched.stdin is not None
+            watched.stdin.close()
+        assert await_end(watched) == (end == "client")
 
 
 @pytest.mark.root

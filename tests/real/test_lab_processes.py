@@ -12,8 +12,8 @@ import pytest
 
 from dbcheck.errors import LabError
 from dbcheck.lab import programs, state
-from dbcheck.lab.daemon import serve
 from dbcheck.lab.process import Process, kill_group
+from tests.kit.lab_daemon import run_daemon
 from tests.kit.state_folder import root as root
 
 
@@ -71,15 +71,12 @@ def test_what_cannot_be_removed_stays_known(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "stuck"
     folder.write_text("no folder, so it cannot be emptied")
     entry.note(folder=str(folder))
+    with pytest.raises(NotADirectoryError, match=str(folder)):
+        run_daemon(entry, lock)
     os.close(lock)
-    with serve.removed_at_the_end(folder, entry.path):
-        pass
     assert [one.name for one in state.entries()] == ["stuck"]
     with pytest.raises(LabError, match=rf"cannot remove {folder}, .* lab stuck left"):
         state.remove_dead()
     folder.unlink()
-    folder.mkdir()
-    with serve.removed_at_the_end(folder, entry.path):
-        pass
-    assert not folder.exists()
+    assert state.remove_dead() == ["stuck"]
     assert state.entries() == []

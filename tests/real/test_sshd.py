@@ -11,6 +11,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.ssh import sshd as sshd_module
@@ -70,6 +71,27 @@ def test_closing_ends_the_sessions_and_what_they_run(
             socket.create_connection((sshd.host, sshd.port)),
         ):
             pass
+
+
+def test_a_server_that_does_not_end_is_ended_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may wait for a drive, and then a signal waits too."""
+
+    def late(timeout: float) -> int:
+        raise subprocess.TimeoutExpired("sshd", timeout)
+
+    with running_sshd(tmp_path / "sshd", SERVERS[0]) as sshd:
+        child = sshd._child
+        assert child is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(child, "wait", late)
+            for _ in range(2):
+                with pytest.raises(LabError, match="does not end") as caught:
+                    sshd.close()
+                assert caught.value.id is ErrorId.PROCESSES_DO_NOT_END
+        sshd.close()
+        assert child.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _ORDERLY_END_S = 10.0
 _RECORD_S = 1.0  # between two looks at the record
+_RETRY_S = 1.0  # between two tries to end what does not end
 _FRESH_S = 3600.0  # between two times that its files get the time of day
 
 
@@ -54,13 +55,14 @@ class Daemon:
     def __init__(
         self,
         entry: LabRecord,
+        lock: int,
         folder: Path,
         base: Path,
         spec: LabSpec,
         recordings: Recordings | None,
         source: Source | PatroniMember | None = None,
     ) -> None:
-        self._entry = entry
+        self._entry, self._lock = entry, lock
         self._spec, self._base, self._recordings = spec, base, recordings
         self._witness = folder / "witness"
         self._witness.mkdir(mode=0o700)
@@ -115,6 +117,9 @@ class Daemon:
                 part()
             except DbcheckError as error:
                 log.warning("while ending: %s", error)
+                failed = True
+            except Exception:  # a defect of ours must not leave the other parts
+                log.exception("while ending")
                 failed = True
         return self._isolated or not failed
 
@@ -181,18 +186,26 @@ class Daemon:
 
     def _note_processes(self) -> None:
         """Record what must be killed if we die, where the kernel does not."""
-        if not self._isolated:
+        if not self._isolated and is_on_record(self._lock):
             pids = self._machine.server.pids()
             self._entry.note(processes=[p for pid in pids if (p := Process.of(pid))])
 
 
+def is_on_record(lock: int) -> bool:
+    """Return whether the lab's record is still there.
+
+    lock: the record's; another lab may have one at the same path by now.
+    """
+    return os.fstat(lock).st_nlink > 0
+
+
 def _watch(entry: LabRecord, client: int, lock: int) -> None:
-    """End this process in an orderly way when the client is gone; by force if need be.
+    """End this process in an orderly way when the client or the lab's record is gone.
 
     As threads and forks of the client do not matter to a pidfd, this is the one
-    place that notices the client's end.  And when the lab's record is gone, as a
-    runtime folder is removed when its account logs out: nobody would find the lab.
-    Then there is no force, which could leave what nobody finds either.
+    place that notices the client's end.  A lab without a record would be found by
+    nobody; a runtime folder is removed when its account logs out.  By force if need be,
+    but not without a record: what that left would not be found either.
     client: -1 if there is none.  lock: the record's.
     """
     ends = [client] if client >= 0 else []
@@ -200,13 +213,13 @@ def _watch(entry: LabRecord, client: int, lock: int) -> None:
 
     def wait() -> None:
         fresh_s = 0.0
-        while os.fstat(lock).st_nlink and not select.select(ends, [], [], _RECORD_S)[0]:
+        while is_on_record(lock) and not select.select(ends, [], [], _RECORD_S)[0]:
             if time.monotonic() >= fresh_s:
                 _freshen(record)
                 fresh_s = time.monotonic() + _FRESH_S
         os.kill(os.getpid(), signal.SIGTERM)
-        if os.fstat(lock).st_nlink:
-            threading.Event().wait(_ORDERLY_END_S)
+        time.sleep(_ORDERLY_END_S)
+        if is_on_record(lock):  # it may have gone with the client
             os._exit(1)
 
     threading.Thread(target=wait, name="client watch", daemon=True).start()
@@ -284,66 +297,64 @@ def _own_paths() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def removed_at_the_end(*folders: Path) -> Iterator[list[Path]]:
-    """Remove *folders* in their order, unless one before could not be removed.
+def removable(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Yield what removes *folder*, and returns whether it is gone.
 
-    Those are kept that are added to what is yielded, and those after them.  So the
-    lab's entry, the last, stays where something else does: `lab down` reads there what
-    to remove.  Our mounts may cover the paths, so they are reached by descriptors.
+    Our mounts may cover its path meanwhile, so it is reached by a descriptor.
     """
-    with contextlib.ExitStack() as stack:
-        parents = []
-        for path in folders:
-            parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, parent)
-            parents.append(parent)
-        kept: list[Path] = []
-        try:
-            yield kept
-        finally:
-            for path, parent in zip(folders, parents, strict=True):
-                if path in kept:
-                    break
-                shutil.rmtree(path.name, ignore_errors=True, dir_fd=parent)
-                if os.access(path.name, os.F_OK, dir_fd=parent, follow_symlinks=False):
-                    log.warning("cannot remove %s", path)
-                    break
+    parent = os.open(folder.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def remove() -> bool:
+        shutil.rmtree(folder.name, ignore_errors=True, dir_fd=parent)
+        if os.access(folder.name, os.F_OK, dir_fd=parent, follow_symlinks=False):
+            log.warning("cannot remove %s", folder)
+            return False
+        return True
+
+    try:
+        yield remove
+    finally:
+        os.close(parent)
 
 
-def _run(entry: LabRecord, ready: int, *, isolated: bool) -> None:
+def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
     """Build the lab, serve it until it is to end, and leave nothing of it.
 
+    The record stays where something else does: `lab down` reads there what to remove.
     Why a lab cannot be built is raised once nothing is left of it either.
     """
     folder = entry.folder()
     if folder is None:
         raise LabError(f"{entry.facts} names no folder", id=ErrorId.LAB_STATE_DAMAGED)
     daemon = None
-    with removed_at_the_end(folder, entry.path) as kept:
+    with removable(folder) as remove_folder, removable(entry.path) as remove_record:
         try:
             recordings = _recordings_of(entry)
             base = _prepare_folder(entry, folder, recordings, isolated=isolated)
             spec = LabSpec.from_json(str(entry.read()["spec"]))
-            daemon = Daemon(entry, folder, base, spec, recordings, _source_of(entry))
+            daemon = Daemon(
+                entry, lock, folder, base, spec, recordings, _source_of(entry)
+            )
             daemon.start()
             _say(ready, rpc.success(None))
             daemon.serve()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
-            if daemon is not None and not _ended(daemon, entry):
-                kept += [folder, entry.path]
+            ended = daemon is None or _ended(daemon, lock)
+            if ended and remove_folder() and is_on_record(lock):
+                remove_record()
 
 
-def _ended(daemon: Daemon, entry: LabRecord) -> bool:
+def _ended(daemon: Daemon, lock: int) -> bool:
     """End the daemon's lab; return whether nothing of it will be left.
 
     Once its record is gone only this process knows what is left, so it tries again.
     """
     while not daemon.end():
-        if entry.facts.exists():
+        if is_on_record(lock):
             return False
-        time.sleep(_RECORD_S)
+        time.sleep(_RETRY_S)
     return True
 
 
@@ -372,7 +383,7 @@ def main() -> None:
         signal.signal(number, _stop)
     _watch(entry, client, lock)
     try:
-        _run(entry, ready, isolated=isolated)
+        _run(entry, lock, ready, isolated=isolated)
     except DbcheckError as error:
         _say(ready, rpc.failure(error))
     except Exception as error:

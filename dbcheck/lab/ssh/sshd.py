@@ -91,8 +91,11 @@ class Sshd:
         )
 
     def close(self) -> None:
-        """End the server, its sessions and what runs in them."""
-        child, self._child = self._child, None
+        """End the server, its sessions and what runs in them.
+
+        Raise LabError if it does not end; call it again then.
+        """
+        child = self._child
         if child is None:
             return
         # Stopped, it cannot open another session while the present ones are killed.
@@ -101,7 +104,14 @@ class Sshd:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         child.kill()
-        child.wait(_END_TIMEOUT_S)
+        try:
+            child.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise LabError(
+                f"the lab's sshd, process {child.pid}, does not end after SIGKILL",
+                id=ErrorId.PROCESSES_DO_NOT_END,
+            ) from None
+        self._child = None
 
     def _command(self) -> list[str]:
         """Return the command line of the server that can be had here."""
