@@ -21,6 +21,7 @@ from dbcheck.core.watched import (
     Looked,
     Watched,
     WatchTally,
+    folders_of,
     places_looked,
     settings_looked,
     tables_looked,
@@ -125,8 +126,10 @@ def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
         host = rig.site.nodes[name].host
         if host is not None and node.host is not None:
             facts, places = node.host.facts, node.places
-            connect = partial(host.look, facts, data_directory(node.facts), places)
             names = {DATA, *(each.name for each in places)}
+            known = folders_of(facts, names)  # to which each connection's look adds
+            directory = data_directory(node.facts)
+            connect = partial(host.look, facts, directory, places, known)
             before = volumes_looked(facts.volumes) | places_looked(facts, names)
             found[name] = Watching(connect, before)
     return found

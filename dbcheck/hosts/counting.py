@@ -10,14 +10,7 @@ import msgspec
 
 from dbcheck.core.counters import Counts, Sample
 from dbcheck.core.target import TargetFacts
-from dbcheck.core.watched import (
-    Fact,
-    FactKind,
-    Folders,
-    folders_of,
-    lying,
-    volumes_looked,
-)
+from dbcheck.core.watched import Fact, FactKind, Folders, lying, volumes_looked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
@@ -98,14 +91,21 @@ class Look:
     where places lie."""
 
     def __init__(
-        self, channel: Channel, facts: TargetFacts, places: Sequence[AskedPlace]
+        self,
+        channel: Channel,
+        facts: TargetFacts,
+        places: Sequence[AskedPlace],
+        known: dict[str, Folders],
     ) -> None:
-        """Look over *channel*, which is its own; *facts*: from before the load."""
-        self._channel, self._places = channel, places
+        """Look over *channel*, which is its own; *facts*: from before the load.
+
+        known: where places lay before, by name.  One that is first seen now is added,
+        as the channel may break, and another Look go on with it.
+        """
+        self._channel, self._places, self._known = channel, places, known
         looked = volumes_looked(facts.volumes)
         self._points = [f.of for f in looked if f.kind is FactKind.MOUNT]
         self._devices = [f.of for f in looked if f.kind is FactKind.WRITE_CACHE]
-        self._before = folders_of(facts, [name for name, *_ in places])
 
     def read(self) -> dict[Fact, str]:
         """Return it as of now; raise HostError.  What is gone is "".
@@ -134,9 +134,9 @@ class Look:
         for name, *_ in self._places:
             folders = found.get(name, ())
             if folders is None:
-                folders = self._before.get(name)
+                folders = self._known.get(name)
             if folders is not None:
-                before = self._before.setdefault(name, folders)
+                before = self._known.setdefault(name, folders)
                 where[Fact(FactKind.PLACE, name)] = lying(folders, before)
         return where
 

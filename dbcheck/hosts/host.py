@@ -19,6 +19,7 @@ from dbcheck.core.places import DATA, Place
 from dbcheck.core.readings import Reading, Readings
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
 from dbcheck.core.timed import Method, Shape, Timed
+from dbcheck.core.watched import Folders
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
@@ -282,14 +283,19 @@ class TargetHost:
         return Counting(self._open(), devices)
 
     def look(
-        self, facts: TargetFacts, data_directory: str, places: Sequence[Place]
+        self,
+        facts: TargetFacts,
+        data_directory: str,
+        places: Sequence[Place],
+        known: dict[str, Folders],
     ) -> Look:
         """Look at mounts and devices that *facts* show, and at the places.
 
+        known: where these lay before, see counting.Look.
         Over a channel of its own, as counting().  Close what is returned.  Raise
         HostError.
         """
-        return Look(self._open(), facts, _asked(data_directory, places))
+        return Look(self._open(), facts, _asked(data_directory, places), known)
 
     def drives(self) -> DriveControl:
         """Return who takes the server off drives; raise HostError.

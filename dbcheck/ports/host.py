@@ -12,7 +12,7 @@ from dbcheck.core.places import Place
 from dbcheck.core.readings import Readings
 from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
 from dbcheck.core.timed import Shape, Timed
-from dbcheck.core.watched import Looked
+from dbcheck.core.watched import Folders, Looked
 
 
 class Canaries(Protocol):
@@ -87,9 +87,16 @@ class TargetHost(Protocol):
         """Open the counters of block devices."""
 
     def look(
-        self, facts: TargetFacts, data_directory: str, places: Sequence[Place]
+        self,
+        facts: TargetFacts,
+        data_directory: str,
+        places: Sequence[Place],
+        known: dict[str, Folders],
     ) -> Look:
-        """Connect to look at mounts and devices of *facts*, and at the places."""
+        """Connect to look at mounts and devices of *facts*, and at the places.
+
+        known: where these lay before, by name; where a look saw another first is added.
+        """
 
     def file_windows(
         self, folder: str, devices: Sequence[str], writes: int

@@ -18,7 +18,7 @@ import pytest
 
 from dbcheck.core.places import DATA, Place
 from dbcheck.core.target import TargetFacts
-from dbcheck.core.watched import lying, places_looked
+from dbcheck.core.watched import folders_of, lying, places_looked
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.hosts.agent import files as host_files
@@ -228,7 +228,8 @@ def looked(facts: TargetFacts, places: Sequence[Place]) -> dict[str, str]:
         def close(self) -> None:
             pass
 
-    found = Look(cast(Channel, Here()), facts, asked).read()
+    known = folders_of(facts, [place.name for place in places])
+    found = Look(cast(Channel, Here()), facts, asked, known).read()
     return {fact.of: text for fact, text in found.items()}
 
 

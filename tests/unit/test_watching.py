@@ -7,15 +7,27 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from dbcheck import interrupt
 from dbcheck.campaign.loading import FIRST_LOOK_S
-from dbcheck.campaign.watching import Watching
-from dbcheck.core.watched import Looked, settings_looked
+from dbcheck.campaign.preflight import Started
+from dbcheck.campaign.watching import Watching, watch_hosts
+from dbcheck.core.places import DATA, Place
+from dbcheck.core.site import ONLY_NODE
+from dbcheck.core.watched import FactKind, Looked, settings_looked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
+from dbcheck.hosts.host import TargetHost
+from tests.kit.host_samples import BEFORE
+from tests.kit.nodes import having
+from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.samples import FACTS, MANIFEST
+from tests.kit.waiting import wait_until
 
 SETTINGS = settings_looked({"fsync": "on"})
 RED_S = 20.0  # after which a test that hangs fails
@@ -86,3 +98,56 @@ def test_a_first_look_that_fails_holds_no_load_up() -> None:
     watching.await_first(time.monotonic() + FIRST_LOOK_S)
     watching.end()
     assert (watching.seen().looks, watching.seen().ended) == (0, "refused")
+
+
+LOG = "redo log"
+SEEN = [("/log", "xfs", "8:1")]
+T = TypeVar("T")
+
+
+class Answers:
+    """A channel to a host that sees the log as *seen*, once in each connection."""
+
+    def __init__(self, seen: object) -> None:
+        self.left = [{LOG: seen, DATA: [("/d", "xfs", "8:1")]}]
+
+    def answer(self, kind: type[T], verb: int, **question: object) -> T:
+        if not self.left:
+            raise HostError("the channel broke", id=ErrorId.AGENT_ENDED)
+        return msgspec.convert(
+            {"mounts": {"/": "rw"}, "caches": {}, "places": self.left.pop()}, kind
+        )
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("then", "moved"),
+    [
+        pytest.param(None, [], id="cannot be seen"),
+        pytest.param([], [""], id="is gone"),
+        pytest.param([("/log2", "xfs", "8:1")], ["/log2 (xfs 8:1)"], id="moved"),
+    ],
+)
+def test_what_a_look_learned_is_known_after_its_channel_broke(
+    then: object, moved: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preflight did not see the log; the first look does, and then another."""
+    channels = [Answers(seen) for seen in (SEEN, then, then)]
+    left: list[Any] = list(channels)
+    host = TargetHost("db1", lambda _: pytest.fail("nothing is connected"))
+    monkeypatch.setattr("dbcheck.campaign.watching.EVERY_S", 0.001)
+    monkeypatch.setattr(host, "_open", lambda: left.pop(0) if left else channels[-1])
+    node = {
+        "host": BEFORE,
+        "facts": replace(FACTS, identity={"datadir": "/d"}),
+        "places": (Place(LOG, "/log"),),
+    }
+    nothing: Any = None
+    started = Started(nothing, having(MANIFEST, **node), nothing, nothing, {})
+    watching = watch_hosts(rig_of(RecordingListener(), host=host), started)[ONLY_NODE]
+    wait_until(lambda: not any(channel.left for channel in channels), "all looks")
+    wait_until(lambda: watching.seen().looks == len(channels), "all are counted")
+    watching.end()
+    assert [each.value for each in watching.seen().of(FactKind.PLACE)] == moved
