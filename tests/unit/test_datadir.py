@@ -14,7 +14,7 @@ from dbcheck.core.datadir import DataNames, other_data, unmarked
 from dbcheck.core.server import ServerFacts
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.data import data_names
-from dbcheck.hosts.agent.facts import changed
+from dbcheck.hosts.agent.facts import changed, made
 from tests.kit.partial_rig import RecordingListener, node_of
 
 STARTED_S = 1_700_000_000
@@ -157,3 +157,15 @@ def test_the_ctime_of_what_no_server_writes_is_a_fact(tmp_path: Path) -> None:
     file = tmp_path / "auto.cnf"
     file.touch()
     assert changed(str(tmp_path), {}) == {file.name: file.stat().st_ctime_ns}
+
+
+def test_a_file_whose_facts_cannot_be_read_is_named_beside_the_others(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "PG_VERSION").touch()
+    for name in ("ibdata1", "auto.cnf"):
+        (tmp_path / name).symlink_to(name)  # leads to itself
+    unreadable: dict[str, str] = {}
+    assert made(str(tmp_path), unreadable).keys() == {"."}
+    assert changed(str(tmp_path), unreadable).keys() == {"PG_VERSION"}
+    assert unreadable.keys() == {"made ibdata1", "changed auto.cnf"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.hosts.agent import data, view
+from dbcheck.hosts.agent.process import NO_PROCESS
 from dbcheck.hosts.agent.view import inner_path
 
 
@@ -108,8 +109,21 @@ def test_a_process_that_may_be_the_servers_is_found_behind_one_of_another_server
     claimed, why = view.elsewhere([other], here)
     assert not claimed
     assert " 7 " in why
+    assert view.elsewhere([str(tmp_path / "ended")], here) == ("", NO_PROCESS)
+    assert view.elsewhere([str(tmp_path / "1")], here) == ("", NO_PROCESS)
     for name in (b"a", b""):  # a copy has the name; what has none may be anything
         one = of_server(tmp_path / f"9{name.decode()}" / "9", name)
         claimed, why = view.elsewhere([other, one], here)
         assert " 9 " in claimed
         assert not why
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_copy_may_have_lost_one_of_its_names(reverse: bool, tmp_path: Path) -> None:
+    """MariaDB keeps the auto.cnf of the MySQL server that it took the place of."""
+    here, copy = (of_server(tmp_path / name, b"a") for name in ("1", "9"))
+    uuid = b"server-uuid=3e11fa47-71ca-11e1-9e33-c80aa9429562\n"
+    (Path(copy if reverse else here) / "cwd/auto.cnf").write_bytes(uuid)
+    claimed, why = view.elsewhere([copy], here + "/cwd")
+    assert " 9 " in claimed
+    assert not why

@@ -16,7 +16,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dbcheck.hosts.agent.apart import JOURNAL, apart
@@ -326,14 +326,9 @@ def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
     A copy that is put in its place has others.
     """
     found = {}
-    for name in LASTING:
-        path = os.path.join(data, name)
-        try:
-            found[name or "."] = f"inode {os.stat(path).st_ino}{born(path)}"
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            unreadable[f"made {name}"] = error.strerror or str(error)
+    for name, status in statuses(data, LASTING, "made", unreadable):
+        birth = born(os.path.join(data, name))
+        found[name or "."] = f"inode {status.st_ino}{birth}"
     return found
 
 
@@ -342,17 +337,21 @@ def changed(data: str, unreadable: dict[str, str]) -> dict[str, int]:
 
     A copy that is written over them leaves inode and birth, and gives back the mtime.
     """
-    found = {}
-    for name in UNTOUCHED:
+    seen = statuses(data, UNTOUCHED, "changed", unreadable)
+    return {name: status.st_ctime_ns for name, status in seen}
+
+
+def statuses(
+    data: str, names: Sequence[str], fact: str, unreadable: dict[str, str]
+) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the status of each of these files that is there; fact: for errors."""
+    for name in names:
         try:
-            seen = os.stat(os.path.join(data, name))
+            yield name, os.stat(os.path.join(data, name))
         except FileNotFoundError:
             continue
         except OSError as error:
-            unreadable[f"changed {name}"] = error.strerror or str(error)
-            continue
-        found[name] = seen.st_ctime_ns
-    return found
+            unreadable[f"{fact} {name}"] = error.strerror or str(error)
 
 
 def uptime_s(unreadable: dict[str, str]) -> float | None:

@@ -18,7 +18,9 @@ from dbcheck.remote.wire import describe_error, lines, unescape
 
 ENTRIES_MAX = 200_000  # of a folder that are listed
 LINKS_MAX = 1000  # of a folder that are followed
-SETTLED_NS = 3_000_000_000  # more than the steps of times on any filesystem
+# More than the steps of times on any local filesystem.  Those of a network filesystem
+# are its server's, whose clock may be behind by more.
+SETTLED_NS = 3_000_000_000
 
 
 class Files:

@@ -17,6 +17,7 @@ from dbcheck.hosts.agent.open import open_regular
 from dbcheck.remote.wire import Refusal, describe_error, first_line
 
 PROCESSES = "/proc"
+NO_PROCESS = "no process of the server can be seen there"
 # proc(5), comm; a title changes it not.  Red Hat's services run the link postmaster.
 SERVERS = ("postgres", "postmaster", "mysqld", "mariadbd")
 FLUSHES = (b"fsync", b"fdatasync")  # by which all of these flush
@@ -69,13 +70,14 @@ def of_server(directory: str) -> Iterator[str]:
 def of_account(directory: str, account: int) -> Iterator[str]:
     """Do what of_server() does, for a directory that may be on a dead drive.
 
+    In the order of their ids: the process that started the others is mostly the first.
     directory: with links followed; that of a process has the same path, and may be
     another one, see works_elsewhere().  account: of its owner.
     """
-    for name in os.listdir(PROCESSES):
+    for name in sorted(filter(str.isdigit, os.listdir(PROCESSES)), key=int):
         folder = os.path.join(PROCESSES, name)
         try:
-            works_there = name.isdigit() and os.readlink(folder + "/cwd") == directory
+            works_there = os.readlink(folder + "/cwd") == directory
             works_there = works_there and os.stat(folder).st_uid in (account, 0)
         except OSError:  # it ended, or is another account's
             continue
@@ -136,13 +138,13 @@ def server_process(directory: str) -> dict[str, Any]:
 
     See core.target.ServerProcess.
     """
-    folders = sorted(of_server(directory), key=pid_of)
-    if not folders:
-        return unread_process("no process of the server can be seen there")
+    folder = next(of_server(directory), "")  # which started the others
+    if not folder:
+        return unread_process(NO_PROCESS)
     try:
-        return described(folders[0])  # which started the others
+        return described(folder)
     except OSError as error:
-        return unread_process(describe_error(error, folders[0]))
+        return unread_process(describe_error(error, folder))
 
 
 def unread_process(why: str) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def described(folder: str) -> dict[str, Any]:
             if found := defined(root + path, FLUSHES):
                 replaced[path] = sorted(found)
         except (OSError, struct.error) as error:
-            unread = unread or f"{path}: {error}"
+            unread = unread or reason(error, path)
     no_sync, no_sync_unread = no_sync_of(folder, command)
     return {
         "no_sync": no_sync,
@@ -200,10 +202,16 @@ def no_sync_of(folder: str, command: list[str]) -> tuple[str, str]:
         if not syncs_are_off(folder):
             return "", ""
     except (OSError, struct.error) as error:
-        text = error if isinstance(error, struct.error) else error.strerror
-        why = f"whether {NO_SYNC} is set is not known: {folder}: {text}"
+        why = f"whether {NO_SYNC} is set is not known: {reason(error, folder)}"
         return word, "" if word else why
     return word or NO_SYNC + " (in an option file)", ""
+
+
+def reason(error: OSError | struct.error, place: str) -> str:
+    """Return why a program could not be read, and where."""
+    if isinstance(error, OSError):
+        return describe_error(error, place)
+    return f"{place}: {error}"
 
 
 def syncs_are_off(folder: str) -> bool:

@@ -91,12 +91,11 @@ def pids(directory: str, account: int, folder: Sequence[int]) -> list[int]:
     account: its owner.  folder: st_dev and st_ino that it had before the cut.  A server
     in a container may work in another directory of the same path.
     """
-    found = [
-        each
+    return [
+        pid_of(each)
         for each in of_account(directory, account)
         if not works_elsewhere(each, directory, folder)
     ]
-    return sorted(map(pid_of, found))
 
 
 def started_s(pid: int) -> float:

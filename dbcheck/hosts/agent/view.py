@@ -13,13 +13,13 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 from typing import Any
 
 from dbcheck.hosts.agent.data import names_of_server
 from dbcheck.hosts.agent.files import links_in
-from dbcheck.hosts.agent.process import of_account, pid_of
+from dbcheck.hosts.agent.process import NO_PROCESS, of_account, of_server, pid_of
 from dbcheck.remote.wire import covering_mount, describe_error, mounts
 
 OWN = "/proc/self"
@@ -36,41 +36,41 @@ def server_view(places: Sequence[tuple[str, str, Sequence[str]]]) -> dict[str, A
     """
     directory = places[0][1]
     found: dict[str, str] = {}
-    why = "no process of the server can be seen there"
     try:
         account = os.stat(directory).st_uid
-        at_path = sorted(of_account(os.path.realpath(directory), account), key=pid_of)
-        working_in = {process: identity(process + "/cwd") for process in at_path}
-        running = {process: where for process, where in working_in.items() if where}
-        own = identity(directory)
-        of_this = [process for process, where in running.items() if where == own]
-        if of_this:
+        if of_this := list(of_server(directory)):
             found, why = compared(of_this, places)
-        elif running:
-            first: dict[tuple[int, int], str] = {}
-            for process, where in running.items():
-                first.setdefault(where, process)
-            claimed, why = elsewhere(list(first.values()), directory)
+        else:
+            others = of_account(os.path.realpath(directory), account)
+            claimed, why = elsewhere(others, directory)
             found = {places[0][0]: claimed} if claimed else {}
     except OSError as error:
         why = describe_error(error, directory)
     return {"seen_otherwise": found, "view_unread": why}
 
 
-def elsewhere(processes: Sequence[str], directory: str) -> tuple[str, str]:
+def elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
     """Return which process may be the server's, or "" and why none of them is.
 
-    processes: one of each folder of that path in which one works; none of them is this
-    host's *directory*.  Another server may work there, in a container.  A copy of a
-    server's data has its names.
+    processes: those that work in a folder of that path which is not this host's
+    *directory*; raise OSError if one cannot be seen.  Another server may work there, in
+    a container.  A copy of a server's data has its names; but one of MySQL that was
+    made without auto.cnf has another.
     """
     here = names_of_server(directory)
+    first: dict[tuple[int, int] | None, str] = {}
     for process in processes:
+        first.setdefault(identity(process + "/cwd"), process)
+    for other in (None, identity(directory)):  # it ended, or was started only now
+        first.pop(other, None)
+    for process in first.values():
         there = names_of_server(process + "/cwd")
-        if not (there and here) or there == here:
+        if not (there and here) or not set(here).isdisjoint(there):
             text = f"finds another folder at {directory} than this host does"
             return f"process {pid_of(process)} {text}", ""
-    one = f"process {pid_of(processes[0])} at {directory}"
+    if not first:
+        return "", NO_PROCESS
+    one = f"process {pid_of(next(iter(first.values())))} at {directory}"
     return "", f"{one} belongs to another server (its data have another id)"
 
 

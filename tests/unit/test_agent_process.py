@@ -1,0 +1,54 @@
+"""What the host's agent reads of a server's processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dbcheck.hosts.agent import process as process_module
+from dbcheck.hosts.agent.process import described, of_account
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Path:
+    """A folder in /proc whose program and only library cannot be read."""
+    for name in ("cmdline", "environ"):
+        (tmp_path / name).touch()
+    (tmp_path / "exe").symlink_to(tmp_path / "mysqld")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "maps").write_text("0-1 r-xp 0 8:1 9 /lib.so\n")
+    return tmp_path
+
+
+def test_a_file_that_cannot_be_read_is_named(process: Path) -> None:
+    found = described(str(process))
+    assert found["unread"] == f"{process}/root/lib.so: No such file or directory"
+    assert f"{process}/exe: No such file" in found["no_sync_unread"]
+
+
+def test_an_object_that_cannot_be_understood_is_named(process: Path) -> None:
+    for name in ("mysqld", "root/lib.so"):
+        (process / name).write_bytes(b"\x7fELF\x02\x01")
+    found = described(str(process))
+    assert found["unread"].startswith("/lib.so: unpack requires")
+    assert f"{process}: unpack requires" in found["no_sync_unread"]
+
+
+def test_a_servers_processes_come_in_the_order_of_their_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a server was started with is read of the first."""
+    folder, directory = tmp_path / "proc", tmp_path / "data"
+    directory.mkdir()
+    pids = ["9", "10", "100", "101"]
+    for pid in pids:
+        (folder / pid).mkdir(parents=True)
+        (folder / pid / "cwd").symlink_to(directory)
+        (folder / pid / "comm").write_text("postgres\n")
+    (folder / "self").mkdir()
+    monkeypatch.setattr(process_module, "PROCESSES", str(folder))
+    monkeypatch.setattr(os, "listdir", lambda _: ["self", *reversed(pids)])
+    found = of_account(str(directory), directory.stat().st_uid)
+    assert [os.path.basename(each) for each in found] == pids
