@@ -68,16 +68,19 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """The session in place of one that is gone, None if there is none.
-
-    unanswered: how many operations of the one that is gone count as unanswered until
-                then, 0 or 1; a chore does not.
-    """
+    """The session in place of one that is gone, None if there is none."""
 
     gone: Break
     number: int
-    unanswered: int
     session: Session | None = None
+
+    @property
+    def unanswered(self) -> int:
+        """How many operations of the one that is gone count as unanswered until then.
+
+        0 or 1; a chore does not.
+        """
+        return int(self.gone.in_flight and self.number != HOUSEKEEPING_SESSION)
 
 
 class Loop:
@@ -367,7 +370,7 @@ class Loop:
         is_chore = slot.number == HOUSEKEEPING_SESSION
         number = HOUSEKEEPING_SESSION if is_chore else next(self._numbers)
         gone = Break(slot.number, now_us(), in_flight, error.farewell)
-        wanted = _Replacement(gone, number, int(in_flight and not is_chore))
+        wanted = _Replacement(gone, number)
         self._replacing += 1
         self._unanswered += wanted.unanswered
         if self._sessions.may_replace and number <= LOAD_SESSION_MAX:
