@@ -95,15 +95,23 @@ def not_to_blame(items: Sequence[Item], lost: str) -> str:
     return ""
 
 
+def _item_of(items: Sequence[Item], which: ItemId) -> Item | None:
+    """Return the item with that id, None if there is none; no two have the same."""
+    return next((item for item in items if item.id is which), None)
+
+
+def _reason_if(items: Sequence[Item], which: ItemId, standing: Standing) -> str:
+    """Return the reason of the item with that id if it stands so, else ""."""
+    item = _item_of(items, which)
+    return item.reason if item is not None and item.standing is standing else ""
+
+
 def uncut(items: Sequence[Item]) -> str:
     """Return what of the server itself shows that it was not cut, "" if nothing does.
 
     A record that is absent contradicts no cut.
     """
-    for item in items:
-        if item.id is ItemId.RESTARTED and item.standing is Standing.CONTRADICTED:
-            return item.reason
-    return ""
+    return _reason_if(items, ItemId.RESTARTED, Standing.CONTRADICTED)
 
 
 def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
@@ -114,13 +122,13 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
     """
     lost = _missing(found)
     rows = f"{count_of(lost, 'row')} {'is' if lost == 1 else 'are'}"
-    for item in items:
-        if lost and item.id is ItemId.SAME_TABLE and item.standing is Standing.ABSENT:
-            return (
-                f"{rows} missing from the table, but {item.reason}; a cut does that"
-                " only if it undoes everything committed since the table was created"
-            )
-    return ""
+    why = _reason_if(items, ItemId.SAME_TABLE, Standing.ABSENT)
+    if not lost or not why:
+        return ""
+    return (
+        f"{rows} missing from the table, but {why}; a cut does that only if it undoes"
+        " everything committed since the table was created"
+    )
 
 
 def _missing(found: Reconciliation) -> int:
@@ -135,11 +143,10 @@ def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
     the rest is then judged with it.  Without one, whatever else deviates (corrupt,
     resurrected, stale ...) may have come from there.
     """
-    for item in items:
-        came = item.id is ItemId.NOT_REFILLED and item.standing not in _ENOUGH
-        if came and not _missing(found):
-            return f"{_lost(found)}; but {item.reason}"
-    return ""
+    item = _item_of(items, ItemId.NOT_REFILLED)
+    if item is None or item.standing in _ENOUGH or _missing(found):
+        return ""
+    return f"{_lost(found)}; but {item.reason}"
 
 
 def _restored(items: Sequence[Item], explained: bool) -> str:
@@ -147,7 +154,7 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
 
     Its first rows are committed, and checkpointed, before the load begins.
     """
-    item = next((item for item in items if item.id is ItemId.NOT_RESTORED), None)
+    item = _item_of(items, ItemId.NOT_RESTORED)
     if explained or (item is not None and item.standing is Standing.PRESENT):
         return ""
     why = f" ({item.reason})" if item else ""
@@ -160,10 +167,7 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
 
 def _written_over(items: Sequence[Item]) -> str:
     """Return what shows that a copy may have been written over the data, or ""."""
-    for item in items:
-        if item.id is ItemId.NOT_RESTORED and item.standing is Standing.ABSENT:
-            return item.reason
-    return ""
+    return _reason_if(items, ItemId.NOT_RESTORED, Standing.ABSENT)
 
 
 def judge_rows(
@@ -306,7 +310,7 @@ def _passed(
         survived.what if survived else f"this {(cut or CutClass.UNKNOWN).description}"
     )
     reason = f"all {found.confirmed:,} confirmed commits survived {what}"
-    alone = any(item.id is ItemId.DRIVES_GONE for item in items)
+    alone = _item_of(items, ItemId.DRIVES_GONE) is not None
     if alone:
         reason += " of the drives alone"
     if depth:
