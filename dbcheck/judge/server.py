@@ -106,16 +106,24 @@ def same_server(case: Case) -> Item | None:
 def not_refilled(case: Case) -> Item | None:
     """Say that other servers may have given this one back what it had lost.
 
-    None if nothing shows that.  What came in beside its own rows hides a loss, and
-    makes none; a copy of another server's data may lack what this one had.
+    None if nothing shows that.  A copy of another server's data may lack what this one
+    had; and what comes in beside its own rows may delete some of them.  (A table that
+    was emptied at once is another one: see same_tables().)
     Where that was not to be seen it is assumed that nothing came.
     """
-    refill = case.after.refill
+    refill, deleted = case.after.refill, case.after.deleted or 0
     if refill is None:
         return None
-    standing = Standing.CONTRADICTED if refill.replaces else Standing.ABSENT
+    deletes = not refill.unknown and deleted > 0
+    unsure = refill.replaces or deletes
+    standing = Standing.CONTRADICTED if unsure else Standing.ABSENT
     standing = Standing.ASSUMED if refill.unknown else standing
     harm = "rows that it lost may have come back from other servers"
+    if deletes:
+        harm += (
+            f", and {deleted:,} that it had were deleted since its start, perhaps from"
+            " there as well, so no row was judged"
+        )
     if refill.replaces:
         harm = "its data may be another server's copy, so no row was judged"
     reason = f"the server {refill.how}: {harm}. {refill.advice}"

@@ -35,11 +35,12 @@ from tests.kit.nodes import after_of
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import FACTS, MANIFEST
 
+JOINED = Refill("joined", "Cut again")
+CLONED = Refill("was cloned", "Cut again", replaces=True)
 DENIED = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
 GROUP = [("group_replication_group_name", "1727aa1a-81b1-4727-89f9-f868b5154cba")]
 LEFT = [*GROUP, ("group_replication_start_on_boot", "OFF")]
 PLUGIN = [("clone_buffer_size", "4194304")]
-JOINED = Refill("joined", "Cut again")
 UNKNOWN = Refill("may have been cloned", "grant SELECT", unknown=True)
 JOINS = [*GROUP, ("group_replication_start_on_boot", "ON")]
 QUIET = [
@@ -204,24 +205,30 @@ def test_a_server_without_a_subscription_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refill", "standing"),
+    ("refill", "deleted", "standing"),
     [
-        (None, None),
-        (UNKNOWN, Standing.ASSUMED),
-        (JOINED, Standing.ABSENT),
-        (Refill("was cloned", "Cut again", replaces=True), Standing.CONTRADICTED),
+        (None, 0, None),
+        (None, 3, None),
+        (UNKNOWN, 0, Standing.ASSUMED),
+        (UNKNOWN, 3, Standing.ASSUMED),
+        (JOINED, None, Standing.ABSENT),
+        (JOINED, 0, Standing.ABSENT),
+        (JOINED, 1, Standing.CONTRADICTED),
+        (CLONED, 0, Standing.CONTRADICTED),
+        (CLONED, 1, Standing.CONTRADICTED),
     ],
 )
-def test_a_copy_of_another_server_is_other_data(
-    refill: Refill | None, standing: Standing | None
+def test_a_copy_of_another_server_and_what_others_may_have_deleted_are_other_data(
+    refill: Refill | None, deleted: int | None, standing: Standing | None
 ) -> None:
-    judged = case(after={"facts": FACTS, "refill": refill})
+    judged = case(after={"facts": FACTS, "refill": refill, "deleted": deleted})
     item = not_refilled(judged)
     assert (item and item.standing) is standing
     if refill is not None and item is not None:
         assert item.required and item.id is ItemId.NOT_REFILLED
         assert refill.how in item.reason and refill.advice in item.reason
-        assert ("no row was judged" in item.reason) is refill.replaces
+        is_other = standing is Standing.CONTRADICTED
+        assert ("no row was judged" in item.reason) is is_other
     assert other_data(judged) is (standing is Standing.CONTRADICTED)
 
 
@@ -292,9 +299,7 @@ def test_what_was_seen_before_the_rows_were_read_or_after_it_stands(
     assert reading.refill is stands
 
 
-@pytest.mark.parametrize(
-    "refill", [Refill("was cloned", "Cut again", replaces=True), UNKNOWN]
-)
+@pytest.mark.parametrize("refill", [CLONED, UNKNOWN])
 def test_what_was_seen_is_stored(refill: Refill) -> None:
     after = replace(after_of(FACTS), refill=refill)
     assert stored.from_bytes(stored.to_bytes(after), AfterRecord, "after.json") == after
