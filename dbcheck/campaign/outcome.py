@@ -24,7 +24,6 @@ from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.core.statistics import Statistics, Tally
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
-from dbcheck.judge.clients import perhaps_decided
 from dbcheck.judge.cluster import blamed
 from dbcheck.judge.cutmoment import alive_us, cut_us, latest_us
 from dbcheck.judge.diagnosis import Explanation, diagnosis
@@ -291,7 +290,7 @@ def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
         replication=blamed(case),
         spared=case.spared,
         deleted=outcome.after.deleted,
-        decided=perhaps_decided(outcome.found.undecided, outcome.after.decisions),
+        decided=outcome.found.undecided.losses,
         repeats=outcome.found.repeats,
     )
 

@@ -81,6 +81,11 @@ class Undecided:
     committed: int = 0
     gone: int = 0
 
+    @property
+    def losses(self) -> int:
+        """How many there are."""
+        return self.rolled_back + self.committed + self.gone
+
     def __add__(self, other: Undecided) -> Undecided:
         """Return both together."""
         return Undecided(

@@ -45,21 +45,15 @@ def by_clients(found: Reconciliation | None, decisions: Decisions | None) -> ByC
 def decided_elsewhere(undecided: Undecided, decisions: Decisions | None) -> int:
     """Return how many losses are of transactions that another client decided.
 
-    Where the server counts decisions, there can be no more than it counted.  Where it
-    does not, one that was listed and then gone shows that there is such a client.
+    Where the server counts decisions, no more than it counted are held to be such; one
+    that was decided before the server restarted once more is in no count, so a FAIL
+    names that cause first.  Where it counts none, one that was listed and then gone
+    shows that there is such a client.
     """
-    before = undecided.rolled_back + undecided.committed
     if decisions is None:
-        return undecided.gone + (before if undecided.gone else 0)
+        return undecided.losses if undecided.gone else 0
     rolled_back = min(undecided.rolled_back, decisions.rollbacks)
     return rolled_back + min(undecided.committed, decisions.commits) + undecided.gone
-
-
-def perhaps_decided(undecided: Undecided, decisions: Decisions | None) -> int:
-    """Return of how many losses another client's decision may be the cause."""
-    if decisions is None:
-        return undecided.rolled_back + undecided.committed + undecided.gone
-    return decided_elsewhere(undecided, decisions)
 
 
 def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None) -> str:

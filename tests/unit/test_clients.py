@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from dbcheck.core.leftover import Decisions, LeftFate, Undecided
+from dbcheck.campaign.outcome import Outcome
+from dbcheck.campaign.outcome import _diagnosis as outcome_diagnosis
+from dbcheck.core.leftover import Decisions, LeftFate
 from dbcheck.core.observed import Claim
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.verdict import Verdict
-from dbcheck.judge.clients import by_clients, perhaps_decided
+from dbcheck.judge.clients import by_clients
+from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.verdict import Judgement, judge_rows
+from dbcheck.runs import RunFolder
+from tests.kit.cases import case
 from tests.kit.cycles import reconciled, record
+from tests.kit.samples import FACTS
 from tests.kit.twophase import Model
 
 FAIL, INCONCLUSIVE = Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -86,21 +93,15 @@ def test_another_kind_of_loss_is_held_against_the_server_as_ever() -> None:
     assert judged(fate(decided), Decisions(9, 9)).verdict is FAIL
 
 
-@pytest.mark.parametrize(
-    ("counted", "losses"),
-    [
-        (None, 3),
-        (Decisions(0, 0), 0),
-        (Decisions(0, 1), 1),
-        (Decisions(0, 2), 2),
-        (Decisions(1, 1), 2),
-        (Decisions(1, 9), 3),
-    ],
-)
-def test_where_nothing_is_counted_somebody_may_have_decided_them_all(
-    counted: Decisions | None, losses: int
-) -> None:
-    assert perhaps_decided(Undecided(rolled_back=2, committed=1), counted) == losses
+@pytest.mark.parametrize("counted", [None, Decisions(0, 0), Decisions(1, 1)])
+def test_a_fail_names_decisions_that_are_in_no_count(counted: Decisions | None) -> None:
+    """A server that has restarted once more counts from 0."""
+    found = fate(lost_by(rolled_back=2, committed=1))
+    of_run = replace(case(after={"facts": FACTS, "decisions": counted}), found=found)
+    outcome = Outcome(RunFolder(Path()), of_run, judged(found, counted))
+    assert outcome.verdict is FAIL
+    first, *_ = outcome_diagnosis(outcome)
+    assert (first.cause, first.losses) == (Cause.DECISIONS, 3)
 
 
 ROWS = [record(1, 1), record(1, 2)]
