@@ -108,8 +108,11 @@ def _left_over(name: Name, refusal: Refusal | None, content: int | None) -> Left
     """
     fate = _fate(name, content)
     is_ours = fate in (LeftFate.KEPT, LeftFate.DIFFERENT)
-    if refusal is None or (refusal.perhaps_ours and is_ours):
+    if refusal is None:
         return LeftOver(name.session, name.seq, fate)
+    if refusal.perhaps_ours and is_ours:
+        is_there = content is not None
+        return LeftOver(name.session, name.seq, fate, perhaps_earlier=is_there)
     fate = LeftFate.GONE if refusal.gone else LeftFate.REFUSED
     return LeftOver(name.session, name.seq, fate, refusal.reason)
 

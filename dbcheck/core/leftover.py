@@ -74,7 +74,8 @@ class Undecided:
     After recovery they look the same if another client decided them before they were
     listed, or read.
 
-    rolled_back: neither listed nor there.  committed: there.  gone: see LeftFate.GONE.
+    rolled_back: neither listed nor there.  committed: there, and not listed.
+    gone: see LeftFate.GONE and LeftOver.perhaps_earlier.
     """
 
     rolled_back: int = 0
@@ -101,9 +102,12 @@ class LeftOver:
 
     session, seq: of the operation that prepared it.
     reason: the server's, if it refused; "" if not.
+    perhaps_earlier: it is not listed any more, and its row is there: either a reading
+            of dbcheck that broke off committed it, or another client.
     """
 
     session: int
     seq: int
     fate: LeftFate
     reason: str = ""
+    perhaps_earlier: bool = False

@@ -70,12 +70,13 @@ def _losses_of(
     # Without its row in the ledger it is half of an operation: nobody decided that.
     is_open = (kinds != _NO_LOSS) & markers.perhaps(session, seq)
     is_open &= (seq == top) | ~markers.present(session, seq + 1)
+    # No other client leaves one both decided and listed, unless it decided it since.
+    is_open &= ~is_listed | is_among(seq, _gone(listed))
     for one, over in listed.items():
         if one <= top and kinds[one - 1] == _NO_LOSS:
             kinds[one - 1] = _KINDS.get(over.fate, _NO_LOSS)
             is_open[one - 1] = over.fate is LeftFate.GONE
-    gone = [one - 1 for one, over in listed.items() if over.fate is LeftFate.GONE]
-    is_gone = is_open & is_among(seq - 1, np.array(gone, np.int64))
+    is_gone = is_open & is_listed
     undecided = Undecided(
         rolled_back=int(np.count_nonzero(is_open & ~is_gone & (row_ids == 0))),
         committed=int(np.count_nonzero(is_open & ~is_gone & (row_ids > 0))),
@@ -87,6 +88,16 @@ def _losses_of(
     strangers = {one: over for one, over in listed.items() if one > top}
     losses = np.concatenate([found, _strangers(session, strangers, rows.table)])
     return losses, undecided
+
+
+def _gone(listed: Mapping[int, LeftOver]) -> Ints:
+    """Return which another client decided, or may have, once they were listed."""
+    gone = [
+        one
+        for one, over in listed.items()
+        if over.fate is LeftFate.GONE or over.perhaps_earlier
+    ]
+    return np.array(gone, np.int64)
 
 
 def _judged(

@@ -31,12 +31,14 @@ class Model:
     """What a cut leaves.
 
     ledger, item: the content of each row.  left: the transactions that are prepared.
+    perhaps_earlier: see LeftOver.
     """
 
     def __init__(self) -> None:
         self.ledger: dict[Place, int] = {}
         self.item: dict[Place, int] = {}
         self.left: dict[Place, LeftFate] = {}
+        self.perhaps_earlier: set[Place] = set()
 
     def run(self, session: int, count: int, steps: int = 0) -> None:
         """Run the first *count* operations of a session, and *steps* of the next."""
@@ -80,6 +82,9 @@ class Model:
             {"ledger": NOTHING_BEFORE, "item": NOTHING_BEFORE},
             Claim(sent or confirmed, confirmed) if claimed else None,
             window_acks=10,
-            left_over=[LeftOver(s, q, fate) for (s, q), fate in self.left.items()],
+            left_over=[
+                LeftOver(*at, fate, perhaps_earlier=at in self.perhaps_earlier)
+                for at, fate in self.left.items()
+            ],
         )
         return PLAN.judge(seen)

@@ -96,7 +96,26 @@ def gone_after_it_was_listed(model: Model) -> Named:
     return "prepared", COUNT
 
 
+def committed_before_its_decision(model: Model) -> Named:
+    model.item[1, COUNT] = 0
+    return "prepared", COUNT
+
+
+def there_and_cannot_be_committed(model: Model) -> Named:
+    model.item[1, COUNT], model.left[1, COUNT] = 0, LeftFate.REFUSED
+    return "prepared", COUNT
+
+
+def there_and_perhaps_decided_by_an_earlier_reading(model: Model) -> Named:
+    model.item[1, COUNT] = 0
+    model.perhaps_earlier.add((1, COUNT))
+    return "prepared", COUNT
+
+
 FAULTS = [
+    committed_before_its_decision,
+    there_and_cannot_be_committed,
+    there_and_perhaps_decided_by_an_earlier_reading,
     gone_after_it_was_listed,
     lost_while_prepared,
     lost_after_its_commit,
@@ -130,6 +149,7 @@ UNDECIDED: Mapping[Callable[[Model], Named], Undecided] = {
     lost_while_prepared: Undecided(rolled_back=1),
     committed_by_nobody: Undecided(committed=1),
     gone_after_it_was_listed: Undecided(gone=1),
+    there_and_perhaps_decided_by_an_earlier_reading: Undecided(gone=1),
 }
 
 
@@ -291,7 +311,10 @@ def test_what_an_earlier_reading_may_have_decided_is_judged_by_its_row() -> None
         record(1, still.seq, part=PART),
         record(1, back.seq, part=PART),
     ]
-    assert {one.seq: one.fate for one in fates(decided, [records_of(rows)])} == {
+    found = fates(decided, [records_of(rows)])
+    perhaps = {one.seq for one in found if one.perhaps_earlier}
+    assert perhaps == {ours.seq, changed.seq}
+    assert {one.seq: one.fate for one in found} == {
         ours.seq: LeftFate.KEPT,
         changed.seq: LeftFate.DIFFERENT,
         gone.seq: LeftFate.GONE,
@@ -306,4 +329,4 @@ def test_a_decision_that_came_through_while_its_connection_broke_is_ours() -> No
     late = Name(EPOCH, 1, 1)
     decided = decide_rest(cast(Engine, _Deciding({late}, late)), [late], FACTS)
     (one,) = fates(decided, [records_of([record(1, 1, part=PART)])])
-    assert one == LeftOver(1, 1, LeftFate.KEPT)
+    assert one == LeftOver(1, 1, LeftFate.KEPT, perhaps_earlier=True)
