@@ -49,7 +49,7 @@ def require_none_pending(runs: Path, engine: Engine) -> None:
         is_same = engine.target in targets
         if not is_same:
             with contextlib.suppress(EngineError):
-                is_same = server.took(manifest)
+                is_same = server.has_run_of(manifest)
         if is_same:
             raise _not_judged(
                 manifest,
@@ -67,7 +67,7 @@ def require_none_on_witness(rig: Rig) -> None:
     """
     server = _Server(rig.site.writer.engine)
     for manifest in _unjudged(rig.witness):
-        if server.took(manifest) and _is_pending(rig, manifest, server.facts):
+        if server.has_run_of(manifest) and _is_pending(rig, manifest, server.facts):
             raise _not_judged(manifest, _hint(rig, manifest.run_id))
 
 
@@ -145,7 +145,7 @@ class _Server:
         engine = self._engine
         return bool(abilities.keeps_house(engine) and engine.present([LEDGER]))
 
-    def took(self, manifest: Manifest) -> bool:
+    def has_run_of(self, manifest: Manifest) -> bool:
         """Say whether the run was made on this server.  Raise EngineError."""
         here, nodes = self.facts.identity, manifest.nodes.values()
         if any(is_same_data(node.facts.identity, here) for node in nodes):
