@@ -33,6 +33,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -46,9 +47,9 @@ from dbcheck.clientkey import ClientKey
 from dbcheck.core.records import (
     AfterRecord,
     CutAsked,
-    Listed,
     LoadRecord,
     Manifest,
+    PreparedRecord,
     RestoreRecord,
     StoredRows,
 )
@@ -283,27 +284,48 @@ class RunFolder:
             self._require_nodes(restore.off_s, str(self.path / "restore.json"))
         return restore
 
-    def write_listed(self, listed: Listed) -> None:
+    def write_prepared(self, prepared: PreparedRecord) -> None:
         """Store what was read, before dbcheck decides what is prepared."""
-        self._write("prepared.json", [stored.to_bytes(listed)])
+        self._write("prepared.json", [stored.to_bytes(prepared)])
 
-    def listed(self) -> Listed | None:
-        """Read what was read before dbcheck decided any; None if it decided none."""
-        listed = self._read("prepared.json", Listed)
-        if listed is not None:
-            where = str(self.path / "prepared.json")
-            self._require_nodes([listed.reader_name], where)
-        return listed
+    def prepared(self) -> PreparedRecord | None:
+        """Read what was read before dbcheck decided any; None if it decided none.
+
+        Also None if a log of the witness has grown since: the load went on, and those
+        rows are older than its acks.
+        """
+        prepared = self._read("prepared.json", PreparedRecord)
+        if prepared is None:
+            return None
+        where = str(self.path / "prepared.json")
+        self._require_nodes([prepared.reader_name], where)
+        lengths = zip_longest(self.log_bytes(), prepared.log_bytes, fillvalue=0)
+        return None if any(now > then for now, then in lengths) else prepared
+
+    def log_bytes(self) -> tuple[int, ...]:
+        """Return how long the copy of each of the witness's logs is."""
+        paths = map(self.acks_path, range(self.manifest().logs))
+        return tuple(path.stat().st_size if path.is_file() else 0 for path in paths)
 
     def write_after(self, after: AfterRecord) -> None:
         """Store what was found after recovery."""
         self._write("after.json", [stored.to_bytes(after)])
 
-    def forget_survivors(self) -> None:
-        """Undo write_after() and write_listed(): what was read proves nothing."""
+    def forget_survivors(self, failed: AfterRecord | None = None) -> None:
+        """Undo write_after() and write_prepared(): what was read proves nothing.
+
+        failed: the record of an earlier reading, which stands again, with the rows that
+        were read before a decision by then.
+        """
+        prepared = self.prepared()
+        keeps = failed and prepared and prepared.survivors == failed.survivors
         with stored.writing(self.path):
-            (self.path / "after.json").unlink()
-            (self.path / "prepared.json").unlink(missing_ok=True)
+            if not keeps:  # first: without after.json, the next reading takes its rows
+                (self.path / "prepared.json").unlink(missing_ok=True)
+            if failed is None:
+                (self.path / "after.json").unlink()
+        if failed is not None:
+            self.write_after(failed)
 
     def was_read(self) -> bool:
         """Say whether the survivors, or why there are none, were stored for good."""
@@ -328,10 +350,10 @@ class RunFolder:
             return None
         return after
 
-    def canary(self) -> bool | None:
-        """Return the stored AfterRecord.canary, None if there is none."""
-        known = (self.path / "after.json").is_file()
-        return self.after().canary if known else None
+    def earlier(self) -> list[AfterRecord | PreparedRecord]:
+        """Return what earlier readings stored, which may show what is gone by now."""
+        after = self.after() if (self.path / "after.json").is_file() else None
+        return [one for one in (after, self.prepared()) if one is not None]
 
     def after(self) -> AfterRecord:
         """Read what was found after recovery; raise UsageError if nothing was read."""

@@ -10,7 +10,7 @@ from dbcheck.campaign import observable
 from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.elsewhere import stays_off
-from dbcheck.campaign.fetching import fetch_logs, have_grown
+from dbcheck.campaign.fetching import fetch_logs, require_no_load
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.loading import load_until_cut
@@ -303,15 +303,11 @@ def _reconcile(
         _recall_load(rig, run)
     failed = run.unread_failure()
     read_survivors(rig, run, manifest, failed)
-    if have_grown(rig, manifest, fetched):
-        run.forget_survivors()
-        if failed is not None:
-            run.write_after(failed)
-        raise UsageError(
-            f"run {manifest.run_id} is still under load: its witness log is growing",
-            id=ErrorId.RUN_STILL_UNDER_LOAD,
-            hint="Cut the power first.",
-        )
+    try:
+        require_no_load(rig, manifest, fetched)
+    except UsageError:
+        run.forget_survivors(failed)
+        raise
     rig.listener.phase(Phase.JUDGE, str(run.path))
     outcome = judge_run(run, rig.reader, rig.listener.progress)
     if failed is None or not outcome.judgement.other_data:
@@ -319,7 +315,7 @@ def _reconcile(
             note_judged(rig, manifest.run_id)
         return outcome
     rig.listener.phase(Phase.JUDGE, f"{outcome.judgement.reasons[0]}; {STANDS}")
-    run.write_after(failed)
+    run.forget_survivors(failed)
     return judge_run(run, rig.reader, rig.listener.progress)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.records import Manifest
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import WitnessError
+from dbcheck.errors import UsageError, WitnessError
 from dbcheck.runs import RunFolder
 
 LOG_BYTES_MAX = 16 << 30  # more than a thousand million acks
@@ -54,6 +54,16 @@ def have_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
             if lengths[-1] > length:
                 break
     return lengths != list(fetched)
+
+
+def require_no_load(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> None:
+    """Raise UsageError if the run is under load: see have_grown()."""
+    if have_grown(rig, manifest, fetched):
+        raise UsageError(
+            f"run {manifest.run_id} is still under load: its witness log is growing",
+            id=ErrorId.RUN_STILL_UNDER_LOAD,
+            hint="Cut the power first.",
+        )
 
 
 def room_for_log(folder: Path) -> int:

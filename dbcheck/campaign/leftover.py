@@ -37,7 +37,7 @@ class Refusal(NamedTuple):
 
 
 def decide(
-    engine: Engine, names: Sequence[Name], facts: ServerFacts
+    engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
 ) -> dict[Name, Refusal | None]:
     """Decide each transaction; return what the server refused, None where it did not.
 
@@ -45,21 +45,21 @@ def decide(
     """
     refusals = {name: _refusal(engine, name, facts) for name in names}
     if any(each and each.gone for each in refusals.values()):
-        for name in listed(engine, names[0].epoch, facts):
+        for name in listed(engine, epoch, facts):
             if each := refusals.get(name):
                 refusals[name] = each._replace(gone=False)
     return refusals
 
 
 def decide_rest(
-    engine: Engine, names: Sequence[Name], facts: ServerFacts
+    engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
 ) -> dict[Name, Refusal | None]:
     """Do what decide() does where an earlier reading may have decided some of *names*.
 
     names: as they were listed before that reading decided the first.
     """
-    left = set(listed(engine, names[0].epoch, facts))
-    decided = decide(engine, [name for name in names if name in left], facts)
+    left = set(listed(engine, epoch, facts))
+    decided = decide(engine, epoch, [name for name in names if name in left], facts)
     refusals = {name: decided.get(name, _UNLISTED) for name in names}
     return {
         name: each._replace(perhaps_ours=True) if each and each.gone else each

@@ -22,7 +22,13 @@ from dbcheck.core.table import Definition, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, NoCanary, UsageError
+from dbcheck.errors import (
+    ConnectionLost,
+    EngineError,
+    NoCanary,
+    OtherServer,
+    UsageError,
+)
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 
@@ -159,12 +165,18 @@ def decide(engine: Engine, name: str, server: ServerFacts, *, commit: bool) -> N
 
 
 def decisions(engine: Engine, server: ServerFacts) -> Decisions | None:
-    """Return what the server counts of them, None if it shows no such count."""
+    """Return what the server counts of them, None if it shows no such count.
+
+    Raise ConnectionLost, OtherServer: asked again, it may show it.
+    """
     if not abilities.counts_decisions(engine):
         return None
-    with contextlib.suppress(EngineError):
+    try:
         return engine.decisions(server=server)
-    return None
+    except (ConnectionLost, OtherServer):
+        raise
+    except EngineError:
+        return None
 
 
 def require_fill(engine: Engine) -> None:

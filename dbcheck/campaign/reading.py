@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from dbcheck import interrupt
 from dbcheck.campaign import leftover, observable
 from dbcheck.campaign.checking import check_after, conditions_after
+from dbcheck.campaign.fetching import require_no_load
 from dbcheck.campaign.reading_log import ReadingLog
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.rowstore import RowStore
@@ -24,18 +25,18 @@ from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import POLL_S, await_facts
 from dbcheck.core.conditions import ConditionCheck
 from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.leftover import Decisions, LeftOver, Name
+from dbcheck.core.leftover import Decisions, LeftOver, Name, largest
 from dbcheck.core.managed import SERVICE
 from dbcheck.core.places import Place
 from dbcheck.core.plans.registry import tables_of
 from dbcheck.core.records import (
     AfterRecord,
-    Listed,
     Manifest,
     NodeAfter,
+    PreparedRecord,
     StoredRows,
 )
-from dbcheck.core.refill import Refill
+from dbcheck.core.refill import Refill, of_both
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import lineage
 from dbcheck.core.table import TableFacts
@@ -61,7 +62,6 @@ _MAY_BE_SOUND = (
     " free space, memory and the limit of open files, then run dbcheck reconcile"
 )
 _THEN = "Then run dbcheck reconcile."
-_ITSELF = "connect to the server itself, then run dbcheck reconcile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,21 @@ class Reading:
         self.engines: Mapping[str, str] = {}
         self.decisions: Decisions | None = None
         self.refill: Refill | None = None
+        for earlier in run.earlier():
+            self._recall(earlier)
+
+    def _recall(self, earlier: AfterRecord | PreparedRecord) -> None:
+        """Keep what an earlier reading saw, and a process that starts later may not."""
+        if earlier.reader_name != self._rig.site.reader_name:
+            return
+        self.canary = earlier.canary if self.canary is None else self.canary
+        self.decisions = largest(self.decisions, earlier.decisions)
+        self.refill = of_both(self.refill, earlier.refill)
+
+    @property
+    def _is_copy(self) -> bool:
+        """Whether the data may be another server's copy, of which no row is judged."""
+        return self.refill is not None and self.refill.replaces
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -182,7 +197,7 @@ class Reading:
         try:
             self._read_all(facts, first=first)
         except OtherServer as error:
-            self.unanswered = f"{error}; {_ITSELF}"
+            self.unanswered = f"{error}. {error.hint} {_THEN}"
         except TableConverted as error:
             self.engines = error.engines
         except TableLost as error:
@@ -209,7 +224,7 @@ class Reading:
         None of a server whose data may be another one's copy.
         """
         self._ask_of_others(facts)
-        if self.refill is not None and self.refill.replaces:
+        if self._is_copy:
             return
         if first:  # a crash since then would empty the canary's table as well
             self._ask(facts)
@@ -258,7 +273,8 @@ class Reading:
         """
         site = self._rig.site
         if site.reader_name == self._manifest.writer_name:
-            self.decisions = observable.decisions(site.reader.engine, facts)
+            found = observable.decisions(site.reader.engine, facts)
+            self.decisions = largest(self.decisions, found)
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
         """Store the rows; then decide what is prepared, and look at that once more.
@@ -267,46 +283,62 @@ class Reading:
         do not hold what recovery brought back any more.
         """
         table, engine = self._plan.prepares_in, self._rig.site.reader.engine
-        if (listed := self._run.listed()) is not None:
-            self._take(listed, survivors)
-            decided = leftover.decide_rest(engine, listed.names, facts)
+        epoch = self._manifest.epoch
+        if (prepared := self._run.prepared()) is not None:
+            self._take(prepared, survivors)
+            decided = leftover.decide_rest(engine, epoch, prepared.names, facts)
         elif names := self._store(survivors, facts):
-            decided = leftover.decide(engine, names, facts)
+            decided = leftover.decide(engine, epoch, names, facts)
         else:
             return
         assert table is not None  # no other plan has any listed
         self.left_over = leftover.fates(decided, survivors.again(table))
 
     def _store(self, survivors: Survivors, facts: ServerFacts) -> tuple[Name, ...]:
-        """Store the rows; return what is prepared, once that is stored as well."""
+        """Store the rows; return what is prepared, once that is stored as well.
+
+        Raise UsageError if a load still runs: what it prepared is its own to decide.
+        """
         site, names = self._rig.site, tuple[Name, ...]()
         if self._plan.prepares_in is not None:
             epoch = self._manifest.epoch
             names = tuple(leftover.listed(site.reader.engine, epoch, facts))
             self._count_decisions(facts)
+        log_bytes = self._run.log_bytes() if names else ()
         try:
             self.stored = survivors.store()
+            require_no_load(self._rig, self._manifest, log_bytes)
         except BaseException:  # of several tables, some may have been stored
             self.stored = nothing_read(self._run, self._manifest)
             raise
         self.stored |= survivors.store_sides()
         self.sides_lost = survivors.sides_lost
         if names:
-            lost, decisions = self.sides_lost, self.decisions
-            listed = Listed(names, site.reader_name, self.stored, lost, decisions)
-            self._run.write_listed(listed)
+            self._run.write_prepared(
+                PreparedRecord(
+                    names,
+                    site.reader_name,
+                    self.stored,
+                    log_bytes,
+                    self.sides_lost,
+                    self.decisions,
+                    self.canary,
+                    self.refill,
+                )
+            )
         return names
 
-    def _take(self, listed: Listed, survivors: Survivors) -> None:
+    def _take(self, prepared: PreparedRecord, survivors: Survivors) -> None:
         """Take what an earlier reading stored; raise OtherServer if of another node."""
-        if listed.reader_name != self._rig.site.reader_name:
+        if prepared.reader_name != self._rig.site.reader_name:
             raise OtherServer(
-                f"the rows were read on {listed.reader_name}, where dbcheck then"
+                f"the rows were read on {prepared.reader_name}, where dbcheck then"
                 " decided what was prepared",
                 id=ErrorId.NOT_SERVER_OF_RUN,
+                hint=f"Have it read on {prepared.reader_name}.",
             )
-        self.stored = dict(listed.survivors)
-        self.sides_lost, self.decisions = dict(listed.sides_lost), listed.decisions
+        self.stored = dict(prepared.survivors)
+        self.sides_lost = dict(prepared.sides_lost)
         for table in self._plan.tables:
             if table != self._plan.prepares_in:
                 for _ in survivors.again(table):
@@ -316,7 +348,7 @@ class Reading:
         """Have the server check the tables, last of all: it may write."""
         if self.failure or self.unanswered or self.index or self.engines:
             return
-        if self.refill is not None and self.refill.replaces:
+        if self._is_copy:
             return
         self._rig.listener.phase(Phase.CHECK, "the server checks its own tables")
         engine, epoch = self._rig.site.reader.engine, self._manifest.epoch
@@ -332,8 +364,6 @@ class Reading:
         engine, manifest = self._rig.site.reader.engine, self._manifest
         if self._rig.site.reader_name != manifest.writer_name:
             return
-        if not manifest.no_canary:
-            self.canary = self._run.canary()
         if not manifest.no_canary and self.canary is None:
             self.canary = observable.canary(engine, manifest.epoch, facts)
         self.logged = observable.logged(engine, manifest.writer.facts.clock_us, facts)
@@ -341,7 +371,7 @@ class Reading:
     def _ask_of_others(self, facts: ServerFacts) -> None:
         """Ask whether a server that is tested alone took anything from others.
 
-        Once it did, that stands: a process that starts later does not know of it.  The
+        Once it did, that stands: a process that starts later may not show it.  The
         failover of a managed service may well be to a replica.
         """
         writer = self._manifest.writer.facts
@@ -350,8 +380,7 @@ class Reading:
         engine, tables = self._rig.site.reader.engine, self._plan.tables
         asked = replace(facts, may_follow=True)  # or it would be another server
         found = observable.refill(engine, tables, writer.clock_us, asked)
-        if self.refill is None or self.refill.unknown:
-            self.refill = found or self.refill
+        self.refill = of_both(self.refill, found)
 
     def _again(self, broke: _Broken) -> ServerFacts | None:
         """Return the facts of the same server once it is back, None if it is not."""
@@ -392,8 +421,8 @@ def nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:
 
     Rows that were read before dbcheck decided what was prepared stay, and are returned.
     """
-    if (listed := run.listed()) is not None:
-        return dict(listed.survivors)
+    if (prepared := run.prepared()) is not None:
+        return dict(prepared.survivors)
     return {
         table.name: run.write_survivors(table.name, ())
         for table in tables_of(manifest.workload)

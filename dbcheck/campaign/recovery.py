@@ -72,7 +72,7 @@ def read_survivors(
         try:
             reading.read(facts)
         except NotBack as error:
-            return failed or _absent(rig, run, manifest, str(error))
+            return failed or _absent(rig, run, manifest, str(error), reading)
         failure, missing = reading.failure or failure, missing or reading.missing
     unread = other or reading.unanswered
     if missing or facts is None:
@@ -151,11 +151,20 @@ def _with_remains(host: HostAfter | None, failed: HostAfter | None) -> HostAfter
     )
 
 
-def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRecord:
+def _absent(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    text: str,
+    reading: Reading | None = None,
+) -> AfterRecord:
     """Store why the server is not back: its data, or what may be no fault of its own.
 
     In the latter case the canaries stay for whoever reconciles the run.
+    reading: what was seen of the server before; None if this client read nothing, and
+    then what earlier readings saw is kept.
     """
+    seen = reading or Reading(rig, run, manifest)
     nodes = ask_nodes(rig, run, manifest, None, remove=False)
     stored = nothing_read(run, manifest)
     unread = AfterRecord(
@@ -163,8 +172,10 @@ def _absent(rig: Rig, run: RunFolder, manifest: Manifest, text: str) -> AfterRec
         rig.site.reader_name,
         "",
         stored,
-        None,
+        seen.canary,
         promotion=rig.site.promotion(),
+        decisions=seen.decisions,
+        refill=seen.refill,
     )
     if rig.site.reader_name in rig.site.away:
         rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))

@@ -67,6 +67,14 @@ class Decisions:
     rollbacks: int
 
 
+def largest(one: Decisions | None, other: Decisions | None) -> Decisions | None:
+    """Return the larger of each count: a server that restarts counts from 0 again."""
+    if one is None or other is None:
+        return one or other
+    commits = max(one.commits, other.commits)
+    return Decisions(commits, max(one.rollbacks, other.rollbacks))
+
+
 @dataclass(frozen=True, slots=True)
 class Undecided:
     """Losses of transactions that the load had left prepared, and not decided.

@@ -385,18 +385,22 @@ class StoredRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class PreparedRecord:
     """What was read before dbcheck decided the first prepared transaction.
 
     names:  the transactions that the server listed as prepared.
-    reader_name, survivors, sides_lost, decisions: as in AfterRecord.
+    log_bytes: how long each of the witness's logs was by then.
+    reader_name, survivors, sides_lost, decisions, canary, refill: as in AfterRecord.
     """
 
     names: tuple[Name, ...]
     reader_name: str
     survivors: Mapping[str, StoredRows]
+    log_bytes: tuple[int, ...]
     sides_lost: Mapping[str, str] = field(default_factory=dict)
     decisions: Decisions | None = None
+    canary: bool | None = None
+    refill: Refill | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record without a transaction to decide."""
@@ -474,11 +478,12 @@ class AfterRecord:
             was read.
     decisions: by whom ever, of prepared transactions since the server started; None if
             the plan prepares none, the server counts none, or another node than the
-            writer was read.
+            writer was read.  The most that any reading of this run was shown.
     engines: table -> the storage engine that it is of, where that is another one than
             the load was written to; {} if none is known to be.  No row is read then.
     refill: what a server that was tested alone may have taken from others before its
-            rows were read; None if nothing showed any, or if it was not alone.
+            rows were read, by any reading of this run; None if nothing showed any, or
+            if it was not alone.
     """
 
     nodes: Mapping[str, NodeAfter]

@@ -22,3 +22,18 @@ class Refill:
     advice: str
     replaces: bool = False
     unknown: bool = False
+
+
+def of_both(earlier: Refill | None, later: Refill | None) -> Refill | None:
+    """Return which of two looks at a server counts; None if neither showed any.
+
+    The first, unless only the later one was not in doubt, or only that one shows that
+    the data may be another server's copy.
+    """
+    return later if _weight(later) > _weight(earlier) else earlier
+
+
+def _weight(refill: Refill | None) -> tuple[bool, bool, bool]:
+    if refill is None:
+        return False, False, False
+    return True, not refill.unknown, refill.replaces

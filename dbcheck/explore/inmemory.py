@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dbcheck.core.records import Listed, LoadRecord, StoredRows
+from dbcheck.core.records import (
+    AfterRecord,
+    LoadRecord,
+    PreparedRecord,
+    StoredRows,
+)
 from dbcheck.core.survivors import Records
 from dbcheck.runs import Recalled
 
@@ -18,22 +23,25 @@ class InMemory:
     def __init__(self, claimed: LoadRecord) -> None:
         self._claimed = claimed
         self._rows: dict[str, list[Records]] = {}
-        self._listed: Listed | None = None
+        self._prepared: PreparedRecord | None = None
 
     def load(self) -> LoadRecord:
         return self._claimed
 
-    def canary(self) -> None:
-        return None
+    def earlier(self) -> list[AfterRecord | PreparedRecord]:
+        return []
 
     def recalled(self) -> Recalled:
         return Recalled()
 
-    def listed(self) -> Listed | None:
-        return self._listed
+    def log_bytes(self) -> tuple[int, ...]:
+        return ()
 
-    def write_listed(self, listed: Listed) -> None:
-        self._listed = listed
+    def prepared(self) -> PreparedRecord | None:
+        return self._prepared
+
+    def write_prepared(self, prepared: PreparedRecord) -> None:
+        self._prepared = prepared
 
     def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows:
         self._rows[table] = [records.copy() for records in batches]

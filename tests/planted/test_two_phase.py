@@ -166,11 +166,11 @@ def test_what_somebody_decides_once_it_was_listed_is_no_lost_commit(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def after_somebody(
-        engine: Engine, names: Sequence[Name], facts: ServerFacts
+        engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
     ) -> dict[Name, leftover.Refusal | None]:
         for name in names:
             decide(site, name, commit=False)
-        return decided(engine, names, facts)
+        return decided(engine, epoch, names, facts)
 
     decided = leftover.decide
     monkeypatch.setattr(leftover, "decide", after_somebody)
@@ -221,7 +221,7 @@ def test_what_dbcheck_itself_decided_before_it_read_anew_is_no_loss(
         run = RunFolder.open(max(site.rig.runs.iterdir()))
         outcome = reconcile_run(site.rig, run, run.manifest())
     assert (outcome.verdict, found(outcome)) == (PASS, Counter()), outcome.judgement
-    listed = outcome.run.listed()
+    listed = outcome.run.prepared()
     assert listed is not None
     left = [(one.session, one.seq, one.fate) for one in outcome.after.left_over]
     assert left == [(x.session, x.seq, LeftFate.KEPT) for x in listed.names]

@@ -21,7 +21,9 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.reconcile_server import _recalled
 from dbcheck.core.history import Ack
-from dbcheck.core.records import Manifest, StoredRows
+from dbcheck.core.leftover import Name
+from dbcheck.core.records import Manifest, PreparedRecord, StoredRows
+from dbcheck.core.site import ONLY_NODE
 from dbcheck.core.table import LEDGER, TableFacts
 from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
@@ -96,6 +98,11 @@ class Site:
         log = self.logs[number]
         log.append(Ack(session, seq, seq, seq))
         log.note({"event": "held"})
+
+    def store_prepared(self) -> None:
+        """Store what a reading does before it decides a prepared transaction."""
+        names, lengths = (Name(MANIFEST.epoch, 1, 1),), self.run.log_bytes()
+        self.run.write_prepared(PreparedRecord(names, ONLY_NODE, {}, lengths))
 
 
 @pytest.fixture
@@ -305,17 +312,23 @@ def test_a_failure_stands_if_an_older_copy_was_restored(
     monkeypatch.setattr(FakeEngine, "rows", 0)
     assert site.reconcile(10).verdict is Verdict.INCONCLUSIVE
     site.run.write_after(DEAD)
-    outcome = site.reconcile(10)
+    outcome = site.reconcile(10, site.store_prepared)
     assert outcome.verdict is Verdict.FAIL
     assert outcome.judgement.reasons == ("unrecoverable: PANIC: no checkpoint",)
     assert site.run.after() == DEAD
+    assert site.run.prepared() is None, "they are the copy's"
 
 
 def test_a_failure_stands_if_the_rows_were_read_under_load(site: Site) -> None:
+    def go_on() -> None:
+        site.store_prepared()
+        site.ack(1, 1, ACKED + 1)
+
     site.run.write_after(DEAD)
     with pytest.raises(UsageError, match="still under load"):
-        site.reconcile(10, lambda: site.ack(1, 1, ACKED + 1))
+        site.reconcile(10, go_on)
     assert site.run.after() == DEAD
+    assert site.run.prepared() is None
 
 
 def test_a_run_whose_folder_is_here_is_reconciled_in_it(site: Site) -> None:

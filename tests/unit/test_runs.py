@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from dbcheck.campaign.reading import nothing_read
 from dbcheck.core.leftover import Decisions, Name
 from dbcheck.core.records import (
     LOGS_MAX,
+    AfterRecord,
     CutAsked,
-    Listed,
+    PreparedRecord,
     RestoreRecord,
     StoredRows,
 )
+from dbcheck.core.refill import Refill
 from dbcheck.core.site import ONLY_NODE
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
@@ -32,12 +35,15 @@ from tests.kit.samples import FACTS, LOAD, MANIFEST
 from tests.kit.stored_run import manifest
 
 TABLE = "ledger"
-LISTED = Listed(
+PREPARED = PreparedRecord(
     (Name(MANIFEST.epoch, 1, 5), Name(MANIFEST.epoch, 2, 8)),
     ONLY_NODE,
     {TABLE: StoredRows(1, "")},
+    (0,),
     {"side": "cannot be opened"},
     Decisions(1, 2),
+    canary=False,
+    refill=Refill("was cloned", "Cut again", replaces=True),
 )
 
 
@@ -60,16 +66,74 @@ def test_what_was_read_before_any_decision_outlives_a_reading_that_broke_off(
     tmp_path: Path,
 ) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
-    assert run.listed() is None
+    assert run.prepared() is None
     rows = run.write_survivors(TABLE, [records_of([record(1, 1)])])
-    run.write_listed(replace(LISTED, survivors={TABLE: rows}))
+    run.write_prepared(replace(PREPARED, survivors={TABLE: rows}))
     again = RunFolder.open(run.path)
-    assert again.listed() == replace(LISTED, survivors={TABLE: rows})
+    assert again.prepared() == replace(PREPARED, survivors={TABLE: rows})
     assert nothing_read(again, MANIFEST) == {TABLE: rows}
     again.write_after(after_of(FACTS, survivors={TABLE: rows}))
     assert [batch.tolist() for batch in again.survivors(TABLE)] == [[record(1, 1)]]
     again.forget_survivors()
-    assert again.listed() is None
+    assert again.prepared() is None
+
+
+FAILED = after_of(None, failure="no filesystem")
+
+
+@pytest.mark.parametrize("failed", [None, FAILED], ids=["none", "failed"])
+def test_rows_that_prove_nothing_are_forgotten_before_their_record(
+    tmp_path: Path, failed: AfterRecord | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client may end between the two: the next reading would take them."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    run = RunFolder.create(tmp_path, MANIFEST)
+    run.write_after(after_of(FACTS))
+    run.write_prepared(PREPARED)
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFolder, "write_after", end)
+        patched.setattr(Path, "unlink", _first_then(Path.unlink, end))
+        with pytest.raises(KeyboardInterrupt):
+            run.forget_survivors(failed)
+    assert run.prepared() is None
+    assert run.after() == after_of(FACTS)
+    run.forget_survivors(failed)
+    assert (run.path / "after.json").exists() is (failed is not None)
+    assert run.unread_failure() == failed
+
+
+def _first_then(real: Callable[..., Any], later: Callable[..., Any]) -> Any:
+    """Return what does *real* once, and then *later*."""
+    steps = [later, real]
+    return lambda *args, **named: (steps.pop() if steps else later)(*args, **named)
+
+
+def test_the_rows_of_the_failure_that_stands_again_are_kept(tmp_path: Path) -> None:
+    """What they show is not in the tables any more; those of a later reading go."""
+    run = RunFolder.create(tmp_path, MANIFEST)
+    run.write_prepared(PREPARED)
+    failed = replace(FAILED, survivors=PREPARED.survivors)
+    run.write_after(after_of(FACTS))
+    run.forget_survivors(failed)
+    assert (run.prepared(), run.after()) == (PREPARED, failed)
+    run.forget_survivors(FAILED)
+    assert (run.prepared(), run.after()) == (None, FAILED)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_taken"),
+    [((4,), 4, True), ((4,), 5, False), ((), 1, False), ((5,), 4, True)],
+)
+def test_rows_that_are_older_than_an_ack_are_not_taken(
+    tmp_path: Path, then: tuple[int, ...], now: int, is_taken: bool
+) -> None:
+    run = RunFolder.create(tmp_path, MANIFEST)
+    run.write_prepared(replace(PREPARED, log_bytes=then))
+    run.write_acks(0, [b"a" * now])
+    assert (run.prepared() is not None) is is_taken
 
 
 def test_the_first_time_without_power_counts(tmp_path: Path) -> None:
@@ -176,7 +240,7 @@ def _stored(tmp: Path) -> dict[str, Any]:
     run.write_after(after_of(FACTS, survivors={TABLE: StoredRows(1, "")}))
     run.write_restore(RestoreRecord({ONLY_NODE: 15.25}))
     run.write_cut_asked(CutAsked(7))
-    run.write_listed(LISTED)
+    run.write_prepared(PREPARED)
     names = ("manifest", "load", "cut", "restore", "prepared", "after")
     files = [f"{name}.json" for name in names]
     return {name: json.loads((run.path / name).read_bytes()) for name in files}
@@ -207,7 +271,7 @@ def test_damage_is_told_or_harmless(
         "load.json": run.load,
         "cut.json": run.cut_asked,
         "restore.json": run.restore,
-        "prepared.json": run.listed,
+        "prepared.json": run.prepared,
         "after.json": run.after,
     }
     try:
@@ -248,7 +312,7 @@ def test_what_no_record_holds_is_refused(
         {
             "manifest.json": run.manifest,
             "load.json": run.load,
-            "prepared.json": run.listed,
+            "prepared.json": run.prepared,
             "after.json": run.after,
         }[name]()
 
@@ -285,7 +349,7 @@ def test_a_torn_file_is_told(tmp_path: Path, name: str) -> None:
         "load.json": run.load,
         "cut.json": run.cut_asked,
         "restore.json": run.restore,
-        "prepared.json": run.listed,
+        "prepared.json": run.prepared,
         "after.json": run.after,
     }
     for length in range(0, len(whole), 7):

@@ -303,7 +303,7 @@ def test_what_an_earlier_reading_may_have_decided_is_judged_by_its_row() -> None
     ours, changed, gone, rolled_back, still, back = names
     other = Name(EPOCH, 1, 9)
     engine = _Deciding({still, other}, other)
-    decided = decide_rest(cast(Engine, engine), names, FACTS)
+    decided = decide_rest(cast(Engine, engine), EPOCH, names, FACTS)
     assert engine.decided == [(str(still), True)], "no other is prepared"
     rows = [
         record(1, ours.seq, part=PART),
@@ -327,6 +327,6 @@ def test_what_an_earlier_reading_may_have_decided_is_judged_by_its_row() -> None
 def test_a_decision_that_came_through_while_its_connection_broke_is_ours() -> None:
     """It is still listed, and then the server has it no more."""
     late = Name(EPOCH, 1, 1)
-    decided = decide_rest(cast(Engine, _Deciding({late}, late)), [late], FACTS)
+    decided = decide_rest(cast(Engine, _Deciding({late}, late)), EPOCH, [late], FACTS)
     (one,) = fates(decided, [records_of([record(1, 1, part=PART)])])
     assert one == LeftOver(1, 1, LeftFate.KEPT, perhaps_earlier=True)

@@ -1,0 +1,307 @@
+"""A reading that breaks off, and the next one: what the first saw is not forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dbcheck.campaign.reading import Reading, nothing_read
+from dbcheck.campaign.recovery import read_survivors
+from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.core.leftover import Decisions, Name
+from dbcheck.core.promise import Promise
+from dbcheck.core.records import AfterRecord, NodeAfter, PreparedRecord
+from dbcheck.core.refill import Refill, of_both
+from dbcheck.core.schedule import Schedule
+from dbcheck.core.server import ServerFacts
+from dbcheck.core.site import ONLY_NODE, SiteKind
+from dbcheck.core.survivors import RowBatch
+from dbcheck.core.table import LEDGER, TableFacts, TableSpec
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import ConnectionLost, EngineError, OtherServer, UsageError
+from dbcheck.runs import RunFolder
+from dbcheck.workload import load
+from tests.kit.nodes import after_of, site_of
+from tests.kit.partial_rig import RecordingListener
+from tests.kit.samples import FACTS, MANIFEST
+
+MANIFEST_2PC = replace(
+    MANIFEST,
+    workload=load("two-phase"),
+    tables=dict.fromkeys(("ledger", "item"), TableFacts({}, 0)),
+)
+LEFT = Name(MANIFEST.epoch, 1, 5)
+MEMBER = Refill("is a member of a group", "Cut again")
+CLONED = Refill("was cloned", "Cut again", replaces=True)
+LOG = b"acks"
+ROW = Schedule(MANIFEST.seed, MANIFEST.epoch, (16,)).row(1, 1)._replace(row_id=1)
+
+
+def broken() -> ConnectionLost:
+    return ConnectionLost("it broke", 0, id=ErrorId.CONNECTION_LOST)
+
+
+@dataclass
+class Server:
+    """A server with one prepared transaction.
+
+    refills, counted: what it shows at one look after the other, the last for good.
+    ends: by the name of a method, the errors with which its next calls end.
+    """
+
+    refills: list[Refill | None] = field(default_factory=lambda: [None])
+    counted: list[Decisions] = field(default_factory=lambda: [Decisions(0, 0)])
+    ends: dict[str, list[BaseException]] = field(default_factory=dict)
+    left: set[Name] = field(default_factory=lambda: {LEFT})
+    is_up: bool = True
+    crashed: bool = True
+    target = MANIFEST.writer.target
+
+    def _end(self, name: str) -> None:
+        if self.ends.get(name):
+            raise self.ends[name].pop(0)
+
+    def ready(self) -> str | None:
+        return None if self.is_up else "it takes no connections"
+
+    def facts(self) -> ServerFacts:
+        return FACTS
+
+    def places(self, tables: Sequence[TableSpec]) -> tuple[()]:
+        return ()
+
+    def refill(self, tables: object, since_us: int, **_: object) -> Refill | None:
+        return self.refills.pop(0) if len(self.refills) > 1 else self.refills[0]
+
+    def plant_canary(self, epoch: int, **_: object) -> None:
+        raise AssertionError("only the preflight plants one")
+
+    def canary(self, epoch: int, **_: object) -> bool:
+        return not self.crashed
+
+    def decisions(self, **_: object) -> Decisions:
+        self._end("decisions")
+        return self.counted.pop(0) if len(self.counted) > 1 else self.counted[0]
+
+    def require_two_phase(self) -> None:
+        raise AssertionError("only the preflight asks that")
+
+    def prepared(self, **_: object) -> tuple[str, ...]:
+        return tuple(map(str, self.left))
+
+    def decide(self, name: str, *, commit: bool, **_: object) -> None:
+        self.left.clear()
+        self._end("decide")
+
+    def survivors(
+        self, tables: Sequence[TableSpec], **_: object
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
+        self._end("survivors")
+        if LEDGER in tables:
+            yield LEDGER, RowBatch.of([ROW])
+
+
+@dataclass
+class Case:
+    """A run that was cut, and what its witness holds."""
+
+    run: RunFolder
+    log: bytes = LOG
+
+    def rig(self, server: Server, return_s: float = 0.0) -> Rig:
+        nothing: Any = None
+        return Rig(
+            site_of(server, SimpleNamespace(failure=lambda: None)),
+            SimpleNamespace(read=lambda run_id, number: iter([self.log])),
+            nothing,
+            RecordingListener(),
+            self.run.path.parent,
+            limits=Limits(return_s=return_s),
+        )
+
+    def reading(self, server: Server) -> Reading:
+        return Reading(self.rig(server), self.run, self.run.manifest())
+
+    def read(self, server: Server) -> Reading:
+        """Read, and store what was found."""
+        reading = self.reading(server)
+        reading.read(server.facts())
+        self.run.write_after(reading.record({ONLY_NODE: NodeAfter(None)}, ONLY_NODE))
+        return reading
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    run = RunFolder.create(tmp_path, MANIFEST_2PC)
+    run.write_acks(0, [LOG])
+    return Case(run)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "counts"),
+    [
+        (None, None, None),
+        (MEMBER, None, MEMBER),
+        (None, MEMBER, MEMBER),
+        (MEMBER, CLONED, CLONED),
+        (CLONED, MEMBER, CLONED),
+        (MEMBER, replace(MEMBER, how="joined"), MEMBER),
+    ],
+)
+def test_of_two_looks_the_first_counts_unless_the_data_are_a_copy(
+    earlier: Refill | None, later: Refill | None, counts: Refill | None
+) -> None:
+    assert of_both(earlier, later) == counts
+
+
+def test_a_clone_that_shows_only_once_the_rows_were_read_is_seen(case: Case) -> None:
+    reading = case.read(Server(refills=[MEMBER, CLONED]))
+    assert reading.refill == CLONED
+
+
+SEEN = (MEMBER, Decisions(0, 3), False)
+
+
+def seen_by(reading: Reading) -> tuple[Refill | None, Decisions | None, bool | None]:
+    return reading.refill, reading.decisions, reading.canary
+
+
+def seen_of(case: Case) -> tuple[Refill | None, Decisions | None, bool | None]:
+    """Return the same as the run stores it."""
+    after = case.run.after()
+    return after.refill, after.decisions, after.canary
+
+
+def that_saw(**ends: list[BaseException]) -> Server:
+    return Server(refills=[MEMBER], counted=[Decisions(0, 3)], ends=ends)
+
+
+def given_up(case: Case) -> None:
+    """The connection breaks each time, and no reading ends."""
+    reading = case.read(that_saw(survivors=[broken(), broken()]))
+    assert "2 times" in reading.unanswered
+
+
+def interrupted(case: Case) -> None:
+    """The client ends as it decides what is prepared."""
+    reading = case.reading(that_saw(decide=[KeyboardInterrupt()]))
+    with pytest.raises(KeyboardInterrupt):
+        reading.read(FACTS)
+    assert not (case.run.path / "after.json").exists()
+
+
+def gone(case: Case) -> None:
+    """The server ends as it is read, and does not come back."""
+    server = that_saw(survivors=[broken()])
+
+    def ready() -> str | None:
+        return None if server.ends["survivors"] else "it takes no connections"
+
+    server.ready = ready  # type: ignore[method-assign]
+    after = read_survivors(case.rig(server), case.run, case.run.manifest())
+    assert "it takes no connections" in after.unanswered
+    assert seen_of(case) == SEEN
+
+
+@pytest.mark.parametrize("ends", [given_up, interrupted, gone])
+def test_what_a_server_showed_stands_after_it_started_anew(
+    case: Case, ends: Callable[[Case], None]
+) -> None:
+    ends(case)
+    started_anew = Server(crashed=False, left=set())
+    away = replace(started_anew, is_up=False)
+    assert seen_by(case.read(started_anew)) == SEEN
+    case.run.forget_survivors()
+    ends(case)
+    read_survivors(case.rig(away), case.run, case.run.manifest())
+    assert seen_of(case) == SEEN
+
+
+def test_the_server_that_restarts_as_it_is_read_counts_no_less(case: Case) -> None:
+    counted = [Decisions(0, 3), Decisions(1, 0)]
+    server = Server(counted=counted, ends={"survivors": [broken()]})
+    assert case.read(server).decisions == Decisions(1, 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "unanswered", "counted"),
+    [
+        (broken(), False, Decisions(0, 3)),
+        (
+            OtherServer("another", id=ErrorId.DIFFERENT_SERVERS_ANSWER),
+            True,
+            None,
+        ),
+        (EngineError("denied", id=ErrorId.STATEMENT_FAILED), False, None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_count_that_a_broken_connection_hid_is_asked_for_again(
+    case: Case, error: EngineError, unanswered: bool, counted: Decisions | None
+) -> None:
+    reading = case.read(that_saw(decisions=[error]))
+    assert bool(reading.unanswered) is unanswered
+    assert reading.decisions == counted
+
+
+def test_a_canary_that_only_a_later_crash_removed_was_there(case: Case) -> None:
+    server = Server(crashed=False, ends={"survivors": [broken(), broken()]})
+    assert case.read(server).canary is True
+    assert case.read(Server(crashed=True)).canary is True
+
+
+def test_nothing_that_a_load_prepared_is_decided_while_it_runs(case: Case) -> None:
+    """And the rows that an earlier record names are still those in the folder."""
+    case.run.write_after(after_of(None, survivors=nothing_read(case.run, MANIFEST_2PC)))
+    server, case.log = Server(), LOG + b"more"
+    with pytest.raises(UsageError, match="still under load") as caught:
+        case.reading(server).read(FACTS)
+    assert caught.value.id is ErrorId.RUN_STILL_UNDER_LOAD
+    assert server.left == {LEFT}
+    assert case.run.prepared() is None
+    assert not list(case.run.survivors(LEDGER.name))
+
+
+def test_rows_that_are_older_than_the_acks_are_not_taken(case: Case) -> None:
+    interrupted(case)
+    stored = case.run.prepared()
+    assert stored is not None
+    assert (stored.log_bytes, stored.names) == ((len(LOG),), (LEFT,))
+    case.log = LOG + b"more"
+    case.run.write_acks(0, [case.log])
+    assert case.run.prepared() is None
+    later = Name(MANIFEST.epoch, 2, 7)
+    reading = case.read(Server(left={later}))
+    assert [(one.session, one.seq) for one in reading.left_over] == [(2, 7)]
+    assert (reading.refill, reading.decisions) == (None, Decisions(0, 0))
+
+
+def test_what_another_node_showed_is_not_of_this_one(case: Case) -> None:
+    nodes = {**MANIFEST.nodes, "standby": MANIFEST.writer}
+    manifest = replace(
+        MANIFEST_2PC,
+        run_id=f"{MANIFEST.run_id[:-1]}0",
+        site=SiteKind.STREAMING,
+        promise=Promise.WRITER,
+        nodes=nodes,
+    )
+    case = Case(RunFolder.create(case.run.path.parent, manifest))
+    seen: dict[str, Any] = {
+        "canary": False,
+        "decisions": Decisions(0, 3),
+        "refill": MEMBER,
+    }
+    case.run.write_prepared(PreparedRecord((LEFT,), "standby", {}, (0,), **seen))
+    found = dict.fromkeys(nodes, NodeAfter(None))
+    case.run.write_after(AfterRecord(found, "standby", "", {}, **seen))
+    server = Server(crashed=False)
+    reading = case.reading(server)
+    reading.read(FACTS)
+    assert "Have it read on standby. Then run dbcheck reconcile." in reading.unanswered
+    assert server.left == {LEFT}
+    assert seen_by(reading) == (None, None, True)
