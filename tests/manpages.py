@@ -32,15 +32,19 @@ def name_of(context: click.Context) -> str:
     return context.command_path.replace(" ", "-")
 
 
-def summary_of(name: str, command: click.Command) -> str:
-    """Return what a command does, in one line, as the help of the one above has it."""
-    return VERBS.get(name) or command.get_short_help_str(limit=200)
+def summary_of(path: str, command: click.Command) -> str:
+    """Return what a command does, in one line, as the help of the one above has it.
+
+    path: e.g. "dbcheck lab run".
+    """
+    own = VERBS.get(path.removeprefix("dbcheck "))
+    return own or command.get_short_help_str(limit=200)
 
 
 def page(context: click.Context) -> str:
     """Return the page of one command, as groff and mandoc read it."""
     document = new_document(name_of(context))
-    summary = summary_of(context.info_name or "", context.command)
+    summary = summary_of(context.command_path, context.command)
     document += nodes.title(text=name_of(context))
     document += nodes.subtitle(text=summary.rstrip("."))
     document += _head()
@@ -50,7 +54,8 @@ def page(context: click.Context) -> str:
     document += _section("Description", *_paragraphs(context.command.help or ""))
     document += _option_sections(context)
     if inner := [*inner_commands(context)]:
-        listed = ((name, summary_of(name, each)) for name, each in inner)
+        path = context.command_path
+        listed = ((name, summary_of(f"{path} {name}", each)) for name, each in inner)
         document += _section("Commands", _named(listed))
     document += _section("Exit status", _named(_exit_codes(context)))
     document += _section("See also", nodes.paragraph(text=_see_also(context)))

@@ -8,7 +8,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from dbcheck.cli.entry_options import (
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
 from dbcheck.core.records import Manifest
+from dbcheck.core.witnessed import Watermark
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.inventory.entry import Entry
@@ -125,29 +126,43 @@ def _runs(entry: Entry, new_key: bool) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class _Log:
-    """A copy of log *number* of a run; seen: it holds what readers saw, and no acks."""
+    """A copy of log *number* of a run; seen: it holds what readers saw, and no acks.
+
+    confirmed: what the client knows that the witness had stored; None if it is not
+               known.  A log that ends before that is damaged, and not torn.
+    """
 
     path: Path
     run_id: str
     number: int
     seen: bool
+    confirmed: Watermark | None = None
 
     @classmethod
     def of(cls, manifest: Manifest, number: int, path: Path) -> _Log:
         """Return log *number* of a run, of which a copy is at *path*."""
         return cls(path, manifest.run_id, number, number >= manifest.ack_logs)
 
+    @classmethod
+    def in_folder(cls, folder: RunFolder) -> list[_Log]:
+        """Return the logs of a run folder."""
+        manifest, load = folder.manifest(), folder.load()
+        of_all = (*load.watermarks, load.seen_watermark) if load else ()
+        confirmed = dict(enumerate(of_all))
+        return [
+            replace(
+                cls.of(manifest, number, folder.acks_path(number)),
+                confirmed=confirmed.get(number),
+            )
+            for number in range(manifest.logs)
+        ]
+
 
 @contextlib.contextmanager
 def _logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
     """Give the logs of a run folder, or temporary copies of those on the witness."""
     if not entry.witness:
-        folder = RunFolder.open(run)
-        manifest = folder.manifest()
-        logs = [
-            _Log.of(manifest, number, folder.acks_path(number))
-            for number in range(manifest.logs)
-        ]
+        logs = _Log.in_folder(RunFolder.open(run))
         if not all(log.path.is_file() for log in logs):
             raise UsageError(
                 f"{run} has no copy of the witness's log yet",
@@ -197,7 +212,8 @@ def verify(
 ) -> None:
     """Check that all logs of a run are intact; exit with 1 if not.
 
-    RUN is a run folder; or with --witness or --name a run's id there.
+    RUN is a run folder; or with --witness or --name a run's id there. The logs of a
+    folder are also compared with what the witness had confirmed to the client.
     """
     entry, new_key = chosen(named, witness), witness.accept_new_host_key
     with _logs(run, entry, new_key) as logs:
@@ -213,7 +229,7 @@ def verify(
 
 def _verified(log: _Log) -> dict[str, Any]:
     try:
-        facts = FrameLogReader().facts(log.path, log.run_id, log.number, None)
+        facts = FrameLogReader().facts(log.path, log.run_id, log.number, log.confirmed)
     except LogDamaged as error:
         return {"intact": False, "damage": str(error)}
     return {

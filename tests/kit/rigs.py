@@ -46,6 +46,7 @@ TABLES = {
     **dict.fromkeys(("mariadb", "mysql", "myrocks"), "ledger"),
 }
 CUT_AFTER_S = (0.6, 1.0)
+LOADS_S = (1.2, 5.0, 20.0, 80.0)  # until one had commits enough: a machine may be slow
 SEED = 11
 CUTS_MAX = 6
 
