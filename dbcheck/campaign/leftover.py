@@ -70,6 +70,16 @@ def decide_rest(
 _UNLISTED = Refusal("the server does not list it as prepared any more", gone=True)
 
 
+def undecided(names: Sequence[Name]) -> tuple[LeftOver, ...]:
+    """Return that none was decided, of a server that has not started since the load."""
+    return tuple(
+        LeftOver(name.session, name.seq, LeftFate.UNDECIDED, _RUNS_ON) for name in names
+    )
+
+
+_RUNS_ON = "the server was not restarted since the load, so dbcheck decides none"
+
+
 def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:
     try:
         observable.decide(engine, str(name), facts, commit=is_committed(name.seq))

@@ -37,7 +37,7 @@ from dbcheck.core.records import (
     StoredRows,
 )
 from dbcheck.core.refill import Refill, of_both
-from dbcheck.core.server import ServerFacts
+from dbcheck.core.server import ServerFacts, is_restarted
 from dbcheck.core.site import lineage
 from dbcheck.core.table import TableFacts
 from dbcheck.core.tablecheck import CheckOutcome, TableCheck
@@ -119,6 +119,10 @@ class Reading:
     def _is_copy(self) -> bool:
         """Whether the data may be another server's copy, of which no row is judged."""
         return self.refill is not None and self.refill.replaces
+
+    @property
+    def _is_writer(self) -> bool:
+        return self._rig.site.reader_name == self._manifest.writer_name
 
     def read(self, facts: ServerFacts) -> None:
         """Read the rows, and what the server reports of itself.
@@ -261,19 +265,23 @@ class Reading:
 
     def _deleted(self, facts: ServerFacts) -> int | None:
         """Return AfterRecord.deleted; a node that was not cut counts older deletes."""
-        site, table = self._rig.site, self._plan.tables[0]
-        if site.reader_name != self._manifest.writer_name:
+        if not self._is_writer:
             return None
-        return observable.deleted(site.reader.engine, table, facts)
+        engine, table = self._rig.site.reader.engine, self._plan.tables[0]
+        return observable.deleted(engine, table, facts)
+
+    def _has_run_on(self, facts: ServerFacts) -> bool:
+        """Say whether it is the very process that took the load: it is not cut yet."""
+        before = self._manifest.writer.facts
+        return self._is_writer and not is_restarted(before, facts)
 
     def _count_decisions(self, facts: ServerFacts) -> None:
         """Ask who decided any before they were listed: before this reading decides any.
 
         A node that was not cut counts those of the load.
         """
-        site = self._rig.site
-        if site.reader_name == self._manifest.writer_name:
-            found = observable.decisions(site.reader.engine, facts)
+        if self._is_writer and not self._has_run_on(facts):
+            found = observable.decisions(self._rig.site.reader.engine, facts)
             self.decisions = largest(self.decisions, found)
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
@@ -295,8 +303,9 @@ class Reading:
         self.left_over = leftover.fates(decided, survivors.again(table))
 
     def _store(self, survivors: Survivors, facts: ServerFacts) -> tuple[Name, ...]:
-        """Store the rows; return what is prepared, once that is stored as well.
+        """Store the rows; return what is to be decided, once that is stored as well.
 
+        Nothing before the cut: the next reading would take rows that the cut may lose.
         Raise UsageError if a load still runs: what it prepared is its own to decide.
         """
         site, names = self._rig.site, tuple[Name, ...]()
@@ -313,6 +322,9 @@ class Reading:
             raise
         self.stored |= survivors.store_sides()
         self.sides_lost = survivors.sides_lost
+        self.left_over = ()
+        if names and self._has_run_on(facts):
+            self.left_over, names = leftover.undecided(names), ()
         if names:
             self._run.write_prepared(
                 PreparedRecord(
@@ -362,7 +374,7 @@ class Reading:
     def _ask(self, facts: ServerFacts) -> None:
         """Ask how the server ended, which only the one that took the load can show."""
         engine, manifest = self._rig.site.reader.engine, self._manifest
-        if self._rig.site.reader_name != manifest.writer_name:
+        if not self._is_writer:
             return
         if not manifest.no_canary and self.canary is None:
             self.canary = observable.canary(engine, manifest.epoch, facts)

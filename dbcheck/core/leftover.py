@@ -53,6 +53,7 @@ class LeftFate(enum.Enum):
     DIFFERENT = "different"  # it was committed, and its row is not as it was sent
     PRESENT = "present"  # it was rolled back, and its row is there
     GONE = "gone"  # another client decided it, after it was listed
+    UNDECIDED = "undecided"  # nobody did: its server has not started since the load
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class LeftOver:
     """One prepared transaction that the server listed after recovery.
 
     session, seq: of the operation that prepared it.
-    reason: the server's, if it refused; "" if not.
+    reason: why dbcheck did not decide it, "" if it did.
     perhaps_earlier: it is not listed any more, and its row is there: either a reading
             of dbcheck that broke off committed it, or another client.
     """

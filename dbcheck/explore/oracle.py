@@ -118,10 +118,12 @@ class Oracle:
     def _of_this_lab(self, facts: ServerFacts) -> Manifest:
         """Return the manifest as if this lab's server had taken the load.
 
-        It has the recorded server's data, and a port of its own.
+        It has the recorded server's data, and a port of its own.  It started later.
         """
         name, manifest = self._manifest.writer_name, self._manifest
-        return replace(manifest, nodes={name: replace(manifest.writer, facts=facts)})
+        writer = manifest.writer
+        facts = replace(facts, started_us=writer.facts.started_us)
+        return replace(manifest, nodes={name: replace(writer, facts=facts)})
 
     def _compared(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 from dbcheck.campaign.reading import Reading, nothing_read
 from dbcheck.campaign.recovery import read_survivors
 from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.core.leftover import Decisions, Name
+from dbcheck.core.history import Row
+from dbcheck.core.leftover import Decisions, LeftFate, Name
 from dbcheck.core.promise import Promise
 from dbcheck.core.records import AfterRecord, NodeAfter, PreparedRecord
 from dbcheck.core.refill import Refill, of_both
@@ -39,6 +41,7 @@ LEFT = Name(MANIFEST.epoch, 1, 5)
 MEMBER = Refill("is a member of a group", "Cut again")
 CLONED = Refill("was cloned", "Cut again", replaces=True)
 LOG = b"acks"
+BACK = replace(FACTS, started_us=FACTS.started_us + 1)  # once it was cut
 ROW = Schedule(MANIFEST.seed, MANIFEST.epoch, (16,)).row(1, 1)._replace(row_id=1)
 
 
@@ -60,6 +63,8 @@ class Server:
     left: set[Name] = field(default_factory=lambda: {LEFT})
     is_up: bool = True
     crashed: bool = True
+    shown: ServerFacts = BACK
+    rows: list[Row] = field(default_factory=lambda: [ROW])
     target = MANIFEST.writer.target
 
     def _end(self, name: str) -> None:
@@ -70,7 +75,7 @@ class Server:
         return None if self.is_up else "it takes no connections"
 
     def facts(self) -> ServerFacts:
-        return FACTS
+        return self.shown
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[()]:
         return ()
@@ -103,7 +108,7 @@ class Server:
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
         self._end("survivors")
         if LEDGER in tables:
-            yield LEDGER, RowBatch.of([ROW])
+            yield LEDGER, RowBatch.of(self.rows)
 
 
 @dataclass
@@ -191,7 +196,7 @@ def interrupted(case: Case) -> None:
     """The client ends as it decides what is prepared."""
     reading = case.reading(that_saw(decide=[KeyboardInterrupt()]))
     with pytest.raises(KeyboardInterrupt):
-        reading.read(FACTS)
+        reading.read(BACK)
     assert not (case.run.path / "after.json").exists()
 
 
@@ -260,11 +265,29 @@ def test_nothing_that_a_load_prepared_is_decided_while_it_runs(case: Case) -> No
     case.run.write_after(after_of(None, survivors=nothing_read(case.run, MANIFEST_2PC)))
     server, case.log = Server(), LOG + b"more"
     with pytest.raises(UsageError, match="still under load") as caught:
-        case.reading(server).read(FACTS)
+        case.reading(server).read(BACK)
     assert caught.value.id is ErrorId.RUN_STILL_UNDER_LOAD
     assert server.left == {LEFT}
     assert case.run.prepared() is None
     assert not list(case.run.survivors(LEDGER.name))
+
+
+def test_what_was_read_before_the_cut_does_not_hide_what_the_cut_lost(
+    case: Case,
+) -> None:
+    """As by somebody who then sees that the power is still on."""
+    server = that_saw(decide=[KeyboardInterrupt()])
+    server.shown = FACTS
+    reading = case.reading(server)
+    with contextlib.suppress(KeyboardInterrupt):
+        reading.read(FACTS)
+    assert server.left == {LEFT}
+    assert case.run.prepared() is None
+    assert [one.fate for one in reading.left_over] == [LeftFate.UNDECIDED]
+    assert reading.decisions is None
+    later = case.read(Server(rows=[]))
+    assert later.stored[LEDGER.name].rows == 0
+    assert [one.fate for one in later.left_over] == [LeftFate.ABSENT]
 
 
 def test_rows_that_are_older_than_the_acks_are_not_taken(case: Case) -> None:
@@ -301,7 +324,7 @@ def test_what_another_node_showed_is_not_of_this_one(case: Case) -> None:
     case.run.write_after(AfterRecord(found, "standby", "", {}, **seen))
     server = Server(crashed=False)
     reading = case.reading(server)
-    reading.read(FACTS)
+    reading.read(BACK)
     assert "Have it read on standby. Then run dbcheck reconcile." in reading.unanswered
     assert server.left == {LEFT}
     assert seen_by(reading) == (None, None, True)

@@ -145,6 +145,13 @@ def test_each_fault_is_found_and_named(fault: Callable[[Model], Named]) -> None:
     assert found.kept == COUNT - (expected[0] != "unexpected")
 
 
+def test_one_that_nobody_decided_is_no_loss() -> None:
+    model = Model()
+    model.run(1, COUNT)
+    model.left[1, COUNT] = LeftFate.UNDECIDED
+    assert not model.judged({1: COUNT}).counts
+
+
 UNDECIDED: Mapping[Callable[[Model], Named], Undecided] = {
     lost_while_prepared: Undecided(rolled_back=1),
     committed_by_nobody: Undecided(committed=1),
