@@ -6,8 +6,8 @@ finding about the server.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
@@ -31,6 +31,8 @@ from dbcheck.errors import (
 )
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
+
+T = TypeVar("T")
 
 
 def checkpoint(engine: Engine) -> str:
@@ -98,12 +100,13 @@ def table_definition(
 def deleted(
     engine: Engine, table: TableSpec, server: ServerFacts | None = None
 ) -> int | None:
-    """Return how many rows were deleted since the start, None if that is unknown."""
+    """Return how many rows were deleted since the start, None if that is unknown.
+
+    Raise ConnectionLost, OtherServer: asked again, it may be known.
+    """
     if not abilities.counts_deletes(engine):
         return None
-    with contextlib.suppress(EngineError):
-        return engine.deleted(table, server=server)
-    return None
+    return _unless_refused(lambda: engine.deleted(table, server=server))
 
 
 def refill(
@@ -171,8 +174,12 @@ def decisions(engine: Engine, server: ServerFacts) -> Decisions | None:
     """
     if not abilities.counts_decisions(engine):
         return None
+    return _unless_refused(lambda: engine.decisions(server=server))
+
+
+def _unless_refused(ask: Callable[[], T]) -> T | None:
     try:
-        return engine.decisions(server=server)
+        return ask()
     except (ConnectionLost, OtherServer):
         raise
     except EngineError:

@@ -114,6 +114,7 @@ class Reading:
         self.canary = earlier.canary if self.canary is None else self.canary
         self.decisions = largest(self.decisions, earlier.decisions)
         self.refill = of_both(self.refill, earlier.refill)
+        self.deleted = _most(self.deleted, earlier.deleted)
 
     @property
     def _is_copy(self) -> bool:
@@ -232,6 +233,8 @@ class Reading:
             return
         if first:  # a crash since then would empty the canary's table as well
             self._ask(facts)
+        if not self._has_run_on(facts):  # as a start anew discards the count
+            self.deleted = self._deleted(facts)
         survivors = Survivors(self._rig, self._run, self._manifest, facts)
         self._read_rows(survivors, facts)
         self._ask_of_others(facts)
@@ -268,7 +271,7 @@ class Reading:
         if not self._is_writer:
             return None
         engine, table = self._rig.site.reader.engine, self._plan.tables[0]
-        return observable.deleted(engine, table, facts)
+        return _most(self.deleted, observable.deleted(engine, table, facts))
 
     def _has_run_on(self, facts: ServerFacts) -> bool:
         """Say whether it is the very process that took the load: it is not cut yet."""
@@ -336,6 +339,7 @@ class Reading:
                     self.decisions,
                     self.canary,
                     self.refill,
+                    self.deleted,
                 )
             )
         return names
@@ -426,6 +430,11 @@ def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
     if site.reader_name != manifest.writer_name:
         itself = manifest.nodes[site.reader_name].facts.identity
     return lineage(site.kind, before, facts.identity, promoted=itself).other
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    """Return the larger count, None if neither is known."""
+    return max((n for n in (one, other) if n is not None), default=None)
 
 
 def nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:

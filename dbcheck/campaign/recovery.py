@@ -176,6 +176,7 @@ def _absent(
         promotion=rig.site.promotion(),
         decisions=seen.decisions,
         refill=seen.refill,
+        deleted=seen.deleted,
     )
     if rig.site.reader_name in rig.site.away:
         rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))

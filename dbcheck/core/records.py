@@ -390,7 +390,8 @@ class PreparedRecord:
 
     names:  the transactions that the server listed as prepared.
     log_bytes: how long each of the witness's logs was by then.
-    reader_name, survivors, sides_lost, decisions, canary, refill: as in AfterRecord.
+    reader_name, survivors, sides_lost, decisions, canary, refill, deleted: as in
+            AfterRecord.
     """
 
     names: tuple[Name, ...]
@@ -401,6 +402,7 @@ class PreparedRecord:
     decisions: Decisions | None = None
     canary: bool | None = None
     refill: Refill | None = None
+    deleted: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record without a transaction to decide."""
@@ -475,7 +477,7 @@ class AfterRecord:
     deleted: how many rows of the plan's first table, of which no operation deletes
             any, the server counted as deleted from its start to the end of the
             reading; None if that is not known, or if another node than the writer
-            was read.
+            was read.  The most that any reading of this run was shown.
     decisions: by whom ever, of prepared transactions since the server started; None if
             the plan prepares none, the server counts none, or another node than the
             writer was read.  The most that any reading of this run was shown.

@@ -111,9 +111,10 @@ def not_refilled(case: Case) -> Item | None:
     was emptied at once is another one: see same_tables().)
     Where that was not to be seen it is assumed that nothing came.
     """
-    refill, deleted = case.after.refill, case.after.deleted or 0
+    after, refill = case.after, case.after.refill
     if refill is None:
         return None
+    deleted = 0 if after.failure else after.deleted or 0  # no DELETE damages data
     deletes = not refill.unknown and deleted > 0
     unsure = refill.replaces or deletes
     standing = Standing.CONTRADICTED if unsure else Standing.ABSENT

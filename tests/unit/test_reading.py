@@ -49,6 +49,9 @@ def broken() -> ConnectionLost:
     return ConnectionLost("it broke", 0, id=ErrorId.CONNECTION_LOST)
 
 
+REFUSED = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
+
+
 @dataclass
 class Server:
     """A server with one prepared transaction.
@@ -59,6 +62,7 @@ class Server:
 
     refills: list[Refill | None] = field(default_factory=lambda: [None])
     counted: list[Decisions] = field(default_factory=lambda: [Decisions(0, 0)])
+    deletes: int = 0
     ends: dict[str, list[BaseException]] = field(default_factory=dict)
     left: set[Name] = field(default_factory=lambda: {LEFT})
     is_up: bool = True
@@ -92,6 +96,10 @@ class Server:
     def decisions(self, **_: object) -> Decisions:
         self._end("decisions")
         return self.counted.pop(0) if len(self.counted) > 1 else self.counted[0]
+
+    def deleted(self, table: TableSpec, **_: object) -> int:
+        self._end("deleted")
+        return self.deletes
 
     def require_two_phase(self) -> None:
         raise AssertionError("only the preflight asks that")
@@ -169,21 +177,22 @@ def test_a_clone_that_shows_only_once_the_rows_were_read_is_seen(case: Case) -> 
     assert reading.refill == CLONED
 
 
-SEEN = (MEMBER, Decisions(0, 3), False)
+Seen = tuple[Refill | None, Decisions | None, bool | None, int | None]
+SEEN: Seen = (MEMBER, Decisions(0, 3), False, 2)
 
 
-def seen_by(reading: Reading) -> tuple[Refill | None, Decisions | None, bool | None]:
-    return reading.refill, reading.decisions, reading.canary
+def seen_by(reading: Reading) -> Seen:
+    return reading.refill, reading.decisions, reading.canary, reading.deleted
 
 
-def seen_of(case: Case) -> tuple[Refill | None, Decisions | None, bool | None]:
+def seen_of(case: Case) -> Seen:
     """Return the same as the run stores it."""
     after = case.run.after()
-    return after.refill, after.decisions, after.canary
+    return after.refill, after.decisions, after.canary, after.deleted
 
 
 def that_saw(**ends: list[BaseException]) -> Server:
-    return Server(refills=[MEMBER], counted=[Decisions(0, 3)], ends=ends)
+    return Server(refills=[MEMBER], counted=[Decisions(0, 3)], deletes=2, ends=ends)
 
 
 def given_up(case: Case) -> None:
@@ -242,7 +251,7 @@ def test_the_server_that_restarts_as_it_is_read_counts_no_less(case: Case) -> No
             True,
             None,
         ),
-        (EngineError("denied", id=ErrorId.STATEMENT_FAILED), False, None),
+        (REFUSED, False, None),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -252,6 +261,17 @@ def test_a_count_that_a_broken_connection_hid_is_asked_for_again(
     reading = case.read(that_saw(decisions=[error]))
     assert bool(reading.unanswered) is unanswered
     assert reading.decisions == counted
+
+
+@pytest.mark.parametrize(
+    ("errors", "counted"),
+    [([REFUSED, broken()], 2), ([REFUSED, REFUSED], None)],
+    ids=["lost", "refused"],
+)
+def test_a_count_of_deleted_rows_that_was_refused_is_unknown(
+    case: Case, errors: list[BaseException], counted: int | None
+) -> None:
+    assert case.read(that_saw(deleted=errors)).deleted == counted
 
 
 def test_a_canary_that_only_a_later_crash_removed_was_there(case: Case) -> None:
@@ -318,6 +338,7 @@ def test_what_another_node_showed_is_not_of_this_one(case: Case) -> None:
         "canary": False,
         "decisions": Decisions(0, 3),
         "refill": MEMBER,
+        "deleted": 2,
     }
     case.run.write_prepared(PreparedRecord((LEFT,), "standby", {}, (0,), **seen))
     found = dict.fromkeys(nodes, NodeAfter(None))
@@ -327,4 +348,4 @@ def test_what_another_node_showed_is_not_of_this_one(case: Case) -> None:
     reading.read(BACK)
     assert "Have it read on standby. Then run dbcheck reconcile." in reading.unanswered
     assert server.left == {LEFT}
-    assert seen_by(reading) == (None, None, True)
+    assert seen_by(reading) == (None, None, True, 0)

@@ -25,7 +25,7 @@ from dbcheck.engines.postgresql.subscriptions import (
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.judge import other_data
+from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.server import not_refilled
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.runs import RunFolder
@@ -230,6 +230,14 @@ def test_a_copy_of_another_server_and_what_others_may_have_deleted_are_other_dat
         is_other = standing is Standing.CONTRADICTED
         assert ("no row was judged" in item.reason) is is_other
     assert other_data(judged) is (standing is Standing.CONTRADICTED)
+
+
+def test_deleted_rows_do_not_excuse_a_server_whose_data_cannot_be_read() -> None:
+    facts = replace(FACTS, started_us=FACTS.started_us + 1)
+    after = {"facts": facts, "refill": JOINED, "deleted": 1, "failure": "torn page"}
+    item = not_refilled(case(after=after))
+    assert item is not None and item.standing is Standing.ABSENT
+    assert judge(case(after=after)).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
