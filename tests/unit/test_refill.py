@@ -93,10 +93,12 @@ def test_a_clone_that_cannot_be_seen_is_not_known(variables: Any, cloned: Any) -
     assert not joined.unknown
 
 
-def test_a_server_that_breaks_off_is_asked_for_clones_once_more() -> None:
+@pytest.mark.parametrize("statement", ["cloned", "group_state"])
+def test_a_server_that_breaks_off_is_asked_once_more(statement: str) -> None:
     broken = ConnectionLost("the connection broke", 7, id=ErrorId.CONNECTION_LOST)
+    answers: dict[str, Any] = {"variables": PLUGIN, statement: broken}
     with pytest.raises(ConnectionLost, match="broke"):
-        refill_of(link(variables=PLUGIN, cloned=broken), 0)
+        refill_of(link(**answers), 0)
 
 
 @pytest.mark.parametrize("variables", [PLUGIN, [("performance_schema", "OFF")]])

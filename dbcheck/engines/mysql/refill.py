@@ -7,7 +7,6 @@ sidecar or a script starts once the server is up.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -133,11 +132,15 @@ def in_group(link: MysqlLink, variables: Mapping[str, str]) -> str:
     without SELECT on performance_schema.replication_group_members, and with
     performance_schema = OFF.
     """
-    with contextlib.suppress(EngineError):
+    try:
         for (state,) in link.rows("group_state"):
             return (
                 f"the server is a member of a replication group (its state is {state})"
             )
+    except (ConnectionLost, OtherServer):
+        raise  # it may show it to the next connection
+    except EngineError:
+        pass
     begins = variables.get("group_replication_start_on_boot", "OFF")
     if group_replication.is_member(variables) and begins not in OFF:
         return "the server rejoins its replication group at startup"
