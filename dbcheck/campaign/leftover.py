@@ -77,7 +77,7 @@ def undecided(names: Sequence[Name]) -> tuple[LeftOver, ...]:
     )
 
 
-_RUNS_ON = "the server was not restarted since the load, so dbcheck decides none"
+_RUNS_ON = "the server was not restarted since the load, so dbcheck left them alone"
 
 
 def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:

@@ -349,9 +349,9 @@ class Reading:
         if prepared.reader_name != self._rig.site.reader_name:
             raise OtherServer(
                 f"the rows were read on {prepared.reader_name}, where dbcheck then"
-                " decided what was prepared",
+                " began to commit and roll back what was prepared",
                 id=ErrorId.NOT_SERVER_OF_RUN,
-                hint=f"Have it read on {prepared.reader_name}.",
+                hint=f"Make {prepared.reader_name} the primary again.",
             )
         self.stored = dict(prepared.survivors)
         self.sides_lost = dict(prepared.sides_lost)

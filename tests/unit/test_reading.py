@@ -346,6 +346,6 @@ def test_what_another_node_showed_is_not_of_this_one(case: Case) -> None:
     server = Server(crashed=False)
     reading = case.reading(server)
     reading.read(BACK)
-    assert "Have it read on standby. Then run dbcheck reconcile." in reading.unanswered
+    assert "Make standby the primary again. Then run" in reading.unanswered
     assert server.left == {LEFT}
     assert seen_by(reading) == (None, None, True, 0)

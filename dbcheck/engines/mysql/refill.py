@@ -108,7 +108,7 @@ def _cloned(
         why = str(error)
     if not why or _OF_THE_PLUGIN not in variables:
         return None
-    how = f"may have been cloned from another one, which cannot be seen ({why})"
+    how = f"may have been cloned from another one: dbcheck cannot see that ({why})"
     return Refill(how, _TO_SEE_CLONES, unknown=True)
 
 
