@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from dbcheck.core.crashstate import CrashState
+from dbcheck.core.server import is_restarted
 from dbcheck.core.verdict import Verdict
 from dbcheck.explore import finding as module
 from dbcheck.explore.blame import Places
@@ -19,6 +21,7 @@ from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import StateJudgement
 from dbcheck.lab.storage.blocks import Extent, FileBlocks
 from tests.kit.recordings import Came, Flushed, recording_of
+from tests.kit.samples import FACTS, MANIFEST
 
 PASSED = StateJudgement(Verdict.PASS, 5, {})
 
@@ -204,3 +207,13 @@ def test_a_state_that_could_not_be_judged_is_tried_once_more(
     oracle = Oracle(nothing, nothing, nothing, nothing, nothing, nothing)
     assert oracle.judge(CrashState(0, ())).verdict is Verdict(expected)
     assert not left
+
+
+def test_a_server_that_replays_a_run_was_started_since_its_load() -> None:
+    """Only then does a reading decide what is prepared."""
+    nothing: Any = None
+    oracle = Oracle(nothing, nothing, MANIFEST, nothing, nothing, nothing)
+    facts = replace(FACTS, started_us=FACTS.started_us + 1)
+    writer = oracle._of_this_lab(facts).writer.facts
+    assert is_restarted(writer, facts)
+    assert writer.identity == facts.identity
