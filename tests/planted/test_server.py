@@ -675,6 +675,8 @@ def test_a_recovery_that_goes_on_is_waited_for(site: Site) -> None:
         site.changed = True
         standby.touch()
         site.server.start()
+        ready = site.rig.site.writer.engine.ready
+        wait_until(lambda: "in recovery" in (ready() or ""), "it says that it recovers")
 
     outcome = site.cycle(restore=restore, limits=Limits(return_s=1.0))
     assert outcome.verdict is Verdict.INCONCLUSIVE
