@@ -88,10 +88,8 @@ def membership_of(
     if site.promise is None or not replicates(engine):
         return None
     writer = facts.identity if writes else known[site.writer_name].facts.identity
-    if writes:
-        _require_kind(site, writer)
-        if not site.kind.is_group:
-            return None
+    if writes and not site.kind.is_group:
+        return None
     membership, target = engine.membership(), site.nodes[name].engine.target
     if membership is None:
         why = "follows no other server"
@@ -115,10 +113,10 @@ def membership_of(
     return membership
 
 
-def _require_kind(site: Site, writer: Mapping[str, str]) -> None:
-    """Raise EngineError unless the writer is in a group of the site's kind, or in none.
+def require_kind(site: Site, writer: Mapping[str, str]) -> None:
+    """Raise EngineError if the writer is in a group of another kind than the site's.
 
-    writer: its identity.
+    Also if the site is a group and the writer is in none.  writer: its identity.
     """
     groups = {kind.named_by: kind for kind in SiteKind if kind.is_group}
     named, _ = name_in_log(writer)

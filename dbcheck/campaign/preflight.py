@@ -22,6 +22,7 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.managed import require_failover
 from dbcheck.campaign.members import (
     membership_of,
+    require_kind,
     require_replicated,
     with_connections,
 )
@@ -217,6 +218,9 @@ def _require_fit(
     """Return the witness's facts; raise unless server and witness are fit for it."""
     engine = rig.site.writer.engine
     grouped = rig.site.kind.is_group
+    if rig.site.promise is not None:
+        # Before check(), which refuses a member of any group, as this names what fits.
+        require_kind(rig.site, engine.facts().identity)
     observable.check(engine, workload, weak=control, grouped=grouped)
     if known.identity:
         known.require_same(engine.target, engine.facts())
