@@ -7,6 +7,7 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from dbcheck.core.table import TableSpec
 from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.host import open_host
 from dbcheck.ports.engine import Engine
+from tests.kit.rigs import quick
 from tests.kit.server_logs import PAGE_BYTES
 from tests.kit.waiting import wait_until
 from tests.planted.fault import engines
@@ -54,7 +56,12 @@ def items_behind(index: Path) -> None:
 
 
 def crashing(
-    site: Site, name: str, change: Callable[[Path], None], *, log: bool = True
+    site: Site,
+    name: str,
+    change: Callable[[Path], None],
+    *,
+    load_s: float = 1.0,
+    log: bool = True,
 ) -> Outcome:
     def restore() -> None:
         site.changed = True
@@ -65,7 +72,8 @@ def crashing(
         spoil(site, name, change)
 
     with contextlib.closing(open_host("local:")) as host:
-        return site.cycle(restore=restore, host=host, log=log)
+        workload = replace(quick(), cut_after_s=(load_s, load_s))
+        return site.cycle(restore=restore, workload=workload, host=host, log=log)
 
 
 @engines("own_site", "postgresql")
@@ -79,10 +87,11 @@ def crashing(
 def test_a_page_that_crashes_its_reader_fails_with_the_words_of_the_log(
     site: Site, name: str, change: Callable[[Path], None]
 ) -> None:
-    # What follows the page in memory is chance. If it can be read, the server does not
-    # crash and the FAIL is an index-mismatch.
-    for _ in range(TRIES):
-        outcome = crashing(site, name, change)
+    # What follows the pages in memory is chance, and the more of them there are, the
+    # better it is. If it can be read, the server does not crash and the FAIL is an
+    # index-mismatch.
+    for number in range(TRIES):
+        outcome = crashing(site, name, change, load_s=2.0**number)
         assert outcome.verdict is Verdict.FAIL, outcome.judgement
         (reason,) = outcome.judgement.reasons
         if name == "ledger" or not reason.startswith("index-mismatch"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.kit.operations import INSERTS
 from tests.kit.proxy import FORGE, PASS_ON, SWALLOW, SWALLOW_AND_CLOSE, Proxy
 from tests.kit.rigs import TABLES, quick
 from tests.kit.sessions import SendsInstead, run_on
+from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.site import LIMITS, Site
 from tests.planted.wrapped import LeavesOpen, RollsBack, Stalls, wrapped
@@ -46,10 +48,17 @@ def reply_swallowed(site: Site) -> Outcome:
 
 
 def reply_lost_with_its_connection(site: Site) -> Outcome:
-    outcome = _through(site, SWALLOW_AND_CLOSE)
+    sessions = quick().sessions
+    of_new = f"select 1 from {TABLES[site.name]} where session > {sessions}"
+
+    def cut() -> None:
+        wait_until(lambda: bool(site.execute(of_new)), "the session is replaced")
+        site.server.kill()
+
+    outcome = _through(site, SWALLOW_AND_CLOSE, cut)
     assert outcome.load is not None
     assert (outcome.load.sent[1], outcome.load.acked[1]) == (LOST[1], LOST[1] - 1)
-    assert len(outcome.load.sent) == 1 + quick().sessions + 1
+    assert len(outcome.load.sent) == 1 + sessions + 1
     assert _row_of(site, *LOST)
     return outcome
 
@@ -189,7 +198,7 @@ def _named(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _through(site: Site, fate: str) -> Outcome:
+def _through(site: Site, fate: str, cut: Callable[[], object] | None = None) -> Outcome:
     """Run a cycle through a proxy that does *fate* to one operation."""
     told: list[bytes] = []
     values = {
@@ -206,7 +215,8 @@ def _through(site: Site, fate: str) -> Outcome:
     # So small that no request comes in two chunks, of which one would be passed on.
     small = replace(quick(), payload_bytes=(200,))
     with Proxy(site.server.port, judge) as proxy:
-        outcome = site.cycle(engine=site.through(proxy.port), workload=small)
+        engine, limits = site.through(proxy.port), replace(LIMITS, cut_s=60.0)
+        outcome = site.cycle(cut, engine=engine, workload=small, limits=limits)
     assert told
     return outcome
 

@@ -148,6 +148,7 @@ def test_rows_that_are_missing_without_a_cut_are_no_loss_in_a_cut(here: Bench) -
 
 
 def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:
+    here = replace(here, rig=replace(here.rig, limits=Limits(return_s=60)))
     workload = replace(quick(), cut_after_s=(600, 600))
     started = preflight(here.rig, workload, SEED)
     load_with_a_broken_session(here, started)

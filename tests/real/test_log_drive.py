@@ -8,9 +8,10 @@ import pytest
 
 from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
+from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from tests.kit.rigs import bench
+from tests.kit.rigs import CUTS_MAX, bench
 
 ENGINES = ("postgresql", "mariadb", "mysql")
 
@@ -28,15 +29,22 @@ def test_cuts_of_two_drives(
     spec = LabSpec(engine, drive=DriveSpec(personality=personality), log_drive=True)
     if lacking := missing(spec):
         pytest.skip("; ".join(lacking))
-    with bench(spec, tmp_path) as rig:
-        started = rig.cut_cycle()
-        host = started.manifest.writer.host
-        assert host is not None
-        places = [set(volume.places) for volume in host.facts.volumes]
-        assert len(places) == 2 and places[1] <= {"WAL", "redo log"}
-        drives = [volume.file_drives for volume in host.facts.volumes]
-        assert drives[0] != drives[1]
-        assert rig.judge(started).verdict is verdict
+    for number in range(CUTS_MAX):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with bench(spec, folder) as rig:
+            started = rig.cut_cycle()
+            host = started.manifest.writer.host
+            assert host is not None
+            places = [set(volume.places) for volume in host.facts.volumes]
+            assert len(places) == 2 and places[1] <= {"WAL", "redo log"}
+            drives = [volume.file_drives for volume in host.facts.volumes]
+            assert drives[0] != drives[1]
+            judgement = rig.judge(started).judgement
+        standings = {item.id: item.standing for item in judgement.items}
+        if standings[ItemId.WITNESS_AT_CUT] is Standing.PRESENT:
+            break  # else the machine was too busy for an ack to be stored in a second
+    assert judgement.verdict is verdict, judgement
 
 
 def test_a_plain_folder_has_no_second_drive() -> None:

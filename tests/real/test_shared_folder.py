@@ -73,7 +73,7 @@ class Shared:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         assert self.ran.read_text() == "", command
         assert done.returncode == code, done.stdout + done.stderr
