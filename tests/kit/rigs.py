@@ -26,6 +26,8 @@ from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.verdict import Judgement
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.engine import Engine
@@ -55,6 +57,15 @@ def quick(name: str = "insert", sessions: int = 4) -> Workload:
     """Return a workload whose cut comes as early as the evidence allows."""
     chosen = workload.load(name).with_sessions(sessions)
     return replace(chosen, cut_after_s=CUT_AFTER_S)
+
+
+def witness_lagged(judgement: Judgement) -> bool:
+    """Say whether the machine was too busy to store an ack in a second before the cut.
+
+    Then there is no PASS, and a test that wants one cuts once more.
+    """
+    standings = {item.id: item.standing for item in judgement.items}
+    return standings[ItemId.WITNESS_AT_CUT] is not Standing.PRESENT
 
 
 class Said(PlainProgress):

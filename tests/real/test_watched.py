@@ -37,7 +37,7 @@ from dbcheck.ports.abilities import can_be_watched
 from dbcheck.ports.engine import Session
 from dbcheck.ports.listener import Phase
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
-from tests.kit.lab_access import server_pid
+from tests.kit.lab_access import connect, server_pid
 from tests.kit.labs import host_of, process_lab
 from tests.kit.nodes import with_node
 from tests.kit.proxy import PASS_ON, SWALLOW, Proxy
@@ -278,8 +278,10 @@ def test_a_canary_that_was_emptied_before_the_cut_shows_nothing(tmp_path: Path) 
     with bench(process_lab("postgresql"), tmp_path) as here:
         started = preflight(here.rig, quick(), SEED)
         writer = here.rig.site.writer
+        other = connect(here.lab.target_url, here.lab.password)
         with pytest.raises(psycopg2.OperationalError, match="closed the connection"):
             here.execute("copy (select 1) to program 'kill -9 $PPID'")
+        wait_until(lambda: _is_ended(other), "the server ends its other sessions")
         wait_until(lambda: writer.engine.ready() is None, "server is back")
         here.loading(started)
         writer.power.restore()
@@ -287,6 +289,14 @@ def test_a_canary_that_was_emptied_before_the_cut_shows_nothing(tmp_path: Path) 
         outcome = here.judge(started)
     assert outcome.after.canary is False
     assert ended(outcome.case).canary is None
+
+
+def _is_ended(connection: Any) -> bool:
+    try:
+        connection.cursor().execute("select 1")
+    except psycopg2.OperationalError:
+        return True
+    return False
 
 
 def test_a_crash_that_postgresql_outlives_is_not_called_a_shutdown(
