@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dbcheck import stored
-from dbcheck.campaign.reading import Reading
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord
-from dbcheck.core.refill import Refill
+from dbcheck.core.refill import Refill, of_both
 from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql.refill import refill_of
@@ -28,12 +26,9 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.server import not_refilled
 from dbcheck.judge.verdict import judge_rows
-from dbcheck.runs import RunFolder
 from tests.kit.cases import case
-from tests.kit.fake_engine import FakeEngine
 from tests.kit.nodes import after_of
-from tests.kit.partial_rig import RecordingListener, rig_of
-from tests.kit.samples import FACTS, MANIFEST
+from tests.kit.samples import FACTS
 
 JOINED = Refill("joined", "Cut again")
 CLONED = Refill("was cloned", "Cut again", replaces=True)
@@ -279,34 +274,27 @@ def test_what_was_not_seen_is_assumed_of_a_pass_and_excuses_no_loss(
     assert named is (verdict is Verdict.PASS)
 
 
-class Asked(FakeEngine):
-    """A server that gives these answers when asked what it took from others."""
-
-    def __init__(self, *answers: Refill | None) -> None:
-        super().__init__(lambda: None, FACTS.settings)
-        self._answers = iter(answers)
-
-    def refill(self, *_: object, **__: object) -> Refill | None:
-        return next(self._answers)
-
-
 @pytest.mark.parametrize(
-    ("before", "after", "stands"),
+    ("earlier", "later", "counts"),
     [
+        (None, None, None),
         (JOINED, None, JOINED),
-        (JOINED, UNKNOWN, JOINED),
-        (UNKNOWN, JOINED, JOINED),
+        (None, JOINED, JOINED),
+        (JOINED, replace(JOINED, how="is a member"), JOINED),
+        (JOINED, CLONED, CLONED),
+        (CLONED, JOINED, CLONED),
         (UNKNOWN, None, UNKNOWN),
         (None, UNKNOWN, UNKNOWN),
+        (UNKNOWN, JOINED, JOINED),
+        (JOINED, UNKNOWN, JOINED),
+        (UNKNOWN, CLONED, CLONED),
+        (CLONED, UNKNOWN, CLONED),
     ],
 )
-def test_what_was_seen_before_the_rows_were_read_or_after_it_stands(
-    before: Refill | None, after: Refill | None, stands: Refill, tmp_path: Path
+def test_of_two_looks_a_copy_counts_more_and_what_was_not_seen_less(
+    earlier: Refill | None, later: Refill | None, counts: Refill | None
 ) -> None:
-    rig = rig_of(RecordingListener(), engine=Asked(before, after))
-    reading = Reading(rig, RunFolder.create(tmp_path, MANIFEST), MANIFEST)
-    reading.read(FACTS)
-    assert reading.refill is stands
+    assert of_both(earlier, later) == counts
 
 
 @pytest.mark.parametrize("refill", [CLONED, UNKNOWN])
