@@ -100,9 +100,10 @@ def table_definition(
 def deleted(
     engine: Engine, table: TableSpec, server: ServerFacts | None = None
 ) -> int | None:
-    """Return how many rows were deleted since the start, None if that is unknown.
+    """Return how many rows of *table* were deleted since the server started.
 
-    Raise ConnectionLost, OtherServer: asked again, it may be known.
+    None if the server counts none, or does not show the count to this account.
+    Raise ConnectionLost, OtherServer: the next connection may get an answer.
     """
     if not abilities.counts_deletes(engine):
         return None
@@ -168,9 +169,10 @@ def decide(engine: Engine, name: str, server: ServerFacts, *, commit: bool) -> N
 
 
 def decisions(engine: Engine, server: ServerFacts) -> Decisions | None:
-    """Return what the server counts of them, None if it shows no such count.
+    """Return how many prepared transactions clients committed or rolled back.
 
-    Raise ConnectionLost, OtherServer: asked again, it may show it.
+    None if the server does not count them; see core.leftover.Decisions.
+    Raise ConnectionLost, OtherServer: the next connection may get an answer.
     """
     if not abilities.counts_decisions(engine):
         return None

@@ -118,7 +118,7 @@ class Reading:
 
     @property
     def _is_copy(self) -> bool:
-        """Whether the data may be another server's copy, of which no row is judged."""
+        """Whether the data of another server may have replaced those of this one."""
         return self.refill is not None and self.refill.replaces
 
     @property

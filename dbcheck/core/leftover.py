@@ -53,7 +53,7 @@ class LeftFate(enum.Enum):
     DIFFERENT = "different"  # it was committed, and its row is not as it was sent
     PRESENT = "present"  # it was rolled back, and its row is there
     GONE = "gone"  # another client decided it, after it was listed
-    UNDECIDED = "undecided"  # nobody did: its server has not started since the load
+    UNDECIDED = "undecided"  # by dbcheck: the server was not restarted since the load
 
 
 @dataclass(frozen=True, slots=True)

@@ -402,7 +402,7 @@ def _sort_surplus(
 
 
 def _was_acked(session: int, seq: int, claim: Claim | None) -> bool:
-    """Return whether the client recorded an ack that the witness does not have."""
+    """Say whether the client got an ack, which the witness then does not hold."""
     return claim is not None and seq <= claim.acked.get(session, 0)
 
 
