@@ -143,10 +143,14 @@ def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
     the rest is then judged with it.  Without one, whatever else deviates (corrupt,
     resurrected, stale ...) may have come from there.
     """
+    why = _from_others(items)
+    return f"{_lost(found)}; but {why}" if why and not _missing(found) else ""
+
+
+def _from_others(items: Sequence[Item]) -> str:
+    """Return why other servers may have written to this one, "" if nothing shows it."""
     item = _item_of(items, ItemId.NOT_REFILLED)
-    if item is None or item.standing in _ENOUGH or _missing(found):
-        return ""
-    return f"{_lost(found)}; but {item.reason}"
+    return "" if item is None or item.standing in _ENOUGH else item.reason
 
 
 def _restored(items: Sequence[Item], explained: bool) -> str:
@@ -191,8 +195,8 @@ def judge_rows(
     survived: what a cluster survived, None of a single server.
     clients: the losses that clients of the server caused.
     A loss is a FAIL, unless other data may have been read, see _other_data(), or
-    something excuses it, see _excuse().  Without one, each
-    required item must be present, and none contradicted, for a PASS.
+    something excuses it, see _excuse().  Without one, each required item must be
+    present, and none contradicted, for a PASS.
     """
     if doubt := _other_data(found, items, explained):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
@@ -377,6 +381,11 @@ def judge_unrecoverable(
             "cannot have removed a table: somebody dropped it"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    if missing and (why := _from_others(items)):
+        doubt = (
+            f"the table is gone ({reason}); other servers may have dropped it: {why}"
+        )
+        return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     text = f"{LossKind.UNRECOVERABLE.value}: {reason}"
     if missing:
         text += "; unless somebody dropped the table, the cut removed it"
@@ -404,7 +413,8 @@ def judge_conditions(
     """
     if check is None or not check.broken:
         return judgement
-    return _with_loss(judgement, found, LossKind.INCONSISTENT, check.reason)
+    kind = LossKind.INCONSISTENT
+    return _with_loss(judgement, found, kind, check.reason, written=True)
 
 
 def judge_again(
@@ -420,7 +430,8 @@ def judge_again(
         reason = f"after a clean restart: {again.failure}"
         return _with_loss(judgement, found, LossKind.UNRECOVERABLE, reason)
     if again.reason:
-        return _with_loss(judgement, found, LossKind.UNSTABLE, again.reason)
+        kind, written = LossKind.UNSTABLE, not again.index
+        return _with_loss(judgement, found, kind, again.reason, written=written)
     return judgement
 
 
@@ -438,10 +449,16 @@ def judge_agreement(
 
 
 def _with_loss(
-    judgement: Judgement, found: Reconciliation | None, kind: LossKind, reason: str
+    judgement: Judgement,
+    found: Reconciliation | None,
+    kind: LossKind,
+    reason: str,
+    *,
+    written: bool = False,
 ) -> Judgement:
     """Return FAIL for what the server itself shows, beside the rows that were read.
 
+    written: statements that other servers sent could do it; no FAIL if they may have.
     Data that are not this run's, or may not be, cause no FAIL.
     """
     items = judgement.items
@@ -449,7 +466,8 @@ def _with_loss(
     unknown = unknown or (found is not None and bool(replaced(found, items)))
     if unknown and judgement.verdict is not Verdict.FAIL:
         return judgement
-    if uncut(items) and judgement.verdict is Verdict.INCONCLUSIVE:
+    by_others = written and bool(_from_others(items))
+    if (by_others or uncut(items)) and judgement.verdict is Verdict.INCONCLUSIVE:
         reasons = (*judgement.reasons, f"{kind.value}: {reason}")
         return replace(judgement, reasons=reasons)
     rest = judgement.reasons if judgement.verdict is Verdict.FAIL else ()

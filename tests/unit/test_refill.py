@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from dbcheck import stored
+from dbcheck.core.again import SecondReading
+from dbcheck.core.changed import ChangedRow
+from dbcheck.core.conditions import Broken, ConditionCheck
+from dbcheck.core.indexloss import IndexLoss
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.reconcile import Reconciliation
 from dbcheck.core.records import AfterRecord
@@ -25,7 +29,7 @@ from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.server import not_refilled
-from dbcheck.judge.verdict import judge_rows
+from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from tests.kit.cases import case
 from tests.kit.nodes import after_of
 from tests.kit.samples import FACTS
@@ -33,6 +37,9 @@ from tests.kit.samples import FACTS
 JOINED = Refill("joined", "Cut again")
 CLONED = Refill("was cloned", "Cut again", replaces=True)
 DENIED = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
+RESTARTED = replace(FACTS, started_us=FACTS.started_us + 1)
+BROKEN = ConditionCheck((Broken(1, 1, 1, 3, 4),))
+CHANGED = SecondReading(9, 1, (ChangedRow("ledger", 7, 1, 1, 3, 0, was_there=True),))
 GROUP = [("group_replication_group_name", "1727aa1a-81b1-4727-89f9-f868b5154cba")]
 LEFT = [*GROUP, ("group_replication_start_on_boot", "OFF")]
 PLUGIN = [("clone_buffer_size", "4194304")]
@@ -230,8 +237,7 @@ def test_a_copy_of_another_server_and_what_others_may_have_deleted_are_other_dat
 
 
 def test_deleted_rows_do_not_excuse_a_server_whose_data_cannot_be_read() -> None:
-    facts = replace(FACTS, started_us=FACTS.started_us + 1)
-    after = {"facts": facts, "refill": JOINED, "deleted": 1, "failure": "torn page"}
+    after = {"facts": RESTARTED, "refill": JOINED, "deleted": 1, "failure": "torn page"}
     item = not_refilled(case(after=after))
     assert item is not None and item.standing is Standing.ABSENT
     assert judge(case(after=after)).verdict is Verdict.FAIL
@@ -255,6 +261,45 @@ def test_only_a_row_that_is_missing_all_the_same_is_lost(
     lost = [Loss(kind, 0, n, n, n, LEDGER.name) for n, kind in enumerate(losses, 1)]
     found = Reconciliation(9, 5, 0, 0, 0, 0, {}, Losses.of(lost))
     assert judge_rows(found, items).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("refill", "missing", "verdict"),
+    [
+        (JOINED, True, Verdict.INCONCLUSIVE),
+        (JOINED, False, Verdict.FAIL),
+        (UNKNOWN, True, Verdict.FAIL),
+        (None, True, Verdict.FAIL),
+    ],
+)
+def test_a_table_that_another_server_may_have_dropped_is_no_loss(
+    refill: Refill | None, missing: bool, verdict: Verdict
+) -> None:
+    present = Item(ItemId.NOT_RESTORED, Standing.PRESENT, "the same files", False)
+    item = not_refilled(case(after={"facts": FACTS, "refill": refill}))
+    items = [present, item] if item else [present]
+    judged = judge_unrecoverable("no table", items, missing=missing, explained=False)
+    assert judged.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("refill", "beside", "verdict"),
+    [
+        (JOINED, {"conditions": BROKEN}, Verdict.INCONCLUSIVE),
+        (JOINED, {"again": CHANGED}, Verdict.INCONCLUSIVE),
+        (JOINED, {"again": SecondReading(9, index="it lacks a row")}, Verdict.FAIL),
+        (JOINED, {"again": SecondReading(failure="torn page")}, Verdict.FAIL),
+        (JOINED, {"index": IndexLoss("it lacks a row", 1)}, Verdict.FAIL),
+        (None, {"conditions": BROKEN}, Verdict.FAIL),
+        (None, {"again": CHANGED}, Verdict.FAIL),
+    ],
+)
+def test_what_another_server_may_have_changed_beside_the_rows_is_no_loss(
+    refill: Refill | None, beside: dict[str, Any], verdict: Verdict
+) -> None:
+    found = Reconciliation(9, 9, 0, 0, 0, 0, {}, Losses.of([]))
+    after = {"facts": RESTARTED, "refill": refill, **beside}
+    assert judge(replace(case(after=after), found=found)).verdict is verdict
 
 
 @pytest.mark.parametrize(
