@@ -107,26 +107,28 @@ def not_refilled(case: Case) -> Item | None:
     """Say that other servers may have given this one back what it had lost.
 
     None if nothing shows that.  A copy of another server's data may lack what this one
-    had; and what comes in beside its own rows may delete some of them.  (A table that
+    had; and what comes in beside its own rows may delete some of them.  How many is not
+    known: a restart since sets the count to 0, and PostgreSQL's lags.  (A table that
     was emptied at once is another one: see same_tables().)
-    Where that was not to be seen it is assumed that nothing came.
+    Where the server does not show it, it is assumed that nothing came.
     """
     after, refill = case.after, case.after.refill
     if refill is None:
         return None
     deleted = 0 if after.failure else after.deleted or 0  # no DELETE damages data
-    deletes = not refill.unknown and deleted > 0
-    unsure = refill.replaces or deletes
-    standing = Standing.CONTRADICTED if unsure else Standing.ABSENT
-    standing = Standing.ASSUMED if refill.unknown else standing
+    standing = Standing.ABSENT
     harm = "rows that it lost may have come back from other servers"
-    if deletes:
+    if refill.unknown:
+        standing = Standing.ASSUMED
+    elif refill.replaces:
+        standing = Standing.CONTRADICTED
+        harm = "its data may be another server's copy, so no row was judged"
+    elif deleted:
+        standing = Standing.CONTRADICTED
         harm += (
             f", and {deleted:,} that it had were deleted since its start, perhaps from"
             " there as well, so no row was judged"
         )
-    if refill.replaces:
-        harm = "its data may be another server's copy, so no row was judged"
     reason = f"the server {refill.how}: {harm}. {refill.advice}"
     return Item(ItemId.NOT_REFILLED, standing, reason, required=True)
 
