@@ -24,6 +24,7 @@ from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.core.statistics import Statistics, Tally
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
+from dbcheck.judge.clients import uncounted
 from dbcheck.judge.cluster import blamed
 from dbcheck.judge.cutmoment import alive_us, cut_us, latest_us
 from dbcheck.judge.diagnosis import Explanation, diagnosis
@@ -281,6 +282,7 @@ def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
     if outcome.verdict is not Verdict.FAIL or outcome.found is None:
         return ()
     counts = {**outcome.found.counts, **_beside_rows(outcome.after)}
+    undecided = outcome.found.undecided
     return diagnosis(
         {LossKind(name): rows for name, rows in counts.items()},
         case.shape or NO_SHAPE,
@@ -290,7 +292,8 @@ def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
         replication=blamed(case),
         spared=case.spared,
         deleted=outcome.after.deleted,
-        decided=outcome.found.undecided.losses,
+        decided=undecided.losses,
+        uncounted=uncounted(undecided, outcome.after.decisions),
         repeats=outcome.found.repeats,
     )
 

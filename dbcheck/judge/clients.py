@@ -56,6 +56,16 @@ def decided_elsewhere(undecided: Undecided, decisions: Decisions | None) -> int:
     return rolled_back + min(undecided.committed, decisions.commits) + undecided.gone
 
 
+def uncounted(undecided: Undecided, decisions: Decisions | None) -> int:
+    """Return how many of these losses no decision that the server counted explains.
+
+    0 where it counts none.
+    """
+    if decisions is None:
+        return 0
+    return undecided.losses - decided_elsewhere(undecided, decisions)
+
+
 def _who_decided(losses: int, undecided: Undecided, decisions: Decisions | None) -> str:
     shown = []
     if decisions and decisions.rollbacks + decisions.commits:

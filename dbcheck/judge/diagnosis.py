@@ -68,6 +68,7 @@ def diagnosis(
     spared: bool = False,
     deleted: int | None = None,
     decided: int = 0,
+    uncounted: int = 0,
     repeats: int = 0,
 ) -> tuple[Explanation, ...]:
     """Return what can have caused the losses, what explains most of them first.
@@ -79,12 +80,13 @@ def diagnosis(
     spared:   it kept its power, so no drive of its own lost them.
     deleted:  see AfterRecord; 0 rules nothing out, as it may lack the last ones.
     decided:  losses of prepared transactions that another client may have decided.
-    repeats: rows of operations that are in the table already.
+    uncounted: of these, the ones that the server's own count does not explain.
+    repeats:  rows of operations that are in the table already.
     """
     found = _Diagnosis(counts, shape)
     if not found.total:
         return ()
-    listed = [*found.of_deletes(deleted or 0), *of_decisions(decided)]
+    listed = [*found.of_deletes(deleted or 0), *of_decisions(decided, uncounted)]
     listed += [*of_repeats(repeats), *found.of_settings(settings)]
     listed += found.of_windows()
     listed += found.of_replication(replication)
@@ -100,14 +102,23 @@ def diagnosis(
     return tuple(sorted(listed, key=lambda one: (-one.losses, order.index(one.cause))))
 
 
-def of_decisions(losses: int) -> Iterator[Explanation]:
-    """Yield that somebody else decided transactions that the load had left prepared."""
+def of_decisions(losses: int, uncounted: int) -> Iterator[Explanation]:
+    """Yield that somebody else decided transactions that the load had left prepared.
+
+    uncounted: see diagnosis().
+    """
     if losses:
         reason = (
             f"{losses:,} of the losses are prepared transactions that somebody else may"
             " have committed or rolled back after recovery, as a DBA or a transaction"
             " manager does when the server is back; find that out first"
         )
+        if uncounted:
+            reason += (
+                f". The server counted no such statement for {_of(uncounted, losses)}:"
+                " if nobody restarted it before dbcheck read its rows, these were lost"
+                " by the server itself or below it, so look there, too"
+            )
         yield Explanation(Cause.DECISIONS, losses, reason)
 
 

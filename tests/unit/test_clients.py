@@ -93,8 +93,17 @@ def test_another_kind_of_loss_is_held_against_the_server_as_ever() -> None:
     assert judged(fate(decided), Decisions(9, 9)).verdict is FAIL
 
 
-@pytest.mark.parametrize("counted", [None, Decisions(0, 0), Decisions(1, 1)])
-def test_a_fail_names_decisions_that_are_in_no_count(counted: Decisions | None) -> None:
+@pytest.mark.parametrize(
+    ("counted", "too_few"),
+    [
+        (None, ""),
+        (Decisions(0, 0), "no such statement for all 3:"),
+        (Decisions(1, 1), "no such statement for 1 of 3:"),
+    ],
+)
+def test_a_fail_names_decisions_first_and_the_server_where_it_counted_too_few(
+    counted: Decisions | None, too_few: str
+) -> None:
     """A server that has restarted once more counts from 0."""
     found = fate(lost_by(rolled_back=2, committed=1))
     of_run = replace(case(after={"facts": FACTS, "decisions": counted}), found=found)
@@ -102,6 +111,8 @@ def test_a_fail_names_decisions_that_are_in_no_count(counted: Decisions | None) 
     assert outcome.verdict is FAIL
     first, *_ = outcome_diagnosis(outcome)
     assert (first.cause, first.losses) == (Cause.DECISIONS, 3)
+    assert too_few in first.reason
+    assert ("or below it" in first.reason) is bool(too_few)
 
 
 ROWS = [record(1, 1), record(1, 2)]
