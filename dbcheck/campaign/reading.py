@@ -381,7 +381,10 @@ class Reading:
         if not self._is_writer:
             return
         if not manifest.no_canary and self.canary is None:
-            self.canary = observable.canary(engine, manifest.epoch, facts)
+            is_there = observable.canary(engine, manifest.epoch, facts)
+            # Before the cut it is there, and a later reading may find it gone.
+            shows_nothing = is_there and self._has_run_on(facts)
+            self.canary = None if shows_nothing else is_there
         self.logged = observable.logged(engine, manifest.writer.facts.clock_us, facts)
 
     def _ask_of_others(self, facts: ServerFacts) -> None:

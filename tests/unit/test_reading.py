@@ -266,6 +266,12 @@ def test_a_canary_that_only_a_later_crash_removed_was_there(case: Case) -> None:
     assert case.read(Server(crashed=True)).canary is True
 
 
+def test_a_canary_that_was_there_before_the_cut_shows_nothing_of_it(case: Case) -> None:
+    ends: dict[str, list[BaseException]] = {"survivors": [broken(), broken()]}
+    assert case.read(Server(crashed=False, shown=FACTS, ends=ends)).canary is None
+    assert case.read(Server(crashed=True)).canary is False
+
+
 def test_nothing_that_a_load_prepared_is_decided_while_it_runs(case: Case) -> None:
     """And the rows that an earlier record names are still those in the folder."""
     case.run.write_after(after_of(None, survivors=nothing_read(case.run, MANIFEST_2PC)))
