@@ -314,8 +314,8 @@ class RunFolder:
     def forget_survivors(self, failed: AfterRecord | None = None) -> None:
         """Undo write_after() and write_prepared(): what was read proves nothing.
 
-        failed: the record of an earlier reading, which stands again, with the rows that
-        were read before a decision by then.
+        failed: the record of an earlier reading, which stands again.  Rows that it
+        stored before it decided a prepared transaction are kept with it.
         """
         prepared = self.prepared()
         keeps = failed and prepared and prepared.survivors == failed.survivors

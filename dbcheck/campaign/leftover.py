@@ -71,7 +71,7 @@ _UNLISTED = Refusal("the server does not list it as prepared any more", gone=Tru
 
 
 def undecided(names: Sequence[Name]) -> tuple[LeftOver, ...]:
-    """Return that none was decided, of a server that has not started since the load."""
+    """Return all as undecided, on a server that was not restarted since the load."""
     return tuple(
         LeftOver(name.session, name.seq, LeftFate.UNDECIDED, _RUNS_ON) for name in names
     )
@@ -113,8 +113,8 @@ def fates(
 def _left_over(name: Name, refusal: Refusal | None, content: int | None) -> LeftOver:
     """Return what became of one; content: of its row, None if there is none.
 
-    What an earlier reading may have decided shows another client only by a row that is
-    not as dbcheck decides: it may be a loss as well, so nothing is claimed of it.
+    One that an earlier reading of dbcheck may have decided counts as decided by it if
+    its row is as that leaves it.  Else another client decided it, or its row is lost.
     """
     fate = _fate(name, content)
     is_ours = fate in (LeftFate.KEPT, LeftFate.DIFFERENT)

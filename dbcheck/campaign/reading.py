@@ -279,9 +279,9 @@ class Reading:
         return self._is_writer and not is_restarted(before, facts)
 
     def _count_decisions(self, facts: ServerFacts) -> None:
-        """Ask who decided any before they were listed: before this reading decides any.
+        """Ask how many transactions were decided, before this reading decides any.
 
-        A node that was not cut counts those of the load.
+        A server that was not restarted counts those of the load, and is not asked.
         """
         if self._is_writer and not self._has_run_on(facts):
             found = observable.decisions(self._rig.site.reader.engine, facts)
@@ -308,7 +308,7 @@ class Reading:
     def _store(self, survivors: Survivors, facts: ServerFacts) -> tuple[Name, ...]:
         """Store the rows; return what is to be decided, once that is stored as well.
 
-        Nothing before the cut: the next reading would take rows that the cut may lose.
+        None before the cut: the next reading would take rows that the cut may lose.
         Raise UsageError if a load still runs: what it prepared is its own to decide.
         """
         site, names = self._rig.site, tuple[Name, ...]()

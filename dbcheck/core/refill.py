@@ -27,8 +27,8 @@ class Refill:
 def of_both(earlier: Refill | None, later: Refill | None) -> Refill | None:
     """Return which of two looks at a server counts; None if neither showed any.
 
-    The first, unless only the later one was not in doubt, or only that one shows that
-    the data may be another server's copy.
+    What a server showed counts more than what it did not show, and a copy of another
+    server's data more than other rows; of two alike the earlier counts.
     """
     return later if _weight(later) > _weight(earlier) else earlier
 

@@ -70,7 +70,7 @@ def _losses_of(
     # Without its row in the ledger it is half of an operation: nobody decided that.
     is_open = (kinds != _NO_LOSS) & markers.perhaps(session, seq)
     is_open &= (seq == top) | ~markers.present(session, seq + 1)
-    # No other client leaves one both decided and listed, unless it decided it since.
+    # One that is listed was not decided, unless another client did that afterwards.
     is_open &= ~is_listed | is_among(seq, _gone(listed))
     for one, over in listed.items():
         if one <= top and kinds[one - 1] == _NO_LOSS:
