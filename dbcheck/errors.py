@@ -33,7 +33,8 @@ A loss is never an exception: it is part of a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dbcheck.error_ids import ErrorId
@@ -199,6 +200,20 @@ class NotPrepared(EngineError):
 
 class OtherServer(EngineError):
     """A connection reached another server, or process, than one before it did."""
+
+
+@contextlib.contextmanager
+def unless_refused() -> Iterator[None]:
+    """Suppress the EngineError of a server that refuses what the body asks it.
+
+    Raise ConnectionLost, OtherServer: asked again, the server may answer.
+    """
+    try:
+        yield
+    except (ConnectionLost, OtherServer):
+        raise
+    except EngineError:
+        pass
 
 
 class WitnessError(DbcheckError):

@@ -7,7 +7,6 @@ finding about the server.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
 
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
@@ -22,17 +21,9 @@ from dbcheck.core.table import Definition, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
-    ConnectionLost,
-    EngineError,
-    NoCanary,
-    OtherServer,
-    UsageError,
-)
+from dbcheck.errors import NoCanary, UsageError, unless_refused
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
-
-T = TypeVar("T")
 
 
 def checkpoint(engine: Engine) -> str:
@@ -107,7 +98,9 @@ def deleted(
     """
     if not abilities.counts_deletes(engine):
         return None
-    return _unless_refused(lambda: engine.deleted(table, server=server))
+    with unless_refused():
+        return engine.deleted(table, server=server)
+    return None
 
 
 def refill(
@@ -176,16 +169,9 @@ def decisions(engine: Engine, server: ServerFacts) -> Decisions | None:
     """
     if not abilities.counts_decisions(engine):
         return None
-    return _unless_refused(lambda: engine.decisions(server=server))
-
-
-def _unless_refused(ask: Callable[[], T]) -> T | None:
-    try:
-        return ask()
-    except (ConnectionLost, OtherServer):
-        raise
-    except EngineError:
-        return None
+    with unless_refused():
+        return engine.decisions(server=server)
+    return None
 
 
 def require_fill(engine: Engine) -> None:

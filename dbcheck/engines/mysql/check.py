@@ -200,7 +200,7 @@ def require_alone(link: MysqlLink) -> None:
     variables = lowered(link.rows("variables"))
     if joined := in_group(link, variables):
         raise EngineError(
-            joined,
+            f"the server {joined}",
             id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the group (dbcheck_topology: group-replication), or this server"
             f" alone, outside of it: run STOP GROUP_REPLICATION; {_WRITABLE} Set"
@@ -209,7 +209,7 @@ def require_alone(link: MysqlLink) -> None:
         )
     if node := in_galera(variables, lowered(link.rows("refill"))):
         raise EngineError(
-            node,
+            f"the server {node}",
             id=ErrorId.SERVER_IN_CLUSTER,
             hint="Test the cluster (dbcheck_topology: galera), or this node alone,"
             " restarted with wsrep_on = OFF: the other nodes would hide its losses.",

@@ -14,10 +14,9 @@ from dbcheck.core.refill import Refill
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.errors import ConnectionLost, EngineError, OtherServer
+from dbcheck.errors import ConnectionLost, EngineError, OtherServer, unless_refused
 
 OFF = frozenset({"OFF", "0", ""})
-_SUBJECT = "the server "  # see Refill.how
 _OF_A_REPLICA = (
     "End replication (STOP REPLICA, RESET REPLICA ALL) and cut again, and start none"
     " before dbcheck has read its rows"
@@ -76,12 +75,12 @@ def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
     variables = lowered(link.rows("variables"))
     status = lowered(link.rows("refill"))
     if node := in_galera(variables, status):
-        return Refill(node.removeprefix(_SUBJECT), _OF_A_CLUSTER, replaces=True)
+        return Refill(node, _OF_A_CLUSTER, replaces=True)
     cloned = _cloned(link, since_us, variables)
     if cloned is not None and not cloned.unknown:
         return cloned
     if joined := in_group(link, variables):
-        return Refill(joined.removeprefix(_SUBJECT), _OF_A_GROUP)
+        return Refill(joined, _OF_A_GROUP)
     for counter, (how, advice) in _STARTED.items():
         if status.get(counter, "0") not in OFF:
             return Refill(how, advice)
@@ -91,10 +90,11 @@ def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
 def _cloned(
     link: MysqlLink, since_us: int, variables: Mapping[str, str]
 ) -> Refill | None:
-    """Return what shows that another server's data were put in place of this one's.
+    """Return that the server's data were cloned from another server, or may have been.
 
-    performance_schema = OFF leaves the table of clones empty.  To an account without
-    SELECT a server denies it also where it has none, as without the plugin.
+    None if they were not.  The table that shows it is empty with performance_schema =
+    OFF.  An account without SELECT on it gets the same error with the clone plugin and
+    without it, so a variable of the plugin shows whether there is any.
     """
     hidden = variables.get("performance_schema", "ON") in OFF
     why = "performance_schema is OFF" if hidden else ""
@@ -113,37 +113,31 @@ def _cloned(
 
 
 def in_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:
-    """Say what shows that the server is in a Galera cluster, "" if nothing does.
+    """Return that the server is in a Galera cluster, as in Refill.how; "" if it is not.
 
     variables, status: lowered().  wsrep_on = OFF keeps its own commits from the others,
     and theirs go on to reach it.
     """
     if galera.is_node(variables):
-        return "the server is a node of a Galera cluster (wsrep_on is ON)"
+        return "is a node of a Galera cluster (wsrep_on is ON)"
     if status.get("wsrep_connected", "OFF").upper() not in OFF:
-        return "the server is a node of a Galera cluster (wsrep_connected is ON)"
+        return "is a node of a Galera cluster (wsrep_connected is ON)"
     return ""
 
 
 def in_group(link: MysqlLink, variables: Mapping[str, str]) -> str:
-    """Say that the server is in a replication group, or joins one when it starts.
+    """Return that the server is in a replication group, or joins it at startup.
 
-    "" if neither is seen.  variables: lowered(); they alone count for an account
-    without SELECT on performance_schema.replication_group_members, and with
+    As in Refill.how; "" if neither is seen.  variables: lowered(); they alone count for
+    an account without SELECT on performance_schema.replication_group_members, and with
     performance_schema = OFF.
     """
-    try:
+    with unless_refused():
         for (state,) in link.rows("group_state"):
-            return (
-                f"the server is a member of a replication group (its state is {state})"
-            )
-    except (ConnectionLost, OtherServer):
-        raise  # it may show it to the next connection
-    except EngineError:
-        pass
+            return f"is a member of a replication group (its state is {state})"
     begins = variables.get("group_replication_start_on_boot", "OFF")
     if group_replication.is_member(variables) and begins not in OFF:
-        return "the server rejoins its replication group at startup"
+        return "rejoins its replication group at startup"
     return ""
 
 
