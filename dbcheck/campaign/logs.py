@@ -56,6 +56,11 @@ class StoredLogs:
         """
         return [self._facts(number) for number in range(len(self._confirmed))]
 
+    @property
+    def confirmed(self) -> Sequence[Watermark | None]:
+        """What the client knows to be on the witness, by the log's number."""
+        return *self._confirmed, self._seen_confirmed
+
     @cached_property
     def clock_set(self) -> str:
         """Why times across machines cannot be compared, "" if they can."""

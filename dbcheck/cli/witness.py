@@ -8,7 +8,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from dbcheck.campaign.fetching import at_most, room_for_log
 from dbcheck.campaign.independence import require_independent
+from dbcheck.campaign.logs import StoredLogs
 from dbcheck.cli import FAIL, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -37,6 +38,14 @@ from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
 from dbcheck.witness.window import WindowLimits
 
 PROBES = 200
+_DISCARD = "Discard this run: which acks the witness held can no longer be determined."
+_OF_A_COPY = (
+    "Check the log on the witness, of which this is a copy: dbcheck witness verify {}"
+    " --witness URL. If it is damaged or as short there, discard this run."
+)
+_END_UNKNOWN = (
+    "; without the run folder's load.json nothing shows whether its end is missing"
+)
 _READ_BYTES = 1 << 20
 
 
@@ -126,43 +135,29 @@ def _runs(entry: Entry, new_key: bool) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class _Log:
-    """A copy of log *number* of a run; seen: it holds what readers saw, and no acks.
-
-    confirmed: what the client knows that the witness had stored; None if it is not
-               known.  A log that ends before that is damaged, and not torn.
-    """
+    """A copy of log *number* of a run; seen: it holds what readers saw, and no acks."""
 
     path: Path
     run_id: str
     number: int
     seen: bool
-    confirmed: Watermark | None = None
 
     @classmethod
     def of(cls, manifest: Manifest, number: int, path: Path) -> _Log:
         """Return log *number* of a run, of which a copy is at *path*."""
         return cls(path, manifest.run_id, number, number >= manifest.ack_logs)
 
-    @classmethod
-    def in_folder(cls, folder: RunFolder) -> list[_Log]:
-        """Return the logs of a run folder."""
-        manifest, load = folder.manifest(), folder.load()
-        of_all = (*load.watermarks, load.seen_watermark) if load else ()
-        confirmed = dict(enumerate(of_all))
-        return [
-            replace(
-                cls.of(manifest, number, folder.acks_path(number)),
-                confirmed=confirmed.get(number),
-            )
-            for number in range(manifest.logs)
-        ]
-
 
 @contextlib.contextmanager
 def _logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
     """Give the logs of a run folder, or temporary copies of those on the witness."""
     if not entry.witness:
-        logs = _Log.in_folder(RunFolder.open(run))
+        folder = RunFolder.open(run)
+        manifest = folder.manifest()
+        logs = [
+            _Log.of(manifest, number, folder.acks_path(number))
+            for number in range(manifest.logs)
+        ]
         if not all(log.path.is_file() for log in logs):
             raise UsageError(
                 f"{run} has no copy of the witness's log yet",
@@ -217,19 +212,32 @@ def verify(
     """
     entry, new_key = chosen(named, witness), witness.accept_new_host_key
     with _logs(run, entry, new_key) as logs:
-        results = list(map(_verified, logs))
+        confirmed = _confirmed(run, entry)
+        results = [_verified(log, confirmed.get(log.number)) for log in logs]
     intact = all(result["intact"] for result in results)
     if as_json:
         output.print_json({"run": logs[0].run_id, "intact": intact, "logs": results})
     else:
         for log, result in zip(logs, results, strict=True):
-            say(f"{log.run_id}, log {log.number}, {_described(result)}")
+            say(f"{log.run_id}, log {log.number}{_described(result)}")
+        if not intact:
+            say(_DISCARD if entry.witness else _OF_A_COPY.format(logs[0].run_id))
     sys.exit(PASS if intact else FAIL)
 
 
-def _verified(log: _Log) -> dict[str, Any]:
+def _confirmed(run: Path, entry: Entry) -> dict[int, Watermark | None]:
+    """Return what the client knows to be in each log; {} for logs on a witness."""
+    if entry.witness:
+        return {}
+    folder = RunFolder.open(run)
+    manifest, load = folder.manifest(), folder.load()
+    logs = StoredLogs(folder, FrameLogReader(), manifest, load)
+    return dict(enumerate(logs.confirmed))
+
+
+def _verified(log: _Log, confirmed: Watermark | None) -> dict[str, Any]:
     try:
-        facts = FrameLogReader().facts(log.path, log.run_id, log.number, log.confirmed)
+        facts = FrameLogReader().facts(log.path, log.run_id, log.number, confirmed)
     except LogDamaged as error:
         return {"intact": False, "damage": str(error)}
     return {
@@ -237,16 +245,18 @@ def _verified(log: _Log) -> dict[str, Any]:
         "frames": facts.frames,
         "seen" if log.seen else "acks": facts.acks,
         "torn_bytes": facts.torn_bytes,
+        "confirmed_frames": confirmed.frames if confirmed else None,
         "events": list(facts.events),
     }
 
 
 def _described(result: Mapping[str, Any]) -> str:
     if not result["intact"]:
-        return f"is damaged: {result['damage']}"
+        return f": {result['damage']}"
     acks, seen = result.get("acks"), result.get("seen")
     what = f"{seen:,} rows that readers saw" if acks is None else f"{acks:,} acks"
+    unknown = "" if result["confirmed_frames"] is not None else _END_UNKNOWN
     return (
-        f"is intact: {what} in {result['frames']:,} frames, "
-        f"{result['torn_bytes']} bytes of a torn tail"
+        f", is intact: {what} in {result['frames']:,} frames, "
+        f"{result['torn_bytes']} bytes of a torn tail{unknown}"
     )
