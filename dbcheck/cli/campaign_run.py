@@ -15,16 +15,8 @@ from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
 from dbcheck.campaign.unjudged import require_none_pending
 from dbcheck.campaign.witness_lock import WAIT_S, locked
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
-from dbcheck.cli.entry_options import (
-    HostOptions,
-    NamedByFlag,
-    RestartOptions,
-    TargetOptions,
-    WitnessOptions,
-)
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.cli.options import RUNS
-from dbcheck.cli.resumable import reconcile_flags
 from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, RunWriteError, UsageError
@@ -163,7 +155,8 @@ def run_stored(
         ):
             rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
             twice = folder.plan().twice
-            flags = _flags_to_reconcile(entry, twice=twice)
+            flags = ["--name", entry.name, "--inventory", entry.inventory]
+            flags += ["--twice"] if twice else []  # the inventory has all the rest
             rig = replace(rig, twice=twice, reconcile_flags=flags)
             rig = adapted(rig)
             rig = replace(rig, before_load=both(lock.require, rig.before_load))
@@ -175,15 +168,6 @@ def run_stored(
         with contextlib.suppress(RunWriteError):  # the first error is reported
             write(folder.path / ERROR_FILE, [text.encode(errors="replace")])
         raise
-
-
-def _flags_to_reconcile(entry: Entry, *, twice: bool) -> list[str]:
-    """Return the flags that reconcile needs; the inventory has all that is not here."""
-    inventory = Path(entry.inventory)
-    named = NamedByFlag(inventory, entry.name, given=frozenset({"inventory"}))
-    restart = RestartOptions(twice, given=frozenset({"twice"} if twice else ()))
-    nothing = TargetOptions(), HostOptions(), WitnessOptions()
-    return reconcile_flags(named, *nothing, restart)
 
 
 def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
