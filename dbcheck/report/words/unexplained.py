@@ -43,7 +43,7 @@ def where_to_look(result: RunResult) -> tuple[str, ...]:
 
 
 def _clients_explain(result: RunResult) -> bool:
-    """Say whether clients explain the losses: all, or by DELETEs most of them."""
+    """Return whether clients can have caused all losses, or most of them by DELETEs."""
     if any(one.cause is Cause.DELETES for one in result.diagnosis[:1]):
         return True
     found = (one.losses for one in result.diagnosis if one.cause in _CLIENTS)
