@@ -158,9 +158,10 @@ class ShowsRefill(Protocol):
     ) -> Refill | None:
         """Return what it may have taken from others since its process started.
 
-        tables: those whose rows count.  since_us: on the server's clock, for what it
-        remembers longer; microseconds since the epoch.  None if nothing shows any,
-        and it was asked for all.
+        tables: those whose rows count.  since_us: what it shows from before then does
+        not count; microseconds since the epoch, by the server's clock.  None if it took
+        nothing, so far as a server of this kind shows that; what this one hides is
+        Refill.unknown.
         Raise EngineError, also if another server answers.
         """
 

@@ -95,7 +95,8 @@ class TargetHost(Protocol):
     ) -> Look:
         """Connect to look at mounts and devices of *facts*, and at the places.
 
-        known: where these lay before, by name; where a look saw another first is added.
+        known: where each place lay when it was first seen, by its name.  A look adds
+               the places that it sees first.
         """
 
     def file_windows(
