@@ -392,5 +392,5 @@ def _damaged(offset: int, what: str) -> LogDamaged:
     return LogDamaged(
         f"the witness log is damaged at byte {offset}: {what}",
         id=ErrorId.WITNESS_LOG_DAMAGED,
-        hint="Which acks it held can no longer be determined; discard this run.",
+        hint="Run dbcheck witness verify for it, which says what to do.",
     )
