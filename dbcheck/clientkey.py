@@ -131,10 +131,11 @@ def recall(run_id: str) -> ClientKey | None:
     try:
         return ClientKey.read(path)
     except RunFormatError as error:
-        error.hint = error.hint or (
-            f"Without {path} the run can be judged, but only on what the witness says:"
-            " remove it if it is damaged."
-        )
+        if not error.hint or error.id is ErrorId.RECORD_DAMAGED:
+            error.hint = (
+                f"Without {path} the run can be judged, but only on what the witness"
+                " says: remove it if it is damaged."
+            )
         raise
 
 

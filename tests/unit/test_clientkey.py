@@ -179,11 +179,15 @@ def test_a_folder_of_keys_that_is_not_ours_holds_none(
     assert (state / f"{RUN}.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"{", "not JSON"), (b'{"format": 1, "secret": ""}', "checksum mismatch")],
+)
 def test_a_key_that_is_damaged_says_what_can_be_done(
-    run: RunFolder, state: Path
+    content: bytes, says: str, run: RunFolder, state: Path
 ) -> None:
     clientkey.remember(key_of(run))
-    (state / f"{RUN}.json").write_bytes(b"{")
-    with pytest.raises(RunFormatError, match="not JSON") as caught:
+    (state / f"{RUN}.json").write_bytes(content)
+    with pytest.raises(RunFormatError, match=says) as caught:
         clientkey.recall(RUN)
     assert f"Without {state / RUN}.json the run can be judged" in caught.value.hint
