@@ -24,8 +24,9 @@ def process(tmp_path: Path) -> Path:
 
 def test_a_file_that_cannot_be_read_is_named(process: Path) -> None:
     found = described(str(process))
-    assert found["unread"] == f"{process}/root/lib.so: No such file or directory"
-    assert f"{process}/exe: No such file" in found["no_sync_unread"]
+    library, program = process / "root" / "lib.so", process / "exe"
+    assert found["unread"] == f"{library}: No such file or directory"
+    assert f"{program}: No such file" in found["no_sync_unread"]
 
 
 def test_an_object_that_cannot_be_understood_is_named(process: Path) -> None:

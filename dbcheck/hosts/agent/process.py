@@ -208,7 +208,7 @@ def no_sync_of(folder: str, command: list[str]) -> tuple[str, str]:
 
 
 def reason(error: OSError | struct.error, place: str) -> str:
-    """Return why a program could not be read, and where."""
+    """Return *error* as text, with the file that it names, or else *place*."""
     if isinstance(error, OSError):
         return describe_error(error, place)
     return f"{place}: {error}"

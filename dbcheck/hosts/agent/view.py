@@ -52,10 +52,11 @@ def server_view(places: Sequence[tuple[str, str, Sequence[str]]]) -> dict[str, A
 def elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
     """Return which process may be the server's, or "" and why none of them is.
 
-    processes: those that work in a folder of that path which is not this host's
-    *directory*; raise OSError if one cannot be seen.  Another server may work there, in
-    a container.  A copy of a server's data has its names; but one of MySQL that was
-    made without auto.cnf has another.
+    Raise OSError if the folder of one cannot be seen.
+    processes: those that work at the path *directory*, but in another folder than this
+    host has there, as in a container.  They may be another server's.  A copy of a
+    server's data has its names; but one of MySQL that was made without auto.cnf has
+    another.
     """
     here = names_of_server(directory)
     first: dict[tuple[int, int] | None, str] = {}
