@@ -298,7 +298,7 @@ def _own_paths() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def removable(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Yield what removes *folder*, and returns whether it is gone.
+    """Yield a function that removes *folder*, and returns whether it is gone.
 
     Our mounts may cover its path meanwhile, so it is reached by a descriptor.
     """

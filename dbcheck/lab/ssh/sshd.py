@@ -110,6 +110,7 @@ class Sshd:
             raise LabError(
                 f"the lab's sshd, process {child.pid}, does not end after SIGKILL",
                 id=ErrorId.PROCESSES_DO_NOT_END,
+                hint="Wait until it has ended, then run `dbcheck lab down`.",
             ) from None
         self._child = None
 
