@@ -139,7 +139,6 @@ def test_what_changes_between_two_cycles_ends_it(here: Bench, tmp_path: Path) ->
             match=r"earlier cycles in the table ledger are missing .*\(at least 1\)",
         ):
             run_campaign(rig, folder)
-    (tmp_path / "other").mkdir()
     with bench(HONEST, tmp_path / "other") as other:
         led_there = with_node(rig, engine=other.rig.site.writer.engine)
         with pytest.raises(TargetChanged, match="not as it was in the earlier cycles"):

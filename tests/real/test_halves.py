@@ -284,11 +284,11 @@ def test_a_drive_that_keeps_the_pages_of_one_table_halves_transactions(
         how = WRITING[engine]
         drive = replace(how.drive, seed=seed)
         spec = LabSpec(engine, drive=drive, settings=how.settings)
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        with bench(spec, folder) as here:
+        with bench(spec, tmp_path / str(seed)) as here:
             outcome = cycle(here, seed, kept)
             if outcome.found is None:  # the server does not recover from all of it
+                assert outcome.after.failure, outcome.judgement
+                assert outcome.verdict is Verdict.FAIL, outcome.judgement
                 continue
             older, newer = halved(here, outcome.run.manifest().epoch)
         stale, torn = named(outcome, STALE), named(outcome, TORN)

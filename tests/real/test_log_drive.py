@@ -29,9 +29,7 @@ def test_cuts_of_two_drives(
     if lacking := missing(spec):
         pytest.skip("; ".join(lacking))
     for number in range(CUTS_MAX):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with bench(spec, folder) as rig:
+        with bench(spec, tmp_path / str(number)) as rig:
             started = rig.cut_cycle()
             host = started.manifest.writer.host
             assert host is not None

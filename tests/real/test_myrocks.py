@@ -124,9 +124,7 @@ def test_a_log_that_a_kill_cut_in_two_keeps_the_server_from_starting(
 ) -> None:
     # A kill may come while the part of the log that is in files ends with a record.
     for cycle in range(8):
-        folder = tmp_path / str(cycle)
-        folder.mkdir()
-        with bench(spec("process", **{FLUSH: "2"}), folder) as here:
+        with bench(spec("process", **{FLUSH: "2"}), tmp_path / str(cycle)) as here:
             outcome = run_cycle(here.rig, quick(sessions=8), SEED)
         assert outcome.verdict is Verdict.FAIL
         if outcome.after.failure:

@@ -292,7 +292,7 @@ EARLIER = {"auto.cnf": 9}
     ],
 )
 def test_a_copy_written_over_the_data_is_told_by_what_no_server_writes(
-    changed: dict[str, str], found: Reconciliation | None, standing: Standing
+    changed: dict[str, int], found: Reconciliation | None, standing: Standing
 ) -> None:
     before = dataclasses.replace(
         BEFORE, facts=dataclasses.replace(FACTS, changed=WRITTEN)
