@@ -344,7 +344,10 @@ def changed(data: str, unreadable: dict[str, str]) -> dict[str, int]:
 def statuses(
     data: str, names: Sequence[str], fact: str, unreadable: dict[str, str]
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the status of each of these files that is there; fact: for errors."""
+    """Yield name and status of those of the files *names* in *data* that are there.
+
+    fact: what is wanted of them, by which *unreadable* names what cannot be read.
+    """
     for name in names:
         try:
             yield name, os.stat(os.path.join(data, name))
