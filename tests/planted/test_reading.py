@@ -87,9 +87,8 @@ def crashing(
 def test_a_page_that_crashes_its_reader_fails_with_the_words_of_the_log(
     site: Site, name: str, change: Callable[[Path], None]
 ) -> None:
-    # What follows the pages in memory is chance, and the more of them there are, the
-    # better it is. If it can be read, the server does not crash and the FAIL is an
-    # index-mismatch.
+    # What follows the pages in memory is chance. If it can be read, the server does not
+    # crash and the FAIL is an index-mismatch; the more pages, the likelier it crashes.
     for number in range(TRIES):
         outcome = crashing(site, name, change, load_s=2.0**number)
         assert outcome.verdict is Verdict.FAIL, outcome.judgement
