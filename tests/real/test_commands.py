@@ -521,22 +521,28 @@ def test_a_full_disk_takes_no_output_and_is_told(words: str, tmp_path: Path) -> 
     assert b"Traceback" not in done.stderr
 
 
-RUN = str(Path(make.__file__).parent / "postgresql-pass")
 NO_SERVER = "postgresql://nobody@127.0.0.1:1/nothing"
+
+
+@pytest.fixture
+def with_run(tmp_path: Path) -> Path:
+    """A folder with a run in it, to which a report adds files."""
+    shutil.copytree(Path(make.__file__).parent / "postgresql-pass", tmp_path / "run")
+    return tmp_path
 
 
 @pytest.mark.parametrize(
     "words",
     [
         "--version",
-        f"report {RUN}",
-        f"witness show {RUN}",
+        "report run",
+        "witness show run",
         f"audit --target {NO_SERVER}",
     ],
 )
 @pytest.mark.parametrize("stdout", ["closed", "unread"])
 def test_output_that_nobody_gets_is_no_success(
-    words: str, stdout: str, tmp_path: Path
+    words: str, stdout: str, with_run: Path
 ) -> None:
     """Closed at the start, so that another file could get its number; or `| head`."""
     command = shlex.join((*DBCHECK, *words.split()))
@@ -545,19 +551,19 @@ def test_output_that_nobody_gets_is_no_success(
     os.close(reader)
     with os.fdopen(writer, "wb") as pipe:
         done = subprocess.run(
-            ("sh", "-c", into), cwd=tmp_path, stdout=pipe, stderr=subprocess.PIPE
+            ("sh", "-c", into), cwd=with_run, stdout=pipe, stderr=subprocess.PIPE
         )
     assert done.returncode == 4
     assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [("--version", 0), ("nosuch", 2), (f"report {RUN}", 0)]
+    ("words", "code"), [("--version", 0), ("nosuch", 2), ("report run", 0)]
 )
-def test_closed_stderr_changes_nothing(words: str, code: int, tmp_path: Path) -> None:
+def test_closed_stderr_changes_nothing(words: str, code: int, with_run: Path) -> None:
     command = shlex.join((*DBCHECK, *words.split()))
     done = subprocess.run(
-        ("sh", "-c", f"exec {command} 2>&- <&-"), cwd=tmp_path, stdout=subprocess.PIPE
+        ("sh", "-c", f"exec {command} 2>&- <&-"), cwd=with_run, stdout=subprocess.PIPE
     )
     assert done.returncode == code
     assert bool(done.stdout) == (code == 0)
