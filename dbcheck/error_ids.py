@@ -207,6 +207,7 @@ class ErrorId(StrEnum):
     HOST_DID_NOT_RESET = "host-did-not-reset"
     HOST_DISK_FULL = "host-disk-full"
     HOST_FILESYSTEM_READ_ONLY = "host-filesystem-read-only"
+    HOST_FOLDER_OF_OTHERS = "host-folder-of-others"
     HOST_IS_ANOTHER = "host-is-another"
     HOST_IS_THIS_MACHINE = "host-is-this-machine"
     HOST_KEY_CHANGED = "host-key-changed"

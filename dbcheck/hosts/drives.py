@@ -51,6 +51,8 @@ class Survey:
     places:    the directories that an ack depends on, with links followed.
     on_them:   the data directory lies on one of the drives.
     notes_on_them: the folder of agent.drivenote if it does, else "".
+    exposed:   why another account could put something else where one is mounted; none
+               in a note that an older dbcheck wrote.
     """
 
     root: bool
@@ -64,6 +66,7 @@ class Survey:
     folder: tuple[int, int]
     on_them: bool
     notes_on_them: str
+    exposed: tuple[str, ...] = ()
 
     def without_mounts(self) -> Survey:
         """Return it once the host holds none of the mounts.
@@ -115,6 +118,7 @@ class TakenOff:
     off: tuple[bool, ...]
     lazy: tuple[bool, ...]
     holders: tuple[str, ...]
+    refused: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,10 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.sudo",
     "dbcheck.hosts.agent.identity",
     "dbcheck.hosts.agent.reset",
+    "dbcheck.hosts.agent.mountinfo",
+    "dbcheck.hosts.agent.points",
     "dbcheck.hosts.agent.drives",
+    "dbcheck.hosts.agent.pidfd",
     "dbcheck.hosts.agent.remount",
     "dbcheck.hosts.agent.drivenote",
     "dbcheck.hosts.agent.journal",
@@ -113,6 +116,10 @@ REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
         ErrorId.DRIVE_AMBIGUOUS,
         "One drive must have that serial, and a device in /dev; remove what "
         "else is there.",
+    ),
+    "others": (
+        ErrorId.HOST_FOLDER_OF_OTHERS,
+        "Make that folder root's alone there: chown root, chmod go-w.",
     ),
     "note": (
         ErrorId.CUT_NOTE_NOT_WRITABLE,

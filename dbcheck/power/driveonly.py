@@ -309,6 +309,14 @@ class DriveOnlySwitch:
             ended = control.end_server(seen, self._kill, self._timeout_s)
             off = control.take_off(seen.mounts, self._release_s)
             left = control.await_drives(self._scope.drives, present=False)
+        if off.refused:
+            points = ", ".join(off.refused)
+            raise PowerError(
+                f"{'; '.join(off.refused.values())}, so {points} was not unmounted",
+                id=ErrorId.HOST_FOLDER_OF_OTHERS,
+                hint="Make that folder root's alone on the host (chown root, chmod "
+                f"go-w), or unmount it by hand. {_AGAIN}",
+            )
         kept = [
             m.point for m, gone in zip(seen.mounts, off.off, strict=True) if not gone
         ]

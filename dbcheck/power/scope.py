@@ -152,6 +152,14 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
             id=ErrorId.DATA_NOT_ON_DRIVES,
             hint="Name the drives that it is on in dbcheck_power_drives.",
         )
+    if seen.exposed:
+        raise PowerError(
+            "; ".join(seen.exposed),
+            id=ErrorId.HOST_FOLDER_OF_OTHERS,
+            hint="After the cut root mounts there. Make that folder root's alone on "
+            "the host (chown root, chmod go-w; the server's account needs no more than "
+            "what is mounted), or mount the drive in one that is, as /srv.",
+        )
     if seen.notes_on_them:
         raise PowerError(
             f"{seen.notes_on_them} is on these drives as well, and what has to be put "

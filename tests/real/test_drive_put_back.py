@@ -7,20 +7,17 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dbcheck.hosts.agent import drives, remount
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.lab.storage import loop_device as block
-from dbcheck.lab.storage.filesystem import mkfs
 from dbcheck.lab.storage.loop_device import LoopDevice
 from dbcheck.remote.wire import Refusal
+from tests.kit.drive_images import attached, make_filesystem, mount_of
 
 pytestmark = pytest.mark.root
-SIZES = {"ext4": 64 << 20, "xfs": 320 << 20}
 
 
 @pytest.fixture
@@ -33,10 +30,7 @@ def image(tmp_path: Path) -> Path:
 @pytest.fixture(params=["ext4", "xfs"])
 def drive(image: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, Path]]:
     """Give the kind of a filesystem and the file that it was made in."""
-    with image.open("wb") as file:
-        file.truncate(SIZES[request.param])
-    with attached(image) as device:
-        mkfs(device.path, request.param)
+    make_filesystem(image, request.param)
     yield request.param, image
 
 
@@ -69,22 +63,6 @@ def own_mounts() -> Iterator[None]:
         assert shell.stdout is not None
         assert shell.stdout.readline() == b"\n"
         yield
-
-
-def attached(image: Path) -> LoopDevice:
-    descriptor = os.open(image, os.O_RDWR)
-    try:
-        return block.attach(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def mount_of(kind: str, device: LoopDevice, point: Path) -> dict[str, Any]:
-    """Return what was known of a mount before the drive was cut."""
-    name = Path(device.path).name
-    known = {"id": -1, "point": str(point), "type": kind, "options": "rw,relatime"}
-    place = {"serial": device.serial, "nsid": "", "number": "0"}
-    return {**known, **place, "name": name, "device": "0:0"}
 
 
 def _with_another_below(device: LoopDevice, point: Path) -> list[str]:

@@ -47,7 +47,7 @@ def test_a_host_that_restarted_says_so(
 
 def test_a_note_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Refusal, match="file/notes: Not a directory"):
+    with pytest.raises(Refusal, match="file is a link, or not a folder"):
         drivenote.write_note(str(tmp_path / "file/notes"), VALUES)
 
 

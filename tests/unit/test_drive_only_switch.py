@@ -68,6 +68,7 @@ class Host:
     seen: Survey = SEEN
     left: tuple[int, ...] = ()
     off: bool = True
+    refused: dict[str, str] = field(default_factory=dict)
     stays: bool = False
     returns: tuple[str, ...] = ("sdb",)
     back: PutBack = BACK
@@ -105,7 +106,8 @@ class Host:
 
     def take_off(self, *_: object) -> TakenOff:
         self._note("off")
-        return TakenOff((self.off,), (False,), ("process 9 (bash, a file)",))
+        users = ("process 9 (bash, a file)",)
+        return TakenOff((self.off,), (False,), users, self.refused)
 
     def kept(self, mounts: Sequence[DriveMount]) -> tuple[bool, ...]:
         return tuple(self.old_is_held for _ in mounts)
@@ -192,6 +194,11 @@ def test_a_drive_that_stays_is_on_record(host: Host) -> None:
     ("planted", "said"),
     [
         pytest.param({"off": False}, "process 9", id="a filesystem is held"),
+        pytest.param(
+            {"off": False, "refused": {"/srv": "/ belongs to user 5"}},
+            "/ belongs to user 5, so /srv was not unmounted",
+            id="a folder of another account",
+        ),
         pytest.param({"left": (8,)}, "processes 8 did not end", id="the server runs"),
         pytest.param(
             {"fails": "kill"}, "agent on the target's host failed", id="no agent"
@@ -215,7 +222,7 @@ def test_drives_stay_without_power_while_something_holds_them(
     assert "power" not in host.relay.steps
     assert "dbcheck power restore" in refused.value.hint
     assert power.seen() is None
-    host.off, host.left, host.fails = True, (), ""
+    host.off, host.refused, host.left, host.fails = True, {}, (), ""
     switch(host).restore()
     assert host.relay.steps[-3:] == ["power", "mount", "start"]
     assert host.noted is None

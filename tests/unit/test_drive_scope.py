@@ -162,6 +162,9 @@ def test_a_server_on_a_partition_of_the_drive_is_fit() -> None:
         pytest.param({"root": False}, "not root", id="not root"),
         pytest.param({"drives": {"S1": ()}}, "no drive with the serial S1", id="none"),
         pytest.param({"busy": ("sda1 is a part of dm-0",)}, "part of dm-0", id="LVM"),
+        pytest.param(
+            {"exposed": ("/srv belongs to user 5",)}, "user 5", id="another account's"
+        ),
         pytest.param({"on_them": False}, "/srv/data is not on", id="elsewhere"),
         pytest.param(
             {"mounts": (MOUNT, replace(MOUNT, point="/home"))},

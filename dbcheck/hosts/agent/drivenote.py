@@ -14,11 +14,13 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dbcheck.hosts.agent.open import naming, open_regular
+from dbcheck.hosts.agent.points import folder_above, make_private
 from dbcheck.hosts.agent.remount import pids, started_s
-from dbcheck.remote.wire import Refusal, describe_error, host_names
+from dbcheck.remote.wire import Refusal, describe_error, fill_durably, host_names
 
 FORMAT = 2
 
@@ -32,30 +34,49 @@ def path_of(folder: str, serials: Sequence[str]) -> str:
 def write_note(folder: str, seen: dict[str, Any]) -> None:
     """Store what survey() returned, durably.
 
-    *folder* must not be on one of the drives.  Raise Refusal if that fails.
+    *folder* must not be on one of the drives.  Raise Refusal if that fails, or if
+    another account could exchange the note.
     """
     path = path_of(folder, list(seen["drives"]))
     try:
-        store(path, folder, seen)
+        make_private(folder)
+        with opened(path) as held:
+            store(held, path, seen)
     except OSError as error:
         raise Refusal("note", describe_error(error, path)) from None
 
 
-def store(path: str, folder: str, seen: dict[str, Any]) -> None:
-    """Write the note; raise OSError."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[int]:
+    """Give a descriptor of the folder of a note, which only root may write in.
+
+    A note says what root mounts and unmounts, and whose processes it ends.  Raise
+    OSError, or Refusal as folder_above() does.
+    """
+    folder = folder_above(path, search_only=False)
+    try:
+        with naming(path):
+            yield folder
+    finally:
+        os.close(folder)
+
+
+def store(folder: int, path: str, seen: dict[str, Any]) -> None:
+    """Write the note in the folder with that descriptor; raise OSError."""
     note = {
         "format": FORMAT,
         "boot_id": host_names()["boot_id"],
         "uptime_s": time.clock_gettime(time.CLOCK_BOOTTIME),
         "seen": seen,
     }
-    with open(path + ".new", "w") as file:
-        json.dump(note, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
-    sync(folder)
+    name = os.path.basename(path)
+    with contextlib.suppress(FileNotFoundError):  # of a client that was lost
+        os.unlink(name + ".new", dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    file = os.open(name + ".new", flags, 0o600, dir_fd=folder)
+    fill_durably(file, json.dumps(note).encode())
+    os.replace(name + ".new", name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)
 
 
 def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
@@ -67,8 +88,10 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
     """
     path = path_of(folder, serials)
     try:
-        with open(path) as file:
-            note = json.load(file)
+        with opened(path) as held:
+            file = open_regular(os.path.basename(path), folder=held)
+        with os.fdopen(file) as stream:
+            note = json.load(stream)
         if note["format"] != FORMAT:
             raise Refusal("note-read", f"{path} was written by another dbcheck")
         seen, since_s = note["seen"], float(note["uptime_s"])
@@ -93,15 +116,7 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
 
 def remove_note(folder: str, serials: Sequence[str]) -> None:
     """Delete it; the folder stays, as another target's note may be about to come."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path_of(folder, serials))
-        sync(folder)
-
-
-def sync(folder: str) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    path = path_of(folder, serials)
+    with contextlib.suppress(FileNotFoundError), opened(path) as held:
+        os.unlink(os.path.basename(path), dir_fd=held)
+        os.fsync(held)

@@ -13,13 +13,14 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dbcheck.hosts.agent.facts import BLOCK, scsi_serial
+from dbcheck.hosts.agent.mountinfo import Mounted, mounted
+from dbcheck.hosts.agent.points import exposed
 from dbcheck.remote.wire import Refusal, first_line, lines, unescape
 
-MOUNTINFO = "/proc/self/mountinfo"
 SWAPS = "/proc/swaps"
 # The filesystems of which the kernel shows, by a folder, that it holds one in memory
 # (Documentation/ABI/testing/sysfs-fs-xfs, sysfs-fs-ext4), and the driver's name.
@@ -29,30 +30,6 @@ POLL_S = 0.01
 GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
 # linux/loop.h: LOOP_GET_STATUS64 gives device and inode of the file behind it first.
 LOOP_GET_STATUS64, LOOP_INFO_BYTES = 0x4C05, 232
-NOT_OPTIONS = frozenset({"seclabel"})  # that mountinfo shows and mount(8) refuses
-
-
-class Mounted:
-    """One line of mountinfo (proc(5))."""
-
-    def __init__(self, line: str) -> None:
-        fields = line.split()
-        kind, source, options = fields[fields.index("-") + 1 :][:3]
-        own = fields[5].split(",")
-        self.id = int(fields[0])
-        self.device = fields[2]
-        self.root = unescape(fields[3])
-        self.point = unescape(fields[4])
-        self.type = kind
-        self.source = unescape(source)
-        more = [each for each in options.split(",") if each not in own]
-        self.options = ",".join(o for o in own + more if o not in NOT_OPTIONS)
-
-
-def mounted() -> Iterator[Mounted]:
-    """Yield all mounts, those that cover others last."""
-    for line in lines(MOUNTINFO):
-        yield Mounted(line)
 
 
 def named(serials: Sequence[str]) -> dict[str, list[str]]:
@@ -165,7 +142,8 @@ def survey(
 
     directory: the server's data directory.  places: all that an ack depends on.  notes:
     the folder of drivenote.py.  busy: what uses the drives otherwise than by a mount.
-    twins: drives that have one serial.  Raise OSError if the directory does not exist.
+    twins: drives that have one serial.  exposed: why another account could put
+    something else where one is mounted.  Raise OSError if the directory does not exist.
     """
     there = parts(serials)
     by_device = {part.device: part for part in there}
@@ -189,6 +167,12 @@ def survey(
         if other.device not in by_device
         and other.point.startswith(each["point"].rstrip("/") + "/")
     ]
+    busy += [
+        f"{other.source} is mounted over {each['point']}"
+        for each in mounts
+        for other in mounted()
+        if (other.parent, other.point) == (each["id"], each["point"])
+    ]
     for line in list(lines(SWAPS))[1:]:
         name = os.path.basename(os.path.realpath(unescape(line.split()[0])))
         if name in by_name:
@@ -201,6 +185,7 @@ def survey(
         "twins": twins,
         "mounts": mounts,
         "busy": busy,
+        "exposed": [why for each in mounts if (why := exposed(each["point"]))],
         "directory": real,
         "places": [real, *map(os.path.realpath, filter(os.path.isabs, places))],
         "account": status.st_uid,

@@ -16,7 +16,7 @@ import errno
 import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dbcheck.remote.wire import Refusal
 
@@ -34,24 +34,35 @@ def naming(path: str) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, path) from None
 
 
-def open_folder(path: str) -> int:
+def open_folder(
+    path: str,
+    *,
+    search_only: bool = False,
+    look: Callable[[int, str], None] = lambda folder, path: None,
+) -> int:
     """Return a descriptor of the folder at an absolute path, no part of it a link.
 
     Each part is opened in the folder before it, so that none can be replaced by a link
-    meanwhile.  Raise OSError, or Refusal if a part is a link or no folder.
+    meanwhile.  search_only: it need not be readable.  look: called with a descriptor
+    and the path of each folder on the way, this one too, may raise.
+    Raise OSError, or Refusal if a part is a link or no folder.
     """
     if not os.path.isabs(path):
         raise Refusal("protocol", f"not an absolute path: {path!r}")
     parts = [part for part in path.split("/") if part] or ["."]
     folder, reached = os.open("/", _SEARCH), ""
-    for depth, part in enumerate(parts, 1):
-        reached += "/" + part
-        try:
+    try:
+        look(folder, "/")
+        for depth, part in enumerate(parts, 1):
+            reached += "/" + part
             above = depth < len(parts)
-            inner = folder_in(folder, part, reached, search_only=above)
-        finally:
+            inner = folder_in(folder, part, reached, search_only=above or search_only)
             os.close(folder)
-        folder = inner
+            folder = inner
+            look(folder, reached)
+    except BaseException:
+        os.close(folder)
+        raise
     return folder
 
 

@@ -76,13 +76,19 @@ def of_account(directory: str, account: int) -> Iterator[str]:
     """
     for name in sorted(filter(str.isdigit, os.listdir(PROCESSES)), key=int):
         folder = os.path.join(PROCESSES, name)
-        try:
-            works_there = os.readlink(folder + "/cwd") == directory
-            works_there = works_there and os.stat(folder).st_uid in (account, 0)
-        except OSError:  # it ended, or is another account's
-            continue
-        if works_there and first_line(folder + "/comm") in SERVERS:
+        if is_of_account(folder, directory, account):
             yield folder
+
+
+def is_of_account(process: str, directory: str, account: int) -> bool:
+    """Return whether the process with that folder in /proc is one of of_account()."""
+    try:
+        if os.readlink(process + "/cwd") != directory:
+            return False
+        owner = os.stat(process).st_uid
+    except OSError:  # it ended, or is another account's
+        return False
+    return owner in (account, 0) and first_line(process + "/comm") in SERVERS
 
 
 def works_elsewhere(process: str, directory: str, known: Sequence[int]) -> bool:

@@ -14,18 +14,27 @@ import contextlib
 import ctypes
 import errno
 import os
-import signal
+import stat
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from dbcheck.hosts.agent.drives import GONE_ID, POLL_S, device_of, is_held, mounted
-from dbcheck.hosts.agent.process import PROCESSES, of_account, pid_of, works_elsewhere
+from dbcheck.hosts.agent.drives import GONE_ID, POLL_S, device_of, is_held
+from dbcheck.hosts.agent.mountinfo import mount_id, mount_of_handle, mounted
+from dbcheck.hosts.agent.pidfd import end
+from dbcheck.hosts.agent.points import folder_above
+from dbcheck.hosts.agent.process import (
+    PROCESSES,
+    is_of_account,
+    of_account,
+    pid_of,
+    works_elsewhere,
+)
 from dbcheck.hosts.agent.tools import PATHS, found
-from dbcheck.remote.wire import first_line, lines
+from dbcheck.remote.wire import Refusal, describe_error, first_line, lines
 
-MNT_DETACH = 2  # umount(2)
+MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8  # umount(2)
 KILL_S = 20.0
 START_TIME = 19  # proc(5), stat: starttime, counted from the field after the name
 BACK_S = 15.0  # in which the kernel finds the partitions of a drive
@@ -41,8 +50,13 @@ XFS_MAGIC = b"XFSB"  # xfs_format.h: XFS_SB_MAGIC
 DAMAGE = ("Structure needs cleaning", "Bad magic number in super-block")
 
 
-def ran(command: Sequence[str], time_s: float) -> tuple[int, str]:
-    """Return the exit code of a program, and what it printed; -1 if it did not end."""
+def ran(
+    command: Sequence[str], time_s: float, handles: Collection[int] = ()
+) -> tuple[int, str]:
+    """Return the exit code of a program, and what it printed; -1 if it did not end.
+
+    handles: descriptors that it has, too, under the same numbers.
+    """
     program = found(command[0]) or command[0]
     try:
         done = subprocess.run(
@@ -51,6 +65,7 @@ def ran(command: Sequence[str], time_s: float) -> tuple[int, str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=time_s,
+            pass_fds=handles,
             cwd="/",
             env={**os.environ, "PATH": PATHS, "LC_ALL": "C"},
         )
@@ -76,10 +91,15 @@ def end_server(
         ran(command, time_s)
     ends_s = time.monotonic() + KILL_S
     left = pids(directory, account, folder)
+
+    def is_left(pid: int) -> bool:
+        process = os.path.join(PROCESSES, str(pid))
+        is_of_it = is_of_account(process, directory, account)
+        return is_of_it and not works_elsewhere(process, directory, folder)
+
     while left and time.monotonic() < ends_s:
         for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            end(pid, is_left)
         time.sleep(POLL_S)
         left = pids(directory, account, folder)
     return {"killed": killed, "left": left}
@@ -107,11 +127,28 @@ def started_s(pid: int) -> float:
     return int(fields[START_TIME]) / os.sysconf("SC_CLK_TCK")
 
 
-def unmount(point: str, flags: int) -> int:
-    """Unmount what is mounted there; return the error's number, 0 if it was."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    failed = libc.umount2(os.fsencode(point), flags)
-    return ctypes.get_errno() if failed else 0
+def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
+    """Unmount that very mount; return the error's number, 0 if it was.
+
+    By its name in the folder above it, which is held: a descriptor of the mount itself
+    would keep it busy (seen on Linux 6.18).  dead: see folder_above().  Raise OSError,
+    or Refusal if it is another mount that would be unmounted, or could be.
+    """
+    folder = folder_above(mount["point"], dead)
+    try:
+        name = os.path.basename(mount["point"])
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            if mount_of_handle(handle) != mount["id"]:
+                raise Refusal("others", f"{mount['point']} has another mount over it")
+        finally:
+            os.close(handle)
+        libc = ctypes.CDLL(None, use_errno=True)
+        path = os.fsencode(f"/proc/self/fd/{folder}/{name}")
+        failed = libc.umount2(path, flags | UMOUNT_NOFOLLOW)
+        return ctypes.get_errno() if failed else 0
+    finally:
+        os.close(folder)
 
 
 def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
@@ -120,29 +157,41 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
     time_s: in which processes that were killed let go of their files, and then in
     which the kernel lets go of what was detached.  A mount at such a point that was
     made later is left alone.  off: of each whether it is held no more; lazy: whether it
-    was detached while something used it; holders: what still uses one.
+    was detached while something used it; holders: what still uses one; refused: why one
+    was left alone, by its path.
     """
-    deepest = sorted(mounts, key=lambda each: -len(each["point"]))
+    dead = [mount["id"] for mount in mounts]
     lazy = set()
-    for mount in deepest:
+    refused: dict[str, str] = {}
+    for mount in sorted(mounts, key=lambda each: -len(each["point"])):
         ends_s = time.monotonic() + time_s
         while is_mounted(mount):
             late = time.monotonic() >= ends_s
-            error = unmount(mount["point"], MNT_DETACH if late else 0)
+            try:
+                error = unmount(mount, MNT_DETACH if late else 0, dead)
+            except (OSError, Refusal) as why:
+                refused[mount["point"]] = reason(why, mount["point"])
+                break
             if late:
                 lazy.add(mount["id"])
             if error not in (0, errno.EBUSY) or (late and error):
                 break
             time.sleep(POLL_S)
     ends_s = time.monotonic() + time_s
-    while any(map(is_kept, mounts)) and time.monotonic() < ends_s:
+    while not refused and any(map(is_kept, mounts)) and time.monotonic() < ends_s:
         time.sleep(POLL_S)
     kept = [mount for mount in mounts if is_kept(mount)]
     return {
         "off": [not is_kept(mount) for mount in mounts],
         "lazy": [mount["id"] in lazy for mount in mounts],
         "holders": holders(kept),
+        "refused": refused,
     }
+
+
+def reason(why: OSError | Refusal, place: str) -> str:
+    """Return why nothing was done at that path."""
+    return str(why) if isinstance(why, Refusal) else describe_error(why, place)
 
 
 def is_mounted(mount: dict[str, Any]) -> bool:
@@ -212,14 +261,6 @@ def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
     return False
 
 
-def mount_id(fdinfo: str) -> int:
-    """Return the mount that an open file is on, -1 if it is not known."""
-    for line in lines(fdinfo):
-        if line.startswith("mnt_id:"):
-            return int(line.split()[1])
-    return -1
-
-
 def has_mount(process: str, devices: set[str]) -> bool:
     """Return whether the process's mount namespace has one of them mounted."""
     return any(line.split()[2] in devices for line in lines(process + "/mountinfo"))
@@ -251,22 +292,75 @@ def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
     if other := covered(mount["point"]):
         why = f"{mount['point']} has another filesystem mounted on it, from {other}"
         return {**result, "failure": why}
+    try:
+        handle = point_of(mount["point"])
+    except (OSError, Refusal) as error:
+        why = reason(error, mount["point"])
+        return {**result, "failure": f"{device} was not mounted: {why}"}
+    try:
+        return {**result, **checked_and_mounted(mount, device, handle, time_s)}
+    finally:
+        os.close(handle)
+
+
+def point_of(path: str) -> int:
+    """Return a descriptor of the folder to mount on, which nothing is mounted on.
+
+    But for what waits to mount it (autofs), and is not asked to.  Raise OSError, or
+    Refusal if it could be another folder than the one before the cut.
+    """
+    above = folder_above(path)
+    try:
+        name = os.path.basename(path)
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        mount = mount_of_handle(handle)
+        waiting = {each.id for each in mounted() if each.type == "autofs"}
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            why = "is a link, or not a folder"
+        elif mount != mount_of_handle(above) and mount not in waiting:
+            why = "has another filesystem mounted on it"
+        else:
+            return handle
+        os.close(handle)
+        raise Refusal("others", f"{path} {why}")
+    finally:
+        os.close(above)
+
+
+def checked_and_mounted(
+    mount: dict[str, Any], device: str, handle: int, time_s: float
+) -> dict[str, Any]:
+    """Return what one_back() adds; handle: of the folder to mount on."""
+    checked = ""
     if mount["type"].startswith("ext") and found("e2fsck"):
         code, text = ran(("e2fsck", "-p", device), time_s)
-        result["checked"] = text or "nothing"
+        checked = text or "nothing"
         failed = code < 0 or code & (FSCK_DAMAGED | FSCK_FAILED)
         if failed and not is_mounted_from(mount, device):
             damaged = code >= 0 and bool(code & FSCK_DAMAGED)
             damaged = damaged or any(each in text for each in DAMAGE)
             why = f"e2fsck -p {device} ended with {code}: {text}"
-            return {**result, "failure": why, "damaged": damaged}
-    command = ("mount", "-t", mount["type"], "-o", mount["options"])
-    code, text = ran((*command, device, mount["point"]), time_s)
-    if code and not is_mounted_from(mount, device):
-        damaged = any(each in text for each in DAMAGE) or lost_magic(mount, device)
-        why = f"{device} cannot be mounted on {mount['point']}: {text}"
-        return {**result, "failure": why, "damaged": damaged}
-    return result
+            return {"checked": checked, "failure": why, "damaged": damaged}
+    kind = ("-t", mount["type"], "-o", mount["options"])
+    # The dot has the kernel follow the link to the folder; move_mount(2), which newer
+    # programs use, refuses that link itself.
+    folder = f"/proc/self/fd/{handle}/."
+    code, text = ran((*mount_program(), *kind, device, folder), time_s, [handle])
+    if is_mounted_from(mount, device):
+        return {"checked": checked}
+    text = text.replace(folder, mount["point"]) if code else "it is not there after it"
+    damaged = any(each in text for each in DAMAGE) or lost_magic(mount, device)
+    why = f"{device} cannot be mounted on {mount['point']}: {text}"
+    return {"checked": checked, "failure": why, "damaged": damaged}
+
+
+def mount_program() -> Sequence[str]:
+    """Return how mount(8) is run so that it hands paths to the kernel as they are.
+
+    That of busybox always does (1.35), and has no option for it.
+    """
+    program = os.path.basename(os.path.realpath(found("mount")))
+    return ("mount",) if "busybox" in program else ("mount", "--no-canonicalize")
 
 
 def covered(point: str) -> str:
