@@ -83,13 +83,17 @@ def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
 ) -> None:
     kind, image = drive
     with attached(image) as device:
-        (done,) = remount.put_back([mount_of(kind, device, point)], 60)
+        noted = {**mount_of(kind, device, point), "options": "rw,nosuid,noatime"}
+        (done,) = remount.put_back([noted], 60)
         assert (done["failure"], done["device"]) == ("", Path(device.path).name)
         try:
             assert os.path.ismount(point)
             seen = drives.survey([device.serial], str(point), [], str(point / "notes"))
             (mount,) = seen["mounts"]
             assert (mount["shown"], mount["type"], mount["inner"]) == (True, kind, "/")
+            assert mount["point"] == str(point)
+            assert mount["options"].startswith("rw,nosuid,noatime")
+            assert not seen["exposed"]
             assert seen["on_them"] and not seen["busy"] and not seen["twins"]
             assert seen["notes_on_them"] == str(point / "notes")
             assert _with_another_below(device, point) == [

@@ -156,6 +156,23 @@ def test_a_filesystem_is_not_unmounted_that_is_not_the_servers(
     assert f"{parent} belongs to user {ACCOUNT}" in kept["refused"][str(point)]
 
 
+def test_what_is_mounted_over_the_servers_filesystem_stays(
+    drive: LoopDevice, base: Path
+) -> None:
+    point = base / "point"
+    point.mkdir()
+    subprocess.run(["mount", drive.path, point], check=True)
+    (mount,) = drives.survey([drive.serial], str(point), [], "/none")["mounts"]
+    subprocess.run(["mount", "-t", "tmpfs", "root's", point], check=True)
+    seen = drives.survey([drive.serial], str(point), [], "/none")
+    assert seen["busy"] == [f"root's is mounted over {point}"]
+    kept = remount.take_off([mount], 0.1)
+    assert [each.type for each in mounted() if each.point == str(point)] == [
+        *("ext4", "tmpfs")
+    ]
+    assert kept["refused"] == {str(point): f"{point} has another mount over it"}
+
+
 def test_what_the_account_could_lead_elsewhere_is_seen_before_the_cut(
     drive: LoopDevice, base: Path, parent: Path
 ) -> None:
