@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,6 +174,31 @@ def test_a_source_that_is_no_block_device_is_not_opened(
             volume.unreadable["filesystem_uuid"] == f"blkid reports none for {source}"
         )
     assert opened == []
+
+
+@pytest.mark.root
+def test_a_source_that_is_exchanged_while_it_is_looked_at_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link there, as in /dev/shm, may be any account's."""
+    device = next(path for path in Path("/dev").iterdir() if path.is_block_device())
+    opened: list[str] = []
+
+    def tool(_: object, *words: str) -> str:
+        source.unlink()
+        source.symlink_to("/dev/zero")
+        opened.append(words[-1])
+        assert os.stat(words[-1]).st_rdev == device.stat().st_rdev
+        return "11111111-2222-3333-4444-555555555555"
+
+    monkeypatch.setattr(host_facts.Volume, "tool", tool)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        source = Path(shared) / "source"
+        source.symlink_to(device)
+        volume = host_facts.Volume(str(tmp_path))
+        volume.mount = {"source": str(source)}
+        assert volume.uuid().startswith("11111111")
+    assert opened
 
 
 def test_a_path_must_be_absolute() -> None:

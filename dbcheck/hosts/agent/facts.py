@@ -14,7 +14,6 @@ import glob
 import json
 import os
 import re
-import stat
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 from dbcheck.hosts.agent.apart import JOURNAL, apart
 from dbcheck.hosts.agent.files import Files
 from dbcheck.hosts.agent.foreign import foreign
+from dbcheck.hosts.agent.open import block_device
 from dbcheck.hosts.agent.process import server_process
 from dbcheck.hosts.agent.tools import printed
 from dbcheck.hosts.agent.view import server_view
@@ -107,15 +107,20 @@ class Volume:
 
         udev may have left a link of a device that has another filesystem by now, as
         loop devices have; only root can read the device (blkid(8), -p).  Whoever mounts
-        a FUSE filesystem names its source, so that is looked at before it is opened.
+        a FUSE filesystem names its source, as a link in /dev/shm, so that is held.
         """
         key, source = "filesystem_uuid", self.mount["source"]
         if not source.startswith("/dev/"):
             self.unreadable[key] = f"{source} is not a block device"
             return ""
         text = ""
-        if is_block_device(source):
-            text = self.tool(key, "blkid", "-p", "-s", "UUID", "-o", "value", source)
+        with block_device(source) as device:
+            if device:
+                command = ("blkid", "-p", "-s", "UUID", "-o", "value", device)
+                text = self.tool(key, *command)
+                if key in self.unreadable:
+                    why = self.unreadable[key].replace(device, source)
+                    self.unreadable[key] = why
         found = text.strip() or linked_uuid(source)
         if found:
             self.unreadable.pop(key, None)
@@ -364,13 +369,6 @@ def uptime_s(unreadable: dict[str, str]) -> float | None:
         unreadable["uptime_s"] = "/proc/uptime cannot be read"
         return None
     return float(fields[0])
-
-
-def is_block_device(path: str) -> bool:
-    """Return whether *path* leads to a block device."""
-    with contextlib.suppress(OSError):  # not in every container's /dev
-        return stat.S_ISBLK(os.stat(path).st_mode)
-    return False
 
 
 def block_folder(device: str) -> str:

@@ -105,6 +105,25 @@ def open_regular(
         os.close(handle)
 
 
+@contextlib.contextmanager
+def block_device(path: str) -> Iterator[str]:
+    """Give a path that leads a program to the block device at *path*, and no other.
+
+    "" if there is none, as in the /dev of some containers.  Its opening may do anything
+    to a device of another kind.
+    """
+    try:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        yield ""
+        return
+    try:
+        is_one = stat.S_ISBLK(os.fstat(handle).st_mode)
+        yield f"/proc/{os.getpid()}/fd/{handle}" if is_one else ""
+    finally:
+        os.close(handle)
+
+
 def names_in(folder: int | str, path: str, most: int) -> list[str]:
     """Return the names in a folder; raise OSError if there are more than *most*.
 
