@@ -40,7 +40,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dbcheck.durable import sync_data
-from dbcheck.owners import expanded, own_users
+from dbcheck.owners import exchangeable, expanded, own_users
 from dbcheck.remote.wire import (
     CHUNK_BYTES,
     DATA,
@@ -132,6 +132,17 @@ def folder_of(ask: Any) -> str:
             raise Refusal("no-user", str(error.args[0])) from None
     if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
         folder = os.path.realpath(folder)
+    return folder
+
+
+def own_folder_of(ask: Any) -> str:
+    """Return folder_of() to write there; refuse root one that others can exchange.
+
+    Root would make and remove files wherever they had it lead.
+    """
+    folder = folder_of(ask)
+    if os.geteuid() == 0 and (why := exchangeable(folder)):
+        raise Refusal("not-own", f"others could exchange {folder}: {why}")
     return folder
 
 
@@ -326,7 +337,7 @@ class Agent:
         self._send(ERROR, to_json({"code": code, "message": message}))
 
     def _facts(self, ask: Any) -> None:
-        folder = folder_of(ask)
+        folder = own_folder_of(ask)
         make_folder(folder)
         require_own(folder)
         with Scratch(folder):
@@ -344,7 +355,7 @@ class Agent:
     def _probe(self, ask: Any) -> None:
         if not 1 <= ask["count"] <= PROBE_COUNT_MAX:
             raise Refusal("protocol", f"cannot probe {ask['count']!r} times")
-        folder = folder_of(ask)
+        folder = own_folder_of(ask)
         make_folder(folder)
         require_own(folder)
         require_disk(folder, volatile=ask["volatile"])
@@ -360,7 +371,7 @@ class Agent:
     def _create(self, ask: Any) -> None:
         if self._log is not None:
             raise Refusal("log", "a log is open on this channel already")
-        folder = folder_of(ask)
+        folder = own_folder_of(ask)
         path = run_folder(folder, ask["run"])
         make_folder(folder)
         require_own(folder)
@@ -384,7 +395,7 @@ class Agent:
     def _join(self, ask: Any) -> None:
         if self._log is not None:
             raise Refusal("log", "a log is open on this channel already")
-        folder, number = folder_of(ask), ask["log"]
+        folder, number = own_folder_of(ask), ask["log"]
         path = run_folder(folder, ask["run"])
         logs = logs_announced(path)
         require_own(folder)
@@ -422,7 +433,7 @@ class Agent:
 
     def _judged(self, ask: Any) -> None:
         """Note durably that the rows of a run were read."""
-        path = run_folder(folder_of(ask), ask["run"])
+        path = run_folder(own_folder_of(ask), ask["run"])
         logs_announced(path)  # which refuses a run that is not there
         require_own(path)
         with contextlib.suppress(FileExistsError):
@@ -435,7 +446,7 @@ class Agent:
 
         flock(2) locks a directory as it does a file, and leaves nothing behind.
         """
-        folder = folder_of(ask)
+        folder = own_folder_of(ask)
         make_folder(folder)
         require_own(folder)
         if self._locked is None:
@@ -475,7 +486,7 @@ class Agent:
         self._send(END, b"")
 
     def _remove(self, ask: Any) -> None:
-        folder = folder_of(ask)
+        folder = own_folder_of(ask)
         path = run_folder(folder, ask["run"])
         try:
             names = os.listdir(path)

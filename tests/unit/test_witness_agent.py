@@ -15,6 +15,7 @@ from dbcheck.core.acks import pack
 from dbcheck.core.history import Ack
 from dbcheck.remote import wire
 from dbcheck.witness import agent
+from tests.kit.files import AS_ROOT
 from tests.kit.witness_logs import RUN, entries
 
 TOKEN = agent.token_of(RUN, 0)
@@ -435,6 +436,42 @@ def test_a_folder_that_somebody_else_may_have_made_is_refused(
     ):
         assert code_of(got) == "not-own"
     assert sorted(Path(replies.folder).parent.rglob("*")) == before
+
+
+def below_another_users(folder: Path) -> None:
+    above = folder.with_name("above")
+    of_another_user(above)
+    (above / folder.name).mkdir(mode=0o700)
+    folder.symlink_to(above / folder.name)
+
+
+def below_everybodys(folder: Path) -> None:
+    above = folder.with_name("above")
+    above.mkdir()
+    above.chmod(0o777)
+    folder.symlink_to(above / folder.name)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("plant", [below_another_users, below_everybodys])
+def test_root_writes_in_no_folder_that_others_can_exchange(
+    replies: Replies, plant: Callable[[Path], None]
+) -> None:
+    """They could have a link to one of root's there by the time of the next step."""
+    plant(Path(replies.folder))
+    above = Path(replies.folder).with_name("above")
+    before = sorted(above.rglob("*"))
+    for got in (
+        replies.ask(agent.FACTS),
+        replies.ask(agent.LOCK),
+        replies.create(),
+        replies.ask(agent.REMOVE, run=RUN),
+    ):
+        assert code_of(got) == "not-own"
+    assert sorted(above.rglob("*")) == before
+    above.chmod(0o1777)
+    os.chown(above, 0, 0)
+    assert [kind for kind, _ in replies.create()] == [wire.MARK]
 
 
 @pytest.mark.parametrize("plant", [of_another_user, open_to_others, a_link])
