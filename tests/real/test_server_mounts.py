@@ -23,7 +23,7 @@ from dbcheck.core.table import LEDGER
 from dbcheck.core.target import HostBefore, TargetFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
-from dbcheck.hosts.agent import drives, remount
+from dbcheck.hosts.agent import drives, process, remount
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer
@@ -208,3 +208,28 @@ def test_a_server_in_a_container_is_not_killed_with_that_of_the_same_path(
         place = seen["directory"], seen["account"], seen["folder"]
         assert remount.end_server(*place, [], 1) == {"killed": [own.pid], "left": []}
         assert other.poll() is None
+
+
+_ITS_OWN_ETC = f'mount --bind "$2" /etc && {_NAMED}'
+
+
+@pytest.mark.parametrize("how", ["a link", "a file that is root's alone", "readable"])
+def test_a_server_shows_no_file_that_its_account_cannot_read(
+    how: str, tmp_path: Path
+) -> None:
+    """What is mounted for it, as in a user namespace, may be any file of the host."""
+    secret, etc = tmp_path / "secret", tmp_path / "etc"
+    etc.mkdir()
+    secret.write_text("thesis.so")
+    secret.chmod(0o600)
+    preload = etc / "ld.so.preload"
+    if how == "a link":
+        preload.symlink_to(secret)
+    else:
+        secret.rename(preload)
+    if how == "readable":
+        preload.chmod(0o644)
+    with named(_ITS_OWN_ETC, tmp_path, etc):
+        shown = process.server_process(str(tmp_path))
+    assert shown["preloaded"] == (["thesis.so"] if how == "readable" else [])
+    assert ("ld.so.preload" in shown["unread"]) == (how != "readable")

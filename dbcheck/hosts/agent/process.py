@@ -6,6 +6,7 @@ the standard library and remote/wire.py.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -13,10 +14,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dbcheck.hosts.agent.open import open_regular
+from dbcheck.hosts.agent.open import folder_in, naming, open_regular
 from dbcheck.remote.wire import Refusal, describe_error, first_line
 
 PROCESSES = "/proc"
+PRELOAD = "/etc/ld.so.preload"  # ld.so(8)
 NO_PROCESS = "no process of the server can be seen there"
 # proc(5), comm; a title changes it not.  Red Hat's services run the link postmaster.
 SERVERS = ("postgres", "postmaster", "mysqld", "mariadbd")
@@ -170,11 +172,9 @@ def described(folder: str) -> dict[str, Any]:
     variables = text_of(folder + "/environ").split("\0")
     preloaded = [v.partition("=")[2] for v in variables if v.startswith("LD_PRELOAD=")]
     root = folder + "/root"
-    try:
-        lines = text_of(root + "/etc/ld.so.preload").splitlines()
+    with contextlib.suppress(FileNotFoundError):
+        lines = preload_file(root).splitlines()
         preloaded += [line.partition("#")[0] for line in lines]
-    except FileNotFoundError:
-        pass
     program = os.readlink(folder + "/exe")
     replaced: dict[str, list[str]] = {}
     unread = ""
@@ -194,6 +194,30 @@ def described(folder: str) -> dict[str, Any]:
         "replaced": replaced,
         "unread": unread,
     }
+
+
+def preload_file(root: str) -> str:
+    """Return what /etc/ld.so.preload holds for a process; raise OSError.
+
+    root: its own, in which its account may have put or mounted any file of the host
+    there (user_namespaces(7)).  So no link is followed, and none is shown that not
+    everybody may read.
+    """
+    path = root + PRELOAD
+    with contextlib.ExitStack() as held:
+        top = os.open(root, os.O_PATH | os.O_CLOEXEC)
+        held.callback(os.close, top)
+        try:
+            folder = folder_in(top, "etc", os.path.dirname(path), search_only=True)
+        except Refusal as refusal:
+            raise OSError(0, str(refusal), path) from None
+        held.callback(os.close, folder)
+        with naming(path):
+            file = open_regular(os.path.basename(path), folder=folder)
+    with os.fdopen(file, "rb") as stream:
+        if not os.fstat(file).st_mode & stat.S_IROTH:
+            raise OSError(0, "not everybody may read it", path)
+        return stream.read(READ_MAX).decode("utf-8", "replace")
 
 
 def no_sync_of(folder: str, command: list[str]) -> tuple[str, str]:
