@@ -51,8 +51,8 @@ class Survey:
     places:    the directories that an ack depends on, with links followed.
     on_them:   the data directory lies on one of the drives.
     notes_on_them: the folder of agent.drivenote if it does, else "".
-    exposed:   why another account could put something else where one is mounted; none
-               in a note that an older dbcheck wrote.
+    exposed:   why another account could put something else where one is mounted, or
+               among the notes; none in a note that an older dbcheck wrote.
     """
 
     root: bool

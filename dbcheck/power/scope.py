@@ -156,7 +156,7 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
         raise PowerError(
             "; ".join(seen.exposed),
             id=ErrorId.HOST_FOLDER_OF_OTHERS,
-            hint="After the cut root mounts there. Make that folder root's alone on "
+            hint="Root would act by it after the cut. Make that folder root's alone on "
             "the host (chown root, chmod go-w; the server's account needs no more than "
             "what is mounted), or mount the drive in one that is, as /srv.",
         )

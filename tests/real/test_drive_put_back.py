@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.hosts.agent import drives, remount
+from dbcheck.lab import syscalls
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.loop_device import LoopDevice
@@ -144,6 +145,32 @@ def test_nothing_is_mounted_over_another_filesystem(
             subprocess.run(["umount", point], check=True)
         assert "has another filesystem mounted on it, from another" in done["failure"]
         assert not done["damaged"]
+
+
+@pytest.mark.timeout(30)  # who asks what waits there would wait for ever
+def test_what_waits_to_mount_the_filesystem_is_not_asked_to(
+    image: Path, point: Path
+) -> None:
+    """As systemd does, by autofs, for x-systemd.automount in fstab(5)."""
+    if "autofs" not in Path("/proc/filesystems").read_text().split():
+        pytest.skip("the kernel has no autofs")
+    make_filesystem(image, "ext4")
+    reader, writer = os.pipe()
+    waiting = ["sleep", "600"]
+    with attached(image) as device, subprocess.Popen(waiting, process_group=0) as other:
+        options = f"fd={writer},pgrp={other.pid},minproto=5,maxproto=5,direct"
+        try:
+            syscalls.mount("systemd-1", str(point), "autofs", 0, options)
+            (done,) = remount.put_back([mount_of("ext4", device, point)], 60)
+            assert done["failure"] == ""
+            (mount,) = drives.survey([device.serial], "/", [], "/none")["mounts"]
+            assert mount["point"] == str(point)
+            assert remount.take_off([mount], 5)["off"] == [True]
+        finally:
+            other.kill()
+            subprocess.run(["umount", point], check=True)
+            os.close(reader)
+            os.close(writer)
 
 
 def test_once_nothing_was_held_the_name_of_the_drive_says_nothing(

@@ -133,6 +133,7 @@ def test_nothing_is_mounted_where_the_account_put_a_link(
     for place in (victim, victim / "point", point):
         assert not is_mounted_at(place)
     assert f"{parent} belongs to user {ACCOUNT}" in done["failure"]
+    assert "make that folder root's alone (chown root" in done["failure"]
     assert not done["damaged"]
 
 
@@ -181,10 +182,12 @@ def test_what_the_account_could_lead_elsewhere_is_seen_before_the_cut(
         point.mkdir()
         subprocess.run(["mount", drive.path, point], check=True)
     os.chown(sound, ACCOUNT, ACCOUNT)  # what is mounted may be the account's
-    seen = drives.survey([drive.serial], str(sound), [], "/none")
-    (why,) = seen["exposed"]
+    notes = of_account(base / "notes")
+    seen = drives.survey([drive.serial], str(sound), [], str(notes))
+    why, of_notes = seen["exposed"]
     assert why.startswith(f"{parent} belongs to user {ACCOUNT}")
     assert str(exposed) in why
+    assert of_notes.startswith(f"{notes} belongs to user {ACCOUNT}")
 
 
 def test_a_note_of_another_account_is_neither_followed_nor_read(base: Path) -> None:

@@ -143,7 +143,8 @@ def survey(
     directory: the server's data directory.  places: all that an ack depends on.  notes:
     the folder of drivenote.py.  busy: what uses the drives otherwise than by a mount.
     twins: drives that have one serial.  exposed: why another account could put
-    something else where one is mounted.  Raise OSError if the directory does not exist.
+    something else where one is mounted, or among the notes.
+    Raise OSError if the directory does not exist.
     """
     there = parts(serials)
     by_device = {part.device: part for part in there}
@@ -185,7 +186,7 @@ def survey(
         "twins": twins,
         "mounts": mounts,
         "busy": busy,
-        "exposed": [why for each in mounts if (why := exposed(each["point"]))],
+        "exposed": [why for path in acted_by(mounts, notes) if (why := exposed(path))],
         "directory": real,
         "places": [real, *map(os.path.realpath, filter(os.path.isabs, places))],
         "account": status.st_uid,
@@ -193,6 +194,12 @@ def survey(
         "on_them": device_at(real) in by_device,
         "notes_on_them": notes if device_at(notes) in by_device else "",
     }
+
+
+def acted_by(mounts: Sequence[dict[str, Any]], notes: str) -> list[str]:
+    """Return the paths that root acts by around the cut."""
+    in_notes = os.path.join(notes, "drives-*.json") if os.path.lexists(notes) else notes
+    return [*(each["point"] for each in mounts), in_notes]
 
 
 def mount_on(part: Part, mount: Mounted) -> dict[str, Any]:

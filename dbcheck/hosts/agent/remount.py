@@ -23,7 +23,7 @@ from typing import Any
 from dbcheck.hosts.agent.drives import GONE_ID, POLL_S, device_of, is_held
 from dbcheck.hosts.agent.mountinfo import mount_id, mount_of_handle, mounted
 from dbcheck.hosts.agent.pidfd import end
-from dbcheck.hosts.agent.points import folder_above
+from dbcheck.hosts.agent.points import OTHERS, folder_above
 from dbcheck.hosts.agent.process import (
     PROCESSES,
     is_of_account,
@@ -140,7 +140,7 @@ def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
         handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
             if mount_of_handle(handle) != mount["id"]:
-                raise Refusal("others", f"{mount['point']} has another mount over it")
+                raise Refusal("point", f"{mount['point']} has another mount over it")
         finally:
             os.close(handle)
         libc = ctypes.CDLL(None, use_errno=True)
@@ -295,8 +295,10 @@ def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
     try:
         handle = point_of(mount["point"])
     except (OSError, Refusal) as error:
-        why = reason(error, mount["point"])
-        return {**result, "failure": f"{device} was not mounted: {why}"}
+        why = f"{device} was not mounted: {reason(error, mount['point'])}"
+        if isinstance(error, Refusal) and error.code == OTHERS:
+            why += "; make that folder root's alone (chown root, chmod go-w)"
+        return {**result, "failure": why}
     try:
         return {**result, **checked_and_mounted(mount, device, handle, time_s)}
     finally:
@@ -322,7 +324,7 @@ def point_of(path: str) -> int:
         else:
             return handle
         os.close(handle)
-        raise Refusal("others", f"{path} {why}")
+        raise Refusal("point", f"{path} {why}")
     finally:
         os.close(above)
 
