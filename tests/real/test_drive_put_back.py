@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,6 +132,30 @@ def test_who_has_a_file_is_named_before_a_namespace_with_its_own_mounts(
             assert here.startswith(f"process {os.getpid()} (")
             assert here.endswith(", a file)") and other.endswith("a mount of its own)")
         assert remount.take_off([mount], 5)["off"] == [True]
+
+
+def test_what_something_else_unmounts_meanwhile_is_off(
+    image: Path, point: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As systemd does once the drive of a mount is gone (systemd.mount(5))."""
+    make_filesystem(image, "ext4")
+    with attached(image) as device:
+        remount.put_back([mount_of("ext4", device, point)], 60)
+        (mount,) = drives.survey([device.serial], str(point), [], "/none")["mounts"]
+        above = remount.folder_above
+
+        def slower(*place: Any) -> int:
+            subprocess.run(["umount", point], check=True)
+            return above(*place)
+
+        monkeypatch.setattr(remount, "folder_above", slower)
+        done = remount.take_off([mount], 1)
+        assert (done["off"], done["refused"]) == ([True], {})
+        monkeypatch.setattr(remount, "folder_above", above)
+        same = {**mount_of("ext4", device, point), "id": mount["id"]}
+        (back,) = remount.put_back([same], 60)  # the kernel gives it that number again
+        assert back["failure"] == ""
+        subprocess.run(["umount", point], check=True)
 
 
 def test_nothing_is_mounted_over_another_filesystem(

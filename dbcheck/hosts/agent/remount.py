@@ -170,7 +170,8 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
             try:
                 error = unmount(mount, MNT_DETACH if late else 0, dead)
             except (OSError, Refusal) as why:
-                refused[mount["point"]] = reason(why, mount["point"])
+                if is_mounted(mount):  # else systemd was quicker
+                    refused[mount["point"]] = reason(why, mount["point"])
                 break
             if late:
                 lazy.add(mount["id"])
@@ -348,12 +349,15 @@ def checked_and_mounted(
     # programs use, refuses that link itself.
     folder = f"/proc/self/fd/{handle}/."
     code, text = ran((*mount_program(), *kind, device, folder), time_s, [handle])
-    if is_mounted_from(mount, device):
-        return {"checked": checked}
-    text = text.replace(folder, mount["point"]) if code else "it is not there after it"
-    damaged = any(each in text for each in DAMAGE) or lost_magic(mount, device)
-    why = f"{device} cannot be mounted on {mount['point']}: {text}"
-    return {"checked": checked, "failure": why, "damaged": damaged}
+    if code and not is_mounted_from(mount, device):
+        text = text.replace(folder, mount["point"])
+        damaged = any(each in text for each in DAMAGE) or lost_magic(mount, device)
+        why = f"{device} cannot be mounted on {mount['point']}: {text}"
+        return {"checked": checked, "failure": why, "damaged": damaged}
+    if not code and not is_mounted_from({**mount, "id": GONE_ID}, device):
+        why = f"{device} was mounted, and is not on {mount['point']} now"
+        return {"checked": checked, "failure": why}
+    return {"checked": checked}
 
 
 def mount_program() -> Sequence[str]:
