@@ -133,7 +133,9 @@ def configuration(folder: Path, host: str) -> str:
 def alone(folder: Path) -> Iterator[None]:
     """Keep others out, and clear away what one that was killed has left."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not folder.parent.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.parent.chmod(0o755)  # whatever the umask: programs run from there
         lock = folder.with_suffix(".lock").open("w")
     except OSError as error:
         raise LabError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import select
+import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import TypeVar
 from dbcheck import children, interrupt
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
-from dbcheck.lab import namespace, programs, state
+from dbcheck.lab import account, namespace, programs, state
 from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.drive.recording import Recordings
@@ -32,6 +33,7 @@ from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.switch import LabSwitch
+from dbcheck.owners import is_ours
 from dbcheck.remote.address import SshOptions
 
 T = TypeVar("T")
@@ -304,7 +306,19 @@ def missing(spec: LabSpec) -> list[str]:
         reasons.append(programs.lacking("setpriv"))
     if spec.patroni and not namespace.available():
         reasons.append(_NEEDS_NAMESPACES)
-    return [*reasons, *server_of(spec).missing(), *sshd.missing()]
+    kind = server_of(spec)
+    shared = os.geteuid() == 0 and not _has_own_account(spec)
+    if shared and account.packaged(kind.accounts) is None:
+        reasons.append(account.lacking(kind.accounts))
+    return [*reasons, *kind.missing(), *sshd.missing()]
+
+
+def _has_own_account(spec: LabSpec) -> bool:
+    """Return whether root can run the server as an account of the lab's own.
+
+    One that must have a name gets it in a namespace of the lab's.
+    """
+    return namespace.available() or not server_of(spec).needs_entry
 
 
 def best_rung(engine: str) -> str:
@@ -322,6 +336,7 @@ def _prepare(
 ) -> None:
     """Make the lab's folder, and note it, before anything else is made."""
     folder = folder.parent.resolve() / folder.name
+    _require_private(folder.parent)
     # Without namespaces a server of another account must find its way through.
     root_alone = os.geteuid() == 0 and not namespace.available()
     try:
@@ -337,9 +352,26 @@ def _prepare(
             f"cannot make {folder}: {error.strerror}", id=ErrorId.FOLDER_NOT_WRITABLE
         ) from None
     entry.note(folder=str(folder), spec=spec.to_json(), stays=keep)
+    if os.geteuid() == 0 and _has_own_account(spec):
+        state.reserve_account(entry)
     if recordings:
         where = str(recordings.folder.resolve())
         entry.note(recordings={"folder": where, "replayed": recordings.replayed})
+
+
+def _require_private(parent: Path) -> None:
+    """Raise LabError if others can exchange what a lab makes in the folder *parent*."""
+    try:
+        status = parent.stat()
+    except OSError:  # for the mkdir to report
+        return
+    sticky = status.st_mode & stat.S_ISVTX
+    if not is_ours(status) or (status.st_mode & stat.S_IWOTH and not sticky):
+        raise LabError(
+            f"others can rename what is in {parent}, also the lab's folder",
+            id=ErrorId.FOLDER_OPEN_TO_OTHERS,
+            hint="Set TMPDIR to a folder of your own, or to /var/tmp.",
+        )
 
 
 def _spawn(

@@ -9,6 +9,7 @@ from pathlib import Path
 from dbcheck.core.cut import PowerState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.lab.account import Account
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer, Source
@@ -65,6 +66,7 @@ class Machine:
     password: the server's in those recordings.
     source: the server that this one follows, or what it is a member of; None of a
             server that begins by itself.
+    account: that the server runs as; None: this process's own.
     power:  ON or OFF; a server that did not come back is ON; see failure().
 
     What a cut has done to the server is a failure(); what the machine itself has done
@@ -78,6 +80,7 @@ class Machine:
         recordings: Recordings | None = None,
         password: str = "",
         source: Source | PatroniMember | None = None,
+        account: Account | None = None,
     ) -> None:
         self._spec, self._source = spec, source
         self._recordings, self._password = recordings, password
@@ -96,6 +99,7 @@ class Machine:
             base / "run",
             settings=spec.settings,
             log_folder=self._storage.log_folder,
+            account=account,
         )
 
     def build(self) -> None:
@@ -309,11 +313,7 @@ class Machine:
 
     def server_log(self, lines: int) -> str:
         """Return the last lines of the server's log."""
-        try:
-            text = self.server.log_file.read_text("utf-8", "replace")
-        except FileNotFoundError:
-            return ""
-        return "\n".join(text.splitlines()[-lines:])
+        return self.server.server_log(lines)
 
     def close(self) -> None:
         """End server and storage; what they hold is lost."""

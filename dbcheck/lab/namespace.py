@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import LabError
 from dbcheck.lab import programs, syscalls
+from dbcheck.lab.account import Account
 from dbcheck.lab.needs import CAP_SYS_ADMIN, has_capability
 
 BASE = Path("/run/dbcheck-lab")  # of all labs; each has a /run of its own
@@ -24,6 +28,12 @@ _SYSTEM = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/nix", "/opt", "/proc"),
     *("/run", "/sbin", "/snap", "/sys", "/usr", "/var"),
 )
+# Copies of the files that name accounts, with one more line (passwd(5), group(5)).
+_NAMES = Path("/run/dbcheck-names")
+_ENTRIES = {
+    "/etc/passwd": "{name}:x:{id}:{id}:server of a lab:/nonexistent:/usr/sbin/nologin",
+    "/etc/group": "{name}:x:{id}:",
+}
 _MASKED = (Path("/dev/shm"), Path("/run"))
 
 
@@ -77,6 +87,31 @@ def mask(*visible: Path) -> None:
         os.close(descriptor)
 
 
+def name_account(account: Account) -> None:
+    """Have the account have a name, in this namespace alone; /run must be masked.
+
+    initdb and postgres refuse an account without one.  Raise LabError if the C library
+    does not find it: nsswitch.conf(5) may leave these files out.
+    """
+    _NAMES.mkdir(mode=0o755)
+    for file, line in _ENTRIES.items():
+        names = Path(file).read_bytes()
+        copy = _NAMES / Path(file).name
+        entry = line.format(name=account.name, id=account.uid)
+        copy.write_bytes(names.rstrip(b"\n") + f"\n{entry}\n".encode())
+        bind(copy, Path(file))
+    try:
+        named = pwd.getpwuid(account.uid).pw_name
+    except KeyError:
+        named = ""
+    if named != account.name:
+        raise LabError(
+            f"the user id {account.uid} of the lab's server has no name here",
+            id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING,
+            hint='Have "files" among the sources of passwd in /etc/nsswitch.conf.',
+        )
+
+
 def drop_loop_mounts(*needed: Path) -> None:
     """Unmount, in this namespace alone, what other programs mounted from loop devices.
 
@@ -101,5 +136,5 @@ def _loop_mounts(table: str) -> list[Path]:
 
 
 def bind(source: Path, target: Path) -> None:
-    """Make the folder *source* appear as *target*, an empty folder, too."""
+    """Make the folder or file *source* appear as *target*, one of its kind, too."""
     syscalls.mount(str(source), str(target), None, _MS_BIND)

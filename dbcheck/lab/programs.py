@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +70,7 @@ _PLUGINS = Path("/usr/lib/mysql/plugin")
 _GALERA = Path("/usr/lib/galera")
 # An ordinary user's PATH lacks the first two, a trimmed one the last.
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
+_ROOTS_CACHE = Path("/var/cache/dbcheck")
 _RUN_S = 60.0
 _OUTPUT_MAX = 300  # characters; mkfs.xfs adds all it knows of its own usage
 
@@ -108,9 +110,25 @@ def patroni_folder() -> Path:
 
 def _cache() -> Path:
     if os.geteuid() == 0:
-        return Path("/var/cache/dbcheck")
+        _require_roots(_ROOTS_CACHE)
+        return _ROOTS_CACHE
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches, "dbcheck")
+
+
+def _require_roots(folder: Path) -> None:
+    """Raise LabError if others may put programs, which root is to run, in a folder."""
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return
+    closed = not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not (stat.S_ISDIR(status.st_mode) and status.st_uid == 0 and closed):
+        raise LabError(
+            f"{folder} is not a folder that root alone may write in",
+            id=ErrorId.FOLDER_OPEN_TO_OTHERS,
+            hint=f"Find out who could put programs there, and remove {folder}.",
+        )
 
 
 def find_rocksdb() -> Path | None:

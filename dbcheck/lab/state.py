@@ -23,6 +23,7 @@ from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, UsageError
+from dbcheck.lab.account import drawn
 from dbcheck.lab.process import Process
 from dbcheck.lab.shared_memory import remove_segments
 
@@ -86,6 +87,14 @@ class LabRecord:
         value = self.read().get("processes")
         found = map(_process, value if isinstance(value, list) else [])
         return [process for process in found if process is not None]
+
+    def account(self) -> int | None:
+        """Return the user and group id that is this lab's alone, None if it has none.
+
+        It stays the lab's until what the lab left is removed.
+        """
+        value = self.read().get("account")
+        return value if type(value) is int else None
 
     def stays(self) -> bool:
         """Return whether the lab was started to outlive its client."""
@@ -198,6 +207,17 @@ def create(name: str) -> tuple[LabRecord, int]:
     return entry, descriptor
 
 
+def reserve_account(entry: LabRecord) -> None:
+    """Draw a user and group id for the server of a lab, and note it; raise LabError.
+
+    No other lab has it until this one's record is removed.
+    """
+    with _one_at_a_time(entry.path.parent):
+        noted = (other.account() for other in entries())
+        number = drawn({each for each in noted if each is not None})
+        entry.note(account=number)
+
+
 def entries() -> list[LabRecord]:
     """Return all labs of this account, alive or not, by name."""
     paths = (path for path in root().iterdir() if _NAME.fullmatch(path.name))
@@ -253,7 +273,7 @@ def _remove(entry: LabRecord) -> None:
     if folder is not None and folder.exists():
         try:
             shutil.rmtree(folder)
-        except OSError as error:
+        except (OSError, RecursionError) as error:  # the server may nest folders
             raise LabError(
                 f"cannot remove {folder}, which the lab {entry.name} left: {error}",
                 id=ErrorId.LAB_NOT_REMOVED,

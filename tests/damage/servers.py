@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from tests.kit.lab_access import connect
+from tests.kit.servers import server_in
 
 ROWS = 400  # half of them before the checkpoint
 
@@ -40,7 +41,7 @@ class Setup:
     """
 
     product: str
-    make: Callable[[Path, Path], DatabaseServer]
+    make: type[DatabaseServer]
     settings: Mapping[str, str]
     before: Sequence[str]
     checkpoint: Sequence[str]
@@ -269,7 +270,7 @@ class Prepared:
 def prepared(setup: Setup, base: Path) -> Iterator[Prepared]:
     """Make a server in the empty folder *base*, write to it and kill it."""
     base.chmod(0o755)
-    server = setup.make(base / "data", base / "run")
+    server = server_in(base, setup.make)
     server.settings.update(setup.settings)
     server.initialise()
     place = base / "place"

@@ -31,6 +31,7 @@ from tests.findings.innodb_pages import (
     tear,
 )
 from tests.kit.lab_access import connect
+from tests.kit.servers import server_in
 from tests.kit.waiting import wait_until
 
 _TRIES = 8
@@ -166,7 +167,7 @@ def bench(engine: str, settings: Mapping[str, str] | None = None) -> Iterator[Be
     with tempfile.TemporaryDirectory(prefix="dbcheck-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        server = SERVERS[engine](folder / "data", folder / "run", settings=small)
+        server = server_in(folder, SERVERS[engine], settings=small)
         try:
             server.initialise()
             server.start()

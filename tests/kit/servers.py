@@ -12,10 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dbcheck.engines.registry import open_engine
+from dbcheck.lab.account import Account, drawn, packaged
 from dbcheck.lab.machine import SERVERS as SERVERS
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
@@ -53,8 +55,33 @@ def _server_folder() -> Path:
     return folder
 
 
+def account_for(kind: type[DatabaseServer], data: Path) -> Account | None:
+    """Return what root can run a server as where no lab gives it an account.
+
+    That is who owns its data, if they are there.
+    """
+    if os.geteuid() != 0:
+        return None
+    if data.is_dir():
+        owner = data.stat()
+        return Account(owner.st_uid, owner.st_gid)
+    if not kind.needs_entry:
+        return Account.of_number(drawn(()))
+    if (found := packaged(kind.accounts)) is None:
+        pytest.skip(f"there is no account {kind.accounts[0]}")
+    return found
+
+
+def server_in(
+    folder: Path, kind: type[DatabaseServer], **values: Any
+) -> DatabaseServer:
+    """Return a server whose data are in *folder*, and all else, too."""
+    data = folder / "data"
+    return kind(data, folder / "run", account=account_for(kind, data), **values)
+
+
 def _new_server(name: str, folder: Path) -> DatabaseServer:
-    server = SERVERS[name](folder / "data", folder / "run")
+    server = server_in(folder, SERVERS[name])
     server.initialise()
     return server
 
@@ -64,14 +91,11 @@ def _copied(template: DatabaseServer, folder: Path) -> DatabaseServer:
 
     A MySQL draws a server_uuid of its own; a PostgreSQL has the template's identifier.
     """
-    folder.joinpath("run").mkdir()
-    for part in ("data", "run/password"):
-        command = ["cp", "-a", str(template.run.parent / part), str(folder / part)]
-        subprocess.run(command, check=True)
+    command = ["cp", "-a", str(template.data), str(folder / "data")]
+    subprocess.run(command, check=True)
     (folder / "data/auto.cnf").unlink(missing_ok=True)
-    server = SERVERS[template.name](folder / "data", folder / "run")
-    owner = server.data.stat()
-    os.chown(server.run, owner.st_uid, owner.st_gid)
+    server = server_in(folder, SERVERS[template.name])
+    server._begin_run(template.password)
     return server
 
 

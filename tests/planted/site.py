@@ -35,7 +35,12 @@ from dbcheck.witness.url import open_witness
 from tests.kit.lab_access import connect
 from tests.kit.nodes import site_of, with_node
 from tests.kit.rigs import SEED, TABLES, Said, quick
-from tests.kit.servers import SERVERS, engine_of, skip_without_server
+from tests.kit.servers import (
+    SERVERS,
+    engine_of,
+    server_in,
+    skip_without_server,
+)
 
 LIMITS = Limits(silence_s=3.0, cut_s=4.0, return_s=60)
 
@@ -234,7 +239,7 @@ def new_site(engine: str, folder: Path) -> Iterator[Site]:
     """Give a server that was started once; *folder* is for the witness and the runs."""
     base = Path(tempfile.mkdtemp(prefix="dbcheck-"))  # pytest's own is for us alone
     base.chmod(0o755)
-    server = SERVERS[engine](base / "data", base / "run")
+    server = server_in(base, SERVERS[engine])
     server.settings |= UNASKED.get(engine, {})
     witness = open_witness(f"file:{folder}/witness", volatile=True)
     try:

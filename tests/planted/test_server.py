@@ -34,6 +34,7 @@ from dbcheck.ports.host import TargetHost
 from tests.kit.operations import insert
 from tests.kit.proxy import PASS_ON, Proxy
 from tests.kit.rigs import CUTS_MAX, ENGINES, quick, witness_lagged
+from tests.kit.servers import server_in
 from tests.kit.waiting import wait_until
 from tests.planted.booted import booted
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
@@ -787,21 +788,21 @@ def _promote(site: Site, standby: Path) -> None:
 def _streaming(site: Site) -> DatabaseServer:
     """Return a standby that follows the server once it is started."""
     base = site.clean.parent / "streaming"
-    standby = PostgresqlServer(base / "data", base / "run")
     base.mkdir(mode=0o755)
-    standby.run.mkdir()
+    data = base / "data"
     program = PostgresqlServer.find("postgres")
     assert program is not None
     command = [str(program.with_name("pg_basebackup")), "--write-recovery-conf"]
     command += ["--checkpoint=fast", "--no-sync", "--host=127.0.0.1"]
     command += [f"--port={site.server.port}", "--username=dbcheck"]
     subprocess.run(
-        [*command, f"--pgdata={standby.data}"],
+        [*command, f"--pgdata={data}"],
         env={"PGPASSWORD": site.server.password},
         check=True,
     )
-    shutil.copy(site.server.run / "password", standby.run / "password")
     owner = site.server.data.stat()
-    for path in (standby.data, *standby.data.rglob("*")):
+    for path in (data, *data.rglob("*")):
         os.chown(path, owner.st_uid, owner.st_gid)
+    standby = server_in(base, PostgresqlServer)
+    standby._begin_run(site.server.password)
     return standby

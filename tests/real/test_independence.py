@@ -53,7 +53,7 @@ asyncio.run(serve())
 def forwarder(far: FarSshd, server: DatabaseServer) -> Iterator[str]:
     """Give a URL of the server at an address that is not this host's own."""
     command = ["nsenter", f"--net=/run/netns/{far.network}", sys.executable, "-c"]
-    where = [far.host, str(server.port), str(server.run / "socket")]
+    where = [far.host, str(server.port), str(server.run / "server/socket")]
     process = subprocess.Popen([*command, FORWARD, *where], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -21,7 +21,13 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
 from tests.kit.drive_mounts import own_mounts as own_mounts
-from tests.kit.servers import engine_of, segments, skip_without_server
+from tests.kit.servers import (
+    SERVERS,
+    account_for,
+    engine_of,
+    segments,
+    skip_without_server,
+)
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
@@ -35,7 +41,9 @@ def machine() -> Iterator[Machine]:
     base = Path(tempfile.mkdtemp(prefix="dbcheck-"))
     base.chmod(0o755)
     (base / "files").mkdir()
-    machine = Machine(LabSpec("postgresql", filesystem="ext4"), base)
+    account = account_for(SERVERS["postgresql"], base / "data")
+    spec = LabSpec("postgresql", filesystem="ext4")
+    machine = Machine(spec, base, account=account)
     try:
         machine.build()
         yield machine

@@ -73,7 +73,7 @@ def test_the_servers_certificate_is_verified(cold: DatabaseServer) -> None:
 
 
 def test_the_socket_needs_no_tls(cold: DatabaseServer) -> None:
-    where = str(cold.run / "socket")
+    where = str(cold.run / "server/socket")
     engine_at(cold, SECRET, unix_socket=where, ssl_disabled="true").facts()
 
 

@@ -27,7 +27,12 @@ from dbcheck.witness.url import open_witness
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.nodes import site_of
 from tests.kit.rigs import SEED, Said, quick
-from tests.kit.servers import SERVERS, engine_of, skip_without_server
+from tests.kit.servers import (
+    SERVERS,
+    account_for,
+    engine_of,
+    skip_without_server,
+)
 from tests.planted.site import HandSwitch, copy_folder
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
@@ -69,7 +74,9 @@ class Disks:
         else:
             self.drives.append(self._drive(engine, base / "b", log))
             self.log_folder = self.drives[1].folder
-        self.server = SERVERS[engine](self.data.folder / "data", base / "run")
+        kind, data = SERVERS[engine], self.data.folder / "data"
+        account = account_for(kind, data)
+        self.server = kind(data, base / "run", account=account)
 
     @staticmethod
     def _drive(engine: str, base: Path, spec: DriveSpec) -> DriveStorage:

@@ -18,10 +18,10 @@ import mysql.connector
 import pytest
 
 from dbcheck.errors import LabError, Unrecoverable
-from dbcheck.lab import held_port, programs, shared_memory
+from dbcheck.lab import held_port, owned, programs, shared_memory
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import Process
-from dbcheck.lab.servers.base import DatabaseServer, unprivileged_account
+from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from tests.kit.server_logs import MYSQL_PAGE
 from tests.kit.servers import (
@@ -29,6 +29,7 @@ from tests.kit.servers import (
     NewServer,
     engine_of,
     segments,
+    server_in,
     skip_without_server,
 )
 from tests.kit.waiting import wait_until
@@ -190,7 +191,7 @@ def test_no_other_account_can_connect(
     server: DatabaseServer = request.getfixturevalue(f"{name}_server")
     ways: list[dict[str, object]] = [
         {"host": "127.0.0.1", "port": server.port},
-        {"unix_socket": str(server.run / "socket")},
+        {"unix_socket": str(server.run / "server/socket")},
     ]
     # MySQL draws, for an account that is not there, a way to log in.
     for way in ways:
@@ -294,11 +295,8 @@ def test_files_are_made_as_the_settings_want_them(engine: str) -> None:
         folder.chmod(0o755)
         settings = {"innodb-page-size": "4k"}
         settings["innodb_log_group_home_dir"] = str(folder / "run/redo")
-        server = SERVERS[engine](folder / "data", folder / "run", settings=settings)
-        for made in ("run", "run/redo"):
-            (folder / made).mkdir()
-            if account := unprivileged_account(*server.accounts):
-                os.chown(folder / made, account.uid, account.gid)
+        server = server_in(folder, SERVERS[engine], settings=settings)
+        owned.make_folder(folder / "run/redo", server._account)
         try:
             server.initialise()
             server.start()
@@ -318,7 +316,7 @@ def test_postgresql_gets_the_size_of_its_wal_segments(name: str, size: int) -> N
         folder = Path(place)
         folder.chmod(0o755)
         settings = {name: f"{size}MB"}
-        server = PostgresqlServer(folder / "data", folder / "run", settings=settings)
+        server = server_in(folder, PostgresqlServer, settings=settings)
         try:
             server.initialise()
             server.start()
@@ -369,7 +367,7 @@ def test_a_stale_lock_file_is_no_obstacle(
 
 
 def test_two_servers_never_share_a_folder(postgresql_server: DatabaseServer) -> None:
-    second = SERVERS["postgresql"](postgresql_server.data, postgresql_server.run)
+    second = server_in(postgresql_server.data.parent, PostgresqlServer)
     with pytest.raises(LabError, match="another server runs"):
         second.start()
     assert engine_of(postgresql_server).ready() is None
@@ -378,9 +376,8 @@ def test_two_servers_never_share_a_folder(postgresql_server: DatabaseServer) -> 
 _PARENT = """\
 import sys, time
 from pathlib import Path
-from tests.kit.servers import SERVERS
-folder = Path(sys.argv[2])
-server = SERVERS[sys.argv[1]](folder / "data", folder / "run", int(sys.argv[3]))
+from tests.kit.servers import SERVERS, server_in
+server = server_in(Path(sys.argv[2]), SERVERS[sys.argv[1]], port=int(sys.argv[3]))
 server.start()
 print(*server.pids(), flush=True)
 time.sleep(600)

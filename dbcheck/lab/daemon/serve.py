@@ -26,9 +26,10 @@ from urllib.parse import quote
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LabError
 from dbcheck.lab import namespace
+from dbcheck.lab.account import Account, lacking, packaged
 from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.drive.recording import Recordings
-from dbcheck.lab.machine import Machine
+from dbcheck.lab.machine import Machine, server_of
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.base import Source
@@ -61,6 +62,7 @@ class Daemon:
         spec: LabSpec,
         recordings: Recordings | None,
         source: Source | PatroniMember | None = None,
+        account: Account | None = None,
     ) -> None:
         self._entry, self._lock = entry, lock
         self._spec, self._base, self._recordings = spec, base, recordings
@@ -70,7 +72,7 @@ class Daemon:
         self._sshd = Sshd(folder / "sshd")
         self._isolated = base != folder
         self._machine = machine = Machine(
-            spec, base, recordings, _password_of(recordings), source
+            spec, base, recordings, _password_of(recordings), source, account
         )
         self._answers: dict[type[requests.Request], Callable[[Any], object]] = {
             requests.Describe: lambda _: self._describe(),
@@ -262,6 +264,27 @@ def _source_of(entry: LabRecord) -> Source | PatroniMember | None:
             return None
 
 
+def _account_of(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account | None:
+    """Return what root's lab is to run its server as, None for an ordinary user's.
+
+    The lab's own account gets a name in its namespaces.  Raise LabError if there is no
+    account.
+    """
+    if os.geteuid() != 0:
+        return None
+    number = entry.account()
+    if number is None:
+        names = server_of(spec).accounts
+        found = packaged(names)
+        if found is None:
+            raise LabError(lacking(names), id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING)
+        return found
+    account = Account.of_number(number)
+    if isolated:
+        namespace.name_account(account)
+    return account
+
+
 def _prepare_folder(
     entry: LabRecord, folder: Path, recordings: Recordings | None, *, isolated: bool
 ) -> Path:
@@ -332,8 +355,10 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
             recordings = _recordings_of(entry)
             base = _prepare_folder(entry, folder, recordings, isolated=isolated)
             spec = LabSpec.from_json(str(entry.read()["spec"]))
+            account = _account_of(entry, spec, isolated=isolated)
             daemon = Daemon(
-                entry, lock, folder, base, spec, recordings, _source_of(entry)
+                *(entry, lock, folder, base, spec, recordings),
+                *(_source_of(entry), account),
             )
             daemon.start()
             _say(ready, rpc.success(None))

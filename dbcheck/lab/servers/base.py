@@ -7,11 +7,9 @@ thread that started it.
 from __future__ import annotations
 
 import abc
-import contextlib
 import errno
 import logging
 import os
-import pwd
 import secrets
 import signal
 import subprocess
@@ -25,7 +23,8 @@ from dbcheck import children
 from dbcheck.core.startlog import StartOutcome, decisive, starts_in
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable, UsageError
-from dbcheck.lab import programs, shortage
+from dbcheck.lab import owned, programs, shortage
+from dbcheck.lab.account import Account
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import kill_group
 from dbcheck.lab.servers.tree import ServerTree
@@ -37,6 +36,8 @@ POLL_S = 0.005
 LOG_LINES = 30  # shown when a server does not start
 GONE_S = 10.0  # a killed server that sleeps on no drive is gone in milliseconds
 INITIALISE_S = 120.0
+_PASSWORD_BYTES_MAX = 1000
+LOG_BYTES_MAX = 32 << 20  # of one start that are looked at, the last ones
 
 # What a damaged filesystem answers (errno(3)).
 DAMAGED = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)
@@ -44,31 +45,6 @@ DAMAGED = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)
 # How a process exits that was asked to end, or made to.
 _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 ASKED = {0} | {-number for number in _SIGNALS}
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """An operating system account to run a server as."""
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-
-
-def unprivileged_account(*names: str) -> Account | None:
-    """Return the first account that exists, else nobody's; None if we are not root."""
-    if os.geteuid() != 0:
-        return None
-    for name in (*names, "nobody"):
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwnam(name)
-            groups = tuple(os.getgrouplist(name, entry.pw_gid))
-            return Account(entry.pw_uid, entry.pw_gid, groups)
-    raise LabError(
-        "no unprivileged account to run a server as",
-        id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING,
-        hint=f"Create the account {names[0]}, or run dbcheck as an ordinary user.",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +82,19 @@ class DatabaseServer(abc.ABC):
     """One server process on one data folder.
 
     data:     its data folder; on the drive under test, if there is one.
-    run:      folder for log, socket, pid and password; must outlive a power cut.
+    run:      folder for log and password, this process's own; must outlive a power
+              cut.  What the server makes itself, as its socket, is in `server` below.
     port:     0 takes a free one, and keeps it as long as this object lives.
     settings: server settings over dbcheck's durable ones; may be changed, and
               take effect at the next start.  The value "" stands for a bare option.
     log_folder: for its write-ahead or redo log, on another drive; None: with the data.
+    account:  it runs as that one; None: as this process's own, which is not root.
     """
 
     name: str  # as in LabSpec.engine
     stop_signal: signal.Signals  # asks for an orderly shutdown
-    accounts: tuple[str, ...]  # preferred when we are root
+    accounts: ClassVar[tuple[str, ...]]  # that its packages make
+    needs_entry: ClassVar[bool]  # in /etc/passwd, of its account
     needs: tuple[str, ...]  # of programs.PACKAGES, the server itself first
     own: ClassVar[frozenset[str]]  # settings that the lab alone decides
 
@@ -126,6 +105,7 @@ class DatabaseServer(abc.ABC):
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         log_folder: Path | None = None,
+        account: Account | None = None,
     ) -> None:
         self.data = data
         # What is on a drive of its own has lost+found beside it.
@@ -134,7 +114,7 @@ class DatabaseServer(abc.ABC):
         self._held = None if port else HeldPort()
         self.port = self._held.number if self._held else port
         self.settings = dict(settings or {})
-        self._account = unprivileged_account(*self.accounts)
+        self._account = account
         self._process: subprocess.Popen[bytes] | None = None
         self._tree: ServerTree | None = None
         self._log_start = 0
@@ -152,7 +132,7 @@ class DatabaseServer(abc.ABC):
         """Return the server's arguments; no secret may be among them."""
 
     @abc.abstractmethod
-    def _create(self, password_file: Path) -> None:
+    def _create(self, password: str) -> None:
         """Fill the empty data folder, with the account dbcheck and that password."""
 
     @abc.abstractmethod
@@ -188,7 +168,8 @@ class DatabaseServer(abc.ABC):
     def password(self) -> str:
         """Password of the account dbcheck; raise LabError before initialise()."""
         try:
-            return self._password_file.read_text("ascii").strip()
+            file = self.run / "password"
+            return owned.read(file, None, _PASSWORD_BYTES_MAX).decode("ascii").strip()
         except OSError as error:
             raise LabError(
                 f"no password of the {self.name} server is in {self.run}",
@@ -201,15 +182,25 @@ class DatabaseServer(abc.ABC):
         """The server's log, which grows over all its starts."""
         return self.run / "server.log"
 
+    @property
+    def server_run(self) -> Path:
+        """The folder of its account's, for what it makes itself beside its data."""
+        return self.run / "server"
+
+    def server_log(self, lines: int) -> str:
+        """Return the last *lines* of the log, "" if there is none."""
+        return "\n".join(self._written_since(0).splitlines()[-lines:])
+
     def initialise(self) -> None:
         """Create the data folder and the account dbcheck.
 
         The data is in the page cache on return, not necessarily on the drive.
         Raise LabError if the data folder is not empty.
         """
-        self._prepare(secrets.token_urlsafe(18))
+        password = secrets.token_urlsafe(18)
+        self._prepare(password)
         log.debug("creating a data folder with %s", self._program(self.needs[-1]))
-        self._create(self._password_file)
+        self._create(password)
 
     def _prepare(self, password: str) -> None:
         """Make the empty folders, and note the password of the account dbcheck."""
@@ -220,10 +211,19 @@ class DatabaseServer(abc.ABC):
                 f"the data folder {self.data} is not empty",
                 id=ErrorId.DATA_FOLDER_NOT_EMPTY,
             )
-        for folder in filter(None, (self.run, self.data, self.log_data)):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._give(folder)
-        self._write_secret(self._password_file, password + "\n")
+        self._begin_run(password)
+        for folder in filter(None, (self.data, self.log_data)):
+            owned.make_folder(folder, self._account)
+
+    def _begin_run(self, password: str) -> None:
+        """Make the folder beside the data, with the password of the account dbcheck.
+
+        It and its files are this process's own, the server may pass through it to the
+        folder of its account's.
+        """
+        owned.make_folder(self.run, None, 0o711 if self._account else 0o700)
+        owned.make_folder(self.server_run, self._account)
+        owned.make_file(self.run / "password", None, password + "\n")
 
     def follow(self, source: Source) -> None:
         """Copy the data of a running server, as one that follows it from its start on.
@@ -251,9 +251,7 @@ class DatabaseServer(abc.ABC):
         password: of its account dbcheck.
         """
         self.adopted = True
-        self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._give(self.run)
-        self._write_secret(self._password_file, password + "\n")
+        self._begin_run(password)
 
     def start(self, timeout_s: float = 60.0) -> None:
         """Start the server; return once it takes queries, its recovery being over.
@@ -370,8 +368,9 @@ class DatabaseServer(abc.ABC):
     # ----------------------------------------------------------------- inside
 
     @property
-    def _password_file(self) -> Path:
-        return self.run / "password"
+    def _log_account(self) -> Account | None:
+        """Whose the log is: this process's own, which the server only adds to."""
+        return None
 
     def _environment(self) -> dict[str, str]:
         """Return the variables that its processes have."""
@@ -395,8 +394,11 @@ class DatabaseServer(abc.ABC):
 
     def _launch(self) -> None:
         """Start the process; it may not take queries for a while."""
+        if self.adopted and self._account is not None:
+            for folder in filter(None, (self.data, self.log_data)):
+                owned.hand_over(folder, self._account)
         command, program = self._command()
-        with self.log_file.open("ab") as server_log:
+        with open(self.log_file, "ab", opener=owned.plainly) as server_log:
             self._log_start = server_log.tell()
             self._process = self._spawn(command, server_log.fileno())
         self._tree = ServerTree(self._process, program, self.data)
@@ -411,6 +413,11 @@ class DatabaseServer(abc.ABC):
     ) -> subprocess.Popen[bytes]:
         """Start *command* as the account, in the data folder, bound to this thread."""
         account = self._account
+        if account is None and os.geteuid() == 0:
+            raise LabError(
+                f"root does not run {command[0]} as root",
+                id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING,
+            )
         try:
             return subprocess.Popen(
                 children.die_with_parent(command),
@@ -446,7 +453,10 @@ class DatabaseServer(abc.ABC):
         input_file: what it finds at its standard input.
         """
         output_file = self.run / "initialise.log"
-        with output_file.open("w+b") as output, input_file.open("rb") as stdin:
+        with (
+            open(output_file, "w+b", opener=owned.plainly) as output,
+            open(input_file, "rb", opener=owned.plainly) as stdin,
+        ):
             process = self._spawn(command, output.fileno(), stdin.fileno())
             try:
                 status = process.wait(INITIALISE_S)
@@ -458,23 +468,28 @@ class DatabaseServer(abc.ABC):
                     raise LabError(late, id=ErrorId.PROGRAM_FAILED) from None
                 raise
         if status != 0:
+            said = owned.text(output_file, None, LOG_BYTES_MAX)
             raise programs.Failed(
-                f"{command[0]} failed with status {status}"
-                f"\n{_last_lines(output_file, 0)}",
-                status,
+                f"{command[0]} failed with status {status}\n{_last_lines(said)}", status
             )
 
-    def _write_secret(self, file: Path, text: str) -> None:
-        """Write a file that only the server's account (and root) can read."""
-        file.unlink(missing_ok=True)
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(handle, "w", encoding="ascii") as stream:
-            stream.write(text)
-        self._give(file)
+    def _write_secret(self, file: str, text: str) -> Path:
+        """Make a file that only the server's account (and root) can read; return it."""
+        path = self.run / file
+        owned.make_file(path, self._account, text)
+        return path
 
-    def _give(self, path: Path) -> None:
-        if self._account is not None:
-            os.chown(path, self._account.uid, self._account.gid)
+    def _remove_stale(self, file: Path) -> None:
+        """Remove what a server that was cut off left, in a folder of its account's."""
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            kind = Unrecoverable if error.errno in DAMAGED else LabError
+            raise kind(
+                f"{file} cannot be removed: {error.strerror}",
+                id=ErrorId.DATA_FOLDER_NOT_USABLE,
+                hint="Remove it, or end the lab and start a new one.",
+            ) from error
 
     def _late(self, timeout_s: float) -> str:
         return f"the {self.name} server took no queries for {timeout_s:g} s"
@@ -485,10 +500,14 @@ class DatabaseServer(abc.ABC):
 
     def _logged(self) -> str:
         """Return what it logged since its last start."""
-        return _written_since(self.log_file, self._log_start)
+        return self._written_since(self._log_start)
 
     def _log_end(self) -> str:
-        return _last_lines(self.log_file, self._log_start)
+        return _last_lines(self._logged())
+
+    def _written_since(self, start: int) -> str:
+        """Return what was written to the log after byte *start*, "" if nothing."""
+        return owned.text(self.log_file, self._log_account, LOG_BYTES_MAX, start)
 
     def _ended(self) -> None:
         """Forget the processes, which are gone."""
@@ -496,14 +515,5 @@ class DatabaseServer(abc.ABC):
         self._tree = None
 
 
-def _last_lines(file: Path, start: int) -> str:
-    """Return the last lines of *file* that were written after byte *start*."""
-    return "\n".join(_written_since(file, start).splitlines()[-LOG_LINES:])
-
-
-def _written_since(file: Path, start: int) -> str:
-    """Return what was written to *file* after byte *start*, "" if nothing."""
-    with contextlib.suppress(OSError), file.open("rb") as stream:
-        stream.seek(start)
-        return stream.read().decode("utf-8", "replace")
-    return ""
+def _last_lines(text: str) -> str:
+    return "\n".join(text.splitlines()[-LOG_LINES:])

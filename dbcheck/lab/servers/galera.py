@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import Unrecoverable
-from dbcheck.lab import programs, shortage
-from dbcheck.lab.servers.base import ASKED, LOG_LINES
+from dbcheck.lab import owned, programs, shortage
+from dbcheck.lab.servers.base import ASKED, LOG_BYTES_MAX, LOG_LINES
 from dbcheck.lab.servers.mariadb import MariadbServer
 
 _NEW = "--wsrep_new_cluster"
@@ -85,8 +85,7 @@ class GaleraServer(MariadbServer):
         Raise Unrecoverable if the server cannot read them, and LabError if this machine
         kept it from that.
         """
-        log = self.run / "recovery.log"
-        log.unlink(missing_ok=True)
+        log = self._write_secret("recovery.log", "")
         self._position = ""
         command = [str(self._program(self.needs[0])), *self._arguments()]
         failed = ""
@@ -94,9 +93,9 @@ class GaleraServer(MariadbServer):
             self._run([*command, "--wsrep-recover", f"--log-error={log}"])
         except programs.Failed as error:
             failed = str(error)
-            if error.status in ASKED or shortage.is_resource_shortage(_text_of(log)):
+            if error.status in ASKED or shortage.is_resource_shortage(self._said(log)):
                 raise
-        text = _text_of(log)
+        text = self._said(log)
         found = _POSITION.findall(text)
         if failed or not found:
             said = "\n".join(text.splitlines()[-LOG_LINES:])
@@ -107,6 +106,5 @@ class GaleraServer(MariadbServer):
             )
         return str(found[-1])
 
-
-def _text_of(log: Path) -> str:
-    return log.read_text("utf-8", "replace") if log.exists() else ""
+    def _said(self, log: Path) -> str:
+        return owned.text(log, self._account, LOG_BYTES_MAX)

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
+from dbcheck.lab import owned
 from dbcheck.lab.servers.base import USER, DatabaseServer, Source
 
 _PROTOCOL_10 = 0x0A  # fifth byte of the greeting of a server that takes queries
@@ -43,6 +44,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
 
     stop_signal = signal.SIGTERM
     accounts = ("mysql",)
+    needs_entry = False
     own: ClassVar[frozenset[str]] = frozenset(
         {"datadir", "bind_address", "port", "socket", "pid_file", "tmpdir"}
     )
@@ -53,6 +55,11 @@ class InnodbServer(DatabaseServer, abc.ABC):
     def url(self) -> str:
         return f"mysql+mysqlconnector://{USER}@127.0.0.1:{self.port}/dbcheck"
 
+    @property
+    def socket(self) -> Path:
+        """Its unix socket."""
+        return self.server_run / "socket"
+
     def follow(self, source: Source) -> None:
         """Make data of its own, with the source's password; see DatabaseServer.
 
@@ -60,10 +67,10 @@ class InnodbServer(DatabaseServer, abc.ABC):
         begins to follow once it runs (lab/replicas.py).
         """
         self._prepare(source.password)
-        self._create(self._password_file)
+        self._create(source.password)
 
     def _arguments(self) -> list[str]:
-        socket_file = self.run / "socket"
+        socket_file = self.socket
         if len(str(socket_file)) > _SOCKET_PATH_MAX:
             raise LabError(
                 f"the path {socket_file} is too long for a unix socket",
@@ -78,7 +85,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
             "bind_address": "127.0.0.1",
             "port": str(self.port),
             "socket": str(socket_file),
-            "pid_file": str(self.run / "pid"),
+            "pid_file": str(self.server_run / "pid"),
             "tmpdir": str(self._temporary()),
         }
         if (log_bin := settings.get("log_bin", "").upper()) in ("ON", "OFF"):
@@ -101,14 +108,10 @@ class InnodbServer(DatabaseServer, abc.ABC):
             return {}
         return {"innodb_log_group_home_dir": str(self.log_data)}
 
-    def _accounts_file(self, password_file: Path, statements: str) -> Path:
+    def _accounts_file(self, password: str, statements: str) -> Path:
         """Write *statements*, with user and password filled in; return the file."""
-        accounts_file = self.run / "accounts.sql"
-        password = password_file.read_text("ascii").strip()
-        self._write_secret(
-            accounts_file, statements.format(user=USER, password=password)
-        )
-        return accounts_file
+        text = statements.format(user=USER, password=password)
+        return self._write_secret("accounts.sql", text)
 
     def _temporary(self) -> Path:
         """Return a folder for temporary tables that no other server looks into.
@@ -116,8 +119,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         In a shared one, every server that starts removes those of all the others.
         """
         folder = self.run / "tmp"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        self._give(folder)
+        owned.make_folder(folder, self._account)
         return folder
 
     def _takes_queries(self, pid: int) -> bool:

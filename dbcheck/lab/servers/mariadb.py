@@ -40,8 +40,8 @@ class MariadbServer(InnodbServer):
     }
     no_binlog = "skip_log_bin"
 
-    def _create(self, password_file: Path) -> None:
-        accounts_file = self._accounts_file(password_file, _ACCOUNTS)
+    def _create(self, password: str) -> None:
+        accounts_file = self._accounts_file(password, _ACCOUNTS)
         settings = {
             **_CREATE_SETTINGS,
             **self._shape(),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
-from dbcheck.lab import programs
+from dbcheck.lab import owned, programs
+from dbcheck.lab.account import Account
 from dbcheck.lab.servers.innodb import InnodbServer, options
 
 _SIZES = {
@@ -70,8 +71,8 @@ class MysqlServer(InnodbServer):
         log = {"log_error": str(self.log_file)}  # a file is read again at each start
         return [*super()._arguments(), *options({**self._places(), **log})]
 
-    def _create(self, password_file: Path) -> None:
-        accounts_file = self._accounts_file(password_file, _ACCOUNTS)
+    def _create(self, password: str) -> None:
+        accounts_file = self._accounts_file(password, _ACCOUNTS)
         settings = {
             **_CREATE_SETTINGS,
             **self._shape(),
@@ -98,10 +99,15 @@ class MysqlServer(InnodbServer):
         MySQL compares only the pid in it, which may be another process's by now.  That
         no two servers use one data folder is seen to by InnoDB's locks.
         """
-        (self.run / "socket.lock").unlink(missing_ok=True)
-        self.log_file.touch()
-        self._give(self.log_file)
+        self._remove_stale(self.socket.with_name("socket.lock"))
+        if not self.log_file.exists():
+            owned.make_file(self.log_file, self._account)
         super()._launch()
+
+    @property
+    def _log_account(self) -> Account | None:
+        """Return its own account: it opens the file itself, too."""
+        return self._account
 
     def _places(self) -> dict[str, str]:
         """Return where the server finds what it needs, wherever it was put.

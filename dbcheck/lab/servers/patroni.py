@@ -124,8 +124,8 @@ class PatroniServer(PostgresqlServer):
     def _command(self) -> tuple[list[str], Path | None]:
         if self._without_patroni:
             return super()._command()
-        file = self.run / "patroni.json"  # which is YAML, too
-        self._write_secret(file, json.dumps(self._configuration()))
+        text = json.dumps(self._configuration())
+        file = self._write_secret("patroni.json", text)  # which is YAML, too
         patroni = self._program("patroni")
         python = [str(_PYTHON)] if _is_fetched(patroni) else []
         return [*python, str(patroni), str(file)], None
@@ -151,7 +151,7 @@ class PatroniServer(PostgresqlServer):
         if self._without_patroni:
             return super()._takes_queries(pid)
         lines = self._pid_file_lines()
-        started = int(lines[0]) if lines and lines[0].isdigit() else 0
+        started = int(lines[0]) if lines and lines[0].isdecimal() else 0
         return started in self.pids() and super()._takes_queries(started)
 
     def _configuration(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class PatroniServer(PostgresqlServer):
                 "connect_address": advertised,
                 "data_dir": str(self.data),
                 "bin_dir": str(self._program("postgres").parent),
-                "pgpass": str(self.run / "pgpass"),
+                "pgpass": str(self.server_run / "pgpass"),
                 "authentication": {"superuser": account, "replication": account},
                 "basebackup": ["no-sync", {"checkpoint": "fast"}, *log],
                 "pg_hba": [

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, Unrecoverable, UsageError
-from dbcheck.lab import programs
+from dbcheck.errors import LabError, UsageError
+from dbcheck.lab import owned, programs
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.base import (
-    DAMAGED,
     USER,
     DatabaseServer,
     Source,
@@ -47,6 +46,7 @@ _SEGMENT_SIZES = ("1MB", "2MB", "4MB", "8MB", "16MB", "32MB", "64MB")
 # postmaster.pid, by line (src/include/utils/pidfile.h)
 _LINE_PID = 0
 _LINE_STATUS = 7
+_SMALL_BYTES = 4000  # more than such a file has
 
 
 class PostgresqlServer(DatabaseServer):
@@ -58,6 +58,7 @@ class PostgresqlServer(DatabaseServer):
     name = "postgresql"
     stop_signal = signal.SIGINT  # a fast shutdown
     accounts = ("postgres",)
+    needs_entry = True  # initdb and postgres look up their user's name
     needs: tuple[str, ...] = ("postgres", "initdb")
     own = frozenset({"port", "data_directory", "listen_addresses"})
     _first: Process | None = None  # makes the SysV segment, after a crash a new one
@@ -99,12 +100,20 @@ class PostgresqlServer(DatabaseServer):
 
     def _major(self) -> int:
         """Return the major version that the data folder is of, 0 if it is not known."""
+        file = self.data / "PG_VERSION"
         try:
-            return int((self.data / "PG_VERSION").read_text("ascii"))
+            return int(owned.read(file, self._account, _SMALL_BYTES))
         except (OSError, ValueError):  # damaged, which is the server's to say
             return 0
 
-    def _create(self, password_file: Path) -> None:
+    def _create(self, password: str) -> None:
+        file = self._write_secret("initdb.password", password + "\n")
+        try:
+            self._initialise(file)
+        finally:
+            file.unlink()
+
+    def _initialise(self, password_file: Path) -> None:
         self._run(
             [
                 str(self._program("initdb")),
@@ -156,8 +165,8 @@ class PostgresqlServer(DatabaseServer):
 
     def _conninfo(self, source: Source) -> str:
         """Return how to reach *source*; the password is in a file that it names."""
-        login = self.run / "source.pgpass"
-        self._write_secret(login, f"127.0.0.1:*:*:{USER}:{source.password}\n")
+        line = f"127.0.0.1:*:*:{USER}:{source.password}\n"
+        login = self._write_secret("source.pgpass", line)
         where = {
             "host": "127.0.0.1",
             "port": str(source.port),
@@ -181,7 +190,7 @@ class PostgresqlServer(DatabaseServer):
         of the same account by now.  A cut may have left the file empty, too.
         """
         lines = self._pid_file_lines()
-        if lines and lines[_LINE_PID].isdigit():
+        if lines and lines[_LINE_PID].isdecimal():
             with contextlib.suppress(OSError):
                 folder = os.readlink(f"/proc/{lines[_LINE_PID]}/cwd")
                 if folder == str(self.data.resolve()):
@@ -189,15 +198,7 @@ class PostgresqlServer(DatabaseServer):
                         f"another server runs in {self.data}",
                         id=ErrorId.LAB_SERVER_RUNS_ALREADY,
                     )
-        try:
-            (self.data / "postmaster.pid").unlink(missing_ok=True)
-        except OSError as error:
-            if error.errno not in DAMAGED:
-                raise
-            raise Unrecoverable(
-                f"the data folder {self.data} cannot be written: {error.strerror}",
-                id=ErrorId.DATA_FOLDER_NOT_USABLE,
-            ) from error
+        self._remove_stale(self.data / "postmaster.pid")
         super()._launch()
         self._first = Process.of(self._process.pid) if self._process else None
 
@@ -209,10 +210,8 @@ class PostgresqlServer(DatabaseServer):
             self._first = None
 
     def _pid_file_lines(self) -> list[str]:
-        try:
-            return (self.data / "postmaster.pid").read_text("utf-8").splitlines()
-        except OSError:
-            return []
+        file = self.data / "postmaster.pid"
+        return owned.text(file, self._account, _SMALL_BYTES).splitlines()
 
 
 def segment_size(settings: Mapping[str, str]) -> list[str]:

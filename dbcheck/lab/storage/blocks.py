@@ -46,19 +46,33 @@ def file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
     Space that is allocated and not yet written is included.  What the kernel has not
     written out yet has no extent.
     """
-    found = []
-    for parent, _, names in os.walk(folder):
-        for path in (Path(parent), *(Path(parent, name) for name in names)):
-            if extents := list(_extents(path)):
-                name = str(path.relative_to(folder))
-                found.append(FileBlocks(name, drive, extents))
+    found: list[FileBlocks] = []
+    try:
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # damaged
+        return found
+    try:
+        # By descriptors, since the server's account may exchange what it made.
+        for parent, _, names, held in os.fwalk(".", dir_fd=top):
+            for name in (".", *names):
+                if extents := list(_extents(name, held)):
+                    path = os.path.normpath(os.path.join(parent, name))
+                    found.append(FileBlocks(path, drive, extents))
+    except RecursionError:  # it nested folders: what was found is of use without them
+        pass
+    finally:
+        os.close(top)
     return found
 
 
-def _extents(path: Path) -> Iterator[Extent]:
-    """Yield the extents of a file; nothing of what cannot be asked, as a socket."""
+def _extents(name: str, folder: int) -> Iterator[Extent]:
+    """Yield the extents of a file in the open *folder*.
+
+    Nothing of what cannot be asked, as a socket.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=folder)
     except OSError:
         return
     try:

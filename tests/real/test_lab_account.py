@@ -1,0 +1,261 @@
+"""What a lab of root's does with files that its server's account has exchanged."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import random
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dbcheck.errors import LabError, PowerError
+from dbcheck.lab import account, owned, programs, state
+from dbcheck.lab.account import Account
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.namespace import BASE
+from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.switch import LabRestarter
+from tests.kit.lab_access import Table, server_pid
+from tests.kit.servers import skip_without_server
+from tests.kit.waiting import wait_until
+
+pytestmark = pytest.mark.root
+
+# As the account, it has each name in the server's folders lead to the victim.
+# argv: the victim, how ("link" or "fifo"), the folders.
+PLANT = """
+import os, sys
+victim, how, *folders = sys.argv[1:]
+names = {"server.log", "initialise.log", "recovery.log", "password", "pid", "socket",
+         "socket.lock", "accounts.sql", "tmp", "server", "postmaster.pid", "PG_VERSION",
+         "source.pgpass", "patroni.json"}
+if how == "fifo":  # at these the server waits itself, for ever
+    names -= {"pid", "PG_VERSION"}
+for folder in folders:
+    try:
+        found = set(os.listdir(folder))
+    except OSError:
+        found = set()
+    for name in names if how == "fifo" or "data" in folder else names | found:
+        path = os.path.join(folder, name)
+        try:
+            if os.path.lexists(path):
+                os.rename(path, path + ".away")
+            os.mkfifo(path) if how == "fifo" else os.symlink(victim, path)
+            print(path)
+        except OSError:
+            pass
+"""
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[Path]:
+    """A file of root's that nobody else may read."""
+    file = Path("/var/tmp", f"dbcheck-test-{secrets.token_hex(4)}")
+    file.write_text(f"{secrets.token_hex(16)}\n" * 3)
+    file.chmod(0o600)
+    yield file
+    file.unlink()
+
+
+def plant(lab: Lab, victim: Path, how: str) -> list[str]:
+    """Have a process of the account, in the lab, exchange all that it can."""
+    pid = server_pid(lab)
+    status = Path(f"/proc/{pid}/status").read_text()
+    (uid,) = set(re.findall(r"^Uid:\s+(\d+)\s", status, re.MULTILINE))
+    (gid,) = set(re.findall(r"^Gid:\s+(\d+)\s", status, re.MULTILINE))
+    assert uid != "0"
+    run = BASE / lab.name / "run"
+    folders = [run, run / "server", run / "tmp", BASE / lab.name / "files/data"]
+    done = subprocess.run(
+        [
+            *("nsenter", "--target", str(pid), "--mount", "--"),
+            *("setpriv", "--reuid", uid, "--regid", gid, "--clear-groups", "--"),
+            *(sys.executable, "-I", "-S", "-c", PLANT, str(victim), how),
+            *map(str, folders),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def said(do: Callable[[], object]) -> str:
+    """Return what it returns or says in its error."""
+    try:
+        return str(do())
+    except (LabError, PowerError) as error:
+        return f"{error} {error.hint}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "how"),
+    [
+        ("postgresql", "link"),
+        ("postgresql", "fifo"),
+        pytest.param("mariadb", "link", marks=pytest.mark.wide),
+        ("mysql", "link"),
+    ],
+)
+def test_root_follows_no_name_that_the_server_has_exchanged(
+    engine: str, how: str, victim: Path, tmp_path: Path
+) -> None:
+    skip_without_server(engine)
+    before, mode = victim.read_text(), victim.stat()
+    with Lab.start(LabSpec(engine, rung="process"), tmp_path / "lab") as lab:
+        Table(lab).insert(3)
+        assert plant(lab, victim, how)
+        heard = [said(lab.server_log), lab.password]
+        if how == "link":  # PostgreSQL itself waits for ever at a pipe when it ends
+            heard.append(said(LabRestarter(lab.name).restart))
+        heard.append(said(lab.switch().cut))
+        heard += [said(lab.switch().restore), said(lab.switch().failure)]
+        heard += [said(lab.server_log), said(lambda: Lab.find(lab.name).password)]
+    after = victim.stat()
+    assert victim.read_text() == before
+    assert (after.st_uid, after.st_mode) == (mode.st_uid, mode.st_mode)
+    for text in heard:
+        assert before[:32] not in text
+        assert "Traceback" not in text
+        assert "daemon failed" not in text
+    assert os.path.lexists(victim)
+
+
+def uid_of(lab: Lab) -> int:
+    status = Path(f"/proc/{server_pid(lab)}/status").read_text()
+    uids = {*map(int, re.findall(r"^[UG]id:(.*)", status, re.MULTILINE)[0].split())}
+    assert re.findall(r"^Groups:(.*)", status, re.MULTILINE)[0].split() == []
+    (uid,) = uids
+    return uid
+
+
+@pytest.mark.parametrize("rung", ["process", "drive"])
+def test_each_lab_has_a_user_id_that_nothing_else_has(
+    rung: str, tmp_path: Path
+) -> None:
+    skip_without_server("postgresql")
+    spec = LabSpec("postgresql", rung=rung)
+    with Lab.start(spec, tmp_path / "a") as one, Lab.start(spec, tmp_path / "b") as two:
+        found = {uid_of(one), uid_of(two)}
+        assert len(found) == 2
+        for uid in found:
+            with pytest.raises(KeyError):
+                pwd.getpwuid(uid)
+            with pytest.raises(KeyError):
+                grp.getgrgid(uid)
+        assert state.find(one.name).account() == uid_of(one)
+
+
+def test_a_user_id_is_free_once_what_a_killed_lab_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without_server("postgresql")
+    spec = LabSpec("postgresql", rung="process")
+    lab = Lab.start(spec, tmp_path / "a")
+    number = uid_of(lab)
+    daemon = state.find(lab.name).daemon()
+    assert daemon is not None
+    # The same number is drawn first, and another one only if that is taken.
+    monkeypatch.setattr(account, "_mapped", lambda _: range(number, number + 2))
+    monkeypatch.setattr(random.SystemRandom, "sample", lambda _, choice, n: choice)
+    try:
+        with Lab.start(spec, tmp_path / "b") as beside:
+            assert uid_of(beside) == number + 1
+        daemon.kill()
+        wait_until(lambda: not state.record_of(lab.name).alive(), "it is dead")
+        wait_until(lambda: number not in account._in_use(), "its server, too")
+        with Lab.start(spec, tmp_path / "c") as after:
+            assert uid_of(after) == number
+    finally:
+        lab.close()
+
+
+# argv: the folder, the victim.  As the first account it fills the folder.
+FILL = """
+import os, sys
+folder, victim = sys.argv[1:]
+os.chdir(folder)
+os.makedirs("deep/er")
+open("deep/er/own", "w").close()
+os.link("deep/er/own", "twice")
+os.symlink(victim, "deep/link")
+os.symlink(os.path.dirname(victim), "deep/er/away")
+"""
+
+
+def test_a_tree_is_given_to_another_account_and_nothing_beside_it(
+    victim: Path, tmp_path: Path
+) -> None:
+    """As that of a recorded lab's server, which could put links there."""
+    first, second = map(Account.of_number, (2_000_300_001, 2_000_300_002))
+    tmp_path.chmod(0o711)
+    folder = victim.with_name(f"{victim.name}.folder")
+    owned.make_folder(folder, first)
+    try:
+        command = ["setpriv", "--reuid", str(first.uid), "--regid", str(first.gid)]
+        command += ["--clear-groups", "--", sys.executable, "-I", "-S", "-c", FILL]
+        subprocess.run([*command, str(folder), str(victim)], check=True)
+        os.link(victim, folder / "deep/root's")
+        before = victim.stat()
+        owned.hand_over(folder, second)
+        for path in (folder, *folder.rglob("*")):
+            if path.name != "root's":
+                assert path.lstat().st_uid == second.uid, path
+        after = victim.stat()
+        assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid) == (0, 0)
+        assert victim.parent.stat().st_uid == 0
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("what", ["link", "fifo", "of another", "long", "gone"])
+def test_what_the_account_may_exchange_is_read_only_if_it_is_its_own(
+    what: str, victim: Path, tmp_path: Path
+) -> None:
+    server = Account.of_number(2_000_300_001)
+    file = tmp_path / "file"
+    if what == "link":
+        file.symlink_to(victim)
+    elif what == "fifo":
+        os.mkfifo(file)
+    elif what == "of another":
+        os.link(victim, file) if tmp_path.stat().st_dev == victim.stat().st_dev else (
+            file.write_text("of root's")
+        )
+    elif what == "long":
+        file.write_text("begin" + "x" * 1000 + "end")
+        os.chown(file, server.uid, server.gid)
+    assert owned.text(file, server, 10) == ("xxxxxxxend" if what == "long" else "")
+
+
+@pytest.mark.parametrize(("uid", "mode"), [(0, 0o777), (2_000_300_001, 0o755)])
+def test_a_lab_is_built_in_no_folder_in_which_others_rename(
+    uid: int, mode: int, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    os.chown(shared, uid, uid)
+    with pytest.raises(LabError, match="others can rename"):
+        Lab.start(LabSpec("postgresql", rung="process"), shared / "lab")
+    assert not list(shared.iterdir())
+
+
+@pytest.mark.parametrize(("uid", "mode"), [(0, 0o777), (2_000_300_001, 0o755)])
+def test_programs_of_a_folder_that_others_write_are_not_run(
+    uid: int, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(mode)
+    os.chown(tmp_path, uid, uid)
+    monkeypatch.setattr(programs, "_ROOTS_CACHE", tmp_path)
+    with pytest.raises(LabError, match="not a folder that root alone"):
+        programs.mysql_folder()
