@@ -94,21 +94,22 @@ def name_account(account: Account) -> None:
     does not find it: nsswitch.conf(5) may leave these files out.
     """
     _NAMES.mkdir(mode=0o755)
-    for file, line in _ENTRIES.items():
-        names = Path(file).read_bytes()
-        copy = _NAMES / Path(file).name
-        entry = line.format(name=account.name, id=account.uid)
-        copy.write_bytes(names.rstrip(b"\n") + f"\n{entry}\n".encode())
-        bind(copy, Path(file))
     try:
+        for file, line in _ENTRIES.items():
+            names = Path(file).read_bytes()
+            copy = _NAMES / Path(file).name
+            entry = line.format(name=account.name, id=account.uid)
+            copy.write_bytes(names.rstrip(b"\n") + f"\n{entry}\n".encode())
+            bind(copy, Path(file))
         named = pwd.getpwuid(account.uid).pw_name
-    except KeyError:
+    except (OSError, KeyError):
         named = ""
     if named != account.name:
         raise LabError(
             f"the user id {account.uid} of the lab's server has no name here",
             id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING,
-            hint='Have "files" among the sources of passwd in /etc/nsswitch.conf.',
+            hint='Have "files" among the sources of passwd and group in'
+            f" /etc/nsswitch.conf, and have {' and '.join(_ENTRIES)}.",
         )
 
 

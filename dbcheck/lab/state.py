@@ -277,6 +277,7 @@ def _remove(entry: LabRecord) -> None:
             raise LabError(
                 f"cannot remove {folder}, which the lab {entry.name} left: {error}",
                 id=ErrorId.LAB_NOT_REMOVED,
-                hint=f"Remove it, or run `dbcheck lab down {entry.name}` again.",
+                hint=f"Remove it (rm -rf {folder}), or run `dbcheck lab down"
+                f" {entry.name}` again.",
             ) from None
     shutil.rmtree(entry.path, ignore_errors=True)

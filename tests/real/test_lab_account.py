@@ -66,7 +66,7 @@ def victim(tmp_path: Path) -> Iterator[Path]:
     file.unlink()
 
 
-def plant(lab: Lab, victim: Path, how: str) -> list[str]:
+def plant(lab: Lab, victim: Path, how: str) -> list[Path]:
     """Have a process of the account, in the lab, exchange all that it can."""
     pid = server_pid(lab)
     status = Path(f"/proc/{pid}/status").read_text()
@@ -86,7 +86,9 @@ def plant(lab: Lab, victim: Path, how: str) -> list[str]:
         text=True,
         check=True,
     )
-    return done.stdout.split()
+    planted = [Path(path) for path in done.stdout.split()]
+    assert {path.parent for path in planted} <= {*folders[1:]}
+    return planted
 
 
 def said(do: Callable[[], object]) -> str:
@@ -148,10 +150,8 @@ def test_each_lab_has_a_user_id_that_nothing_else_has(
         found = {uid_of(one), uid_of(two)}
         assert len(found) == 2
         for uid in found:
-            with pytest.raises(KeyError):
-                pwd.getpwuid(uid)
-            with pytest.raises(KeyError):
-                grp.getgrgid(uid)
+            assert uid not in {each.pw_uid for each in pwd.getpwall()}
+            assert uid not in {each.gr_gid for each in grp.getgrall()}
         assert state.find(one.name).account() == uid_of(one)
 
 

@@ -65,6 +65,22 @@ def test_a_killed_group_has_no_process_left_that_runs() -> None:
     assert ended
 
 
+def test_folders_that_a_server_nested_too_deep_stay_known(
+    root: Path, tmp_path: Path
+) -> None:
+    entry, lock = state.create("deep")
+    os.close(lock)
+    folder = tmp_path / "deep"
+    entry.note(folder=str(folder))
+    nest = 'import os\nfor _ in range(2000):\n os.mkdir("d")\n os.chdir("d")'
+    folder.mkdir()
+    subprocess.run([sys.executable, "-c", nest], cwd=folder, check=True)
+    with pytest.raises(LabError, match=rf"cannot remove {folder}, .* lab deep left"):
+        state.remove_dead()
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+    assert state.remove_dead() == ["deep"]
+
+
 def test_what_cannot_be_removed_stays_known(root: Path, tmp_path: Path) -> None:
     """A daemon leaves its entry, from which `lab down` removes the rest."""
     entry, lock = state.create("stuck")

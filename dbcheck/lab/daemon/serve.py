@@ -328,7 +328,8 @@ def removable(folder: Path) -> Iterator[Callable[[], bool]]:
     parent = os.open(folder.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def remove() -> bool:
-        shutil.rmtree(folder.name, ignore_errors=True, dir_fd=parent)
+        with contextlib.suppress(RecursionError):  # the server may nest folders
+            shutil.rmtree(folder.name, ignore_errors=True, dir_fd=parent)
         if os.access(folder.name, os.F_OK, dir_fd=parent, follow_symlinks=False):
             log.warning("cannot remove %s", folder)
             return False
