@@ -13,6 +13,8 @@ import os
 import stat
 from pathlib import Path
 
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import Unrecoverable
 from dbcheck.lab.account import Account
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -95,7 +97,8 @@ def hand_over(folder: Path, account: Account) -> None:
     open, no link is followed, and what has another owner keeps it, as what is there by
     a hard link.  The folders above what is changed are the other server's until they
     are done, so nobody can exchange what lies in them.  What cannot be changed, as on a
-    damaged filesystem, stays as it is: that is the server's to show.
+    damaged filesystem, stays as it is: that is the server's to show.  Raise
+    Unrecoverable if *folder* itself is there and cannot be changed.
     """
     try:
         top = os.open(folder, _FOLDER)
@@ -106,8 +109,12 @@ def hand_over(folder: Path, account: Account) -> None:
         if owner not in (0, account.uid):
             with contextlib.suppress(OSError, RecursionError):
                 _change_below(top, owner, account)
-            with contextlib.suppress(OSError):
-                give(top, account)
+            give(top, account)
+    except OSError as error:
+        raise Unrecoverable(
+            f"the files in {folder} cannot be changed: {error.strerror}",
+            id=ErrorId.DATA_FOLDER_NOT_USABLE,
+        ) from error
     finally:
         os.close(top)
 

@@ -16,18 +16,20 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError, PowerError
-from dbcheck.lab import account, owned, programs, state
+from dbcheck.errors import LabError, PowerError, Unrecoverable
+from dbcheck.lab import account, owned, programs, state, syscalls
 from dbcheck.lab.account import Account
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabRestarter
+from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.lab_access import Table, server_pid
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root
+MS_RDONLY, MS_REMOUNT = 1, 32  # mount(2)
 
 # As the account, it has each name in the server's folders lead to the victim.
 # argv: the victim, how ("link" or "fifo"), the folders.
@@ -259,3 +261,16 @@ def test_programs_of_a_folder_that_others_write_are_not_run(
     monkeypatch.setattr(programs, "_ROOTS_CACHE", tmp_path)
     with pytest.raises(LabError, match="not a folder that root alone"):
         programs.mysql_folder()
+
+
+@pytest.mark.usefixtures("own_mounts")
+def test_a_tree_that_cannot_be_given_away_is_beyond_recovery(tmp_path: Path) -> None:
+    """As on a damaged ext4, which the kernel lets nobody write to any more."""
+    first, second = map(Account.of_number, (2_000_300_001, 2_000_300_002))
+    syscalls.mount("none", str(tmp_path), "tmpfs", 0)
+    owned.make_folder(tmp_path / "data", first)
+    syscalls.mount("none", str(tmp_path), None, MS_REMOUNT | MS_RDONLY)
+    with pytest.raises(Unrecoverable, match="cannot be changed: Read-only"):
+        owned.hand_over(tmp_path / "data", second)
+    owned.hand_over(tmp_path / "no such", second)  # the server says so
+    syscalls.umount(str(tmp_path))
