@@ -19,7 +19,7 @@ import pytest
 from dbcheck.errors import LabError, PowerError, Unrecoverable
 from dbcheck.lab import account, owned, programs, state, syscalls
 from dbcheck.lab.account import Account
-from dbcheck.lab.lab import Lab
+from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabRestarter
@@ -261,6 +261,17 @@ def test_programs_of_a_folder_that_others_write_are_not_run(
     monkeypatch.setattr(programs, "_ROOTS_CACHE", tmp_path)
     with pytest.raises(LabError, match="not a folder that root alone"):
         programs.mysql_folder()
+
+
+def test_postgresql_needs_an_account_where_there_are_no_namespaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is never that of nobody, which other services share."""
+    monkeypatch.setattr("dbcheck.lab.namespace.available", lambda: False)
+    monkeypatch.setattr(account, "packaged", lambda _: None)
+    with pytest.raises(LabError, match="useradd --system postgres"):
+        Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab")
+    assert not [why for why in missing(LabSpec("mariadb")) if "account" in why]
 
 
 @pytest.mark.usefixtures("own_mounts")
