@@ -14,8 +14,11 @@ import stat
 from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import Unrecoverable
+from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.account import Account
+
+# What a damaged filesystem answers (errno(3)).
+DAMAGED = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -88,6 +91,22 @@ def text(path: Path, account: Account | None, most: int, start: int = 0) -> str:
     with contextlib.suppress(OSError):
         return read(path, account, most, start).decode("utf-8", "replace")
     return ""
+
+
+def remove_stale(file: Path) -> None:
+    """Remove what a server that was cut off left in a folder of its account's.
+
+    Raise LabError if it cannot be removed, Unrecoverable if the filesystem is damaged.
+    """
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        kind = Unrecoverable if error.errno in DAMAGED else LabError
+        raise kind(
+            f"{file} cannot be removed: {error.strerror}",
+            id=ErrorId.DATA_FOLDER_NOT_USABLE,
+            hint="Remove it, or end the lab and start a new one.",
+        ) from error
 
 
 def hand_over(folder: Path, account: Account) -> None:

@@ -239,6 +239,12 @@ def test_what_the_account_may_exchange_is_read_only_if_it_is_its_own(
     assert owned.text(file, server, 10) == ("xxxxxxxend" if what == "long" else "")
 
 
+def test_a_folder_in_the_place_of_a_lock_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "socket.lock").mkdir()
+    with pytest.raises(LabError, match=r"socket\.lock cannot be removed"):
+        owned.remove_stale(tmp_path / "socket.lock")
+
+
 @pytest.mark.parametrize(("uid", "mode"), [(0, 0o777), (2_000_300_001, 0o755)])
 def test_a_lab_is_built_in_no_folder_in_which_others_rename(
     uid: int, mode: int, tmp_path: Path

@@ -7,7 +7,6 @@ thread that started it.
 from __future__ import annotations
 
 import abc
-import errno
 import logging
 import os
 import secrets
@@ -38,9 +37,6 @@ GONE_S = 10.0  # a killed server that sleeps on no drive is gone in milliseconds
 INITIALISE_S = 120.0
 _PASSWORD_BYTES_MAX = 1000
 LOG_BYTES_MAX = 32 << 20  # of one start that are looked at, the last ones
-
-# What a damaged filesystem answers (errno(3)).
-DAMAGED = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)
 
 # How a process exits that was asked to end, or made to.
 _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -434,7 +430,7 @@ class DatabaseServer(abc.ABC):
         except OSError as error:
             # Of a crash state the folder itself may be missing; else somebody moved it.
             missing = self.adopted and not os.path.isdir(self.data)
-            if missing or error.errno in DAMAGED:
+            if missing or error.errno in owned.DAMAGED:
                 raise Unrecoverable(
                     f"the data folder {self.data} cannot be entered: {error.strerror}",
                     id=ErrorId.DATA_FOLDER_NOT_USABLE,
@@ -478,18 +474,6 @@ class DatabaseServer(abc.ABC):
         path = self.run / file
         owned.make_file(path, self._account, text)
         return path
-
-    def _remove_stale(self, file: Path) -> None:
-        """Remove what a server that was cut off left, in a folder of its account's."""
-        try:
-            file.unlink(missing_ok=True)
-        except OSError as error:
-            kind = Unrecoverable if error.errno in DAMAGED else LabError
-            raise kind(
-                f"{file} cannot be removed: {error.strerror}",
-                id=ErrorId.DATA_FOLDER_NOT_USABLE,
-                hint="Remove it, or end the lab and start a new one.",
-            ) from error
 
     def _late(self, timeout_s: float) -> str:
         return f"the {self.name} server took no queries for {timeout_s:g} s"

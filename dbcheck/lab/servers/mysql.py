@@ -99,7 +99,7 @@ class MysqlServer(InnodbServer):
         MySQL compares only the pid in it, which may be another process's by now.  That
         no two servers use one data folder is seen to by InnoDB's locks.
         """
-        self._remove_stale(self.socket.with_name("socket.lock"))
+        owned.remove_stale(self.socket.with_name("socket.lock"))
         if not self.log_file.exists():
             owned.make_file(self.log_file, self._account)
         super()._launch()

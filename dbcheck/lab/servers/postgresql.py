@@ -198,7 +198,7 @@ class PostgresqlServer(DatabaseServer):
                         f"another server runs in {self.data}",
                         id=ErrorId.LAB_SERVER_RUNS_ALREADY,
                     )
-        self._remove_stale(self.data / "postmaster.pid")
+        owned.remove_stale(self.data / "postmaster.pid")
         super()._launch()
         self._first = Process.of(self._process.pid) if self._process else None
 
