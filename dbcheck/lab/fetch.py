@@ -135,7 +135,8 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         if not folder.parent.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.parent.chmod(0o755)  # whatever the umask: programs run from there
+            if os.geteuid() == 0:  # whatever the umask: programs run from there
+                folder.parent.chmod(0o755)
         lock = folder.with_suffix(".lock").open("w")
     except OSError as error:
         raise LabError(
