@@ -737,8 +737,9 @@ def _table_file(site: Site) -> Path:
 def _other(site: Site, name: str) -> Any:
     """Make a server of the same kind, account and database, with its own data."""
     base = site.clean.parent / name
+    port, account = site.server.port, site.server._account
     other: DatabaseServer = type(site.server)(
-        base / "data", base / "run", site.server.port
+        base / "data", base / "run", port, account=account
     )
     try:
         other.initialise()

@@ -27,13 +27,13 @@ pytestmark = pytest.mark.planted
 def second(site: Site) -> Iterator[DatabaseServer]:
     """Make a server of the same kind and account, with no data yet."""
     base = site.clean.parent / "second"
-    server: DatabaseServer = type(site.server)(base / "data", base / "run")
+    account = site.server._account
+    server: DatabaseServer = type(site.server)(
+        base / "data", base / "run", account=account
+    )
     try:
-        (base / "run").mkdir(parents=True)
-        base.chmod(0o755)
-        shutil.copy(site.server.run / "password", base / "run" / "password")
-        owner = site.server.run.stat()
-        shutil.chown(base / "run", owner.st_uid, owner.st_gid)
+        base.mkdir(mode=0o755)
+        server._begin_run(site.server.password)
         yield server
     finally:
         server.kill()
