@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.owners import is_ours
-
-_LINKS_MAX = 40  # as the kernel follows
+from dbcheck.steps import steps
 
 
 def require_trusted(path: Path) -> None:
@@ -23,7 +21,7 @@ def require_trusted(path: Path) -> None:
     try:
         if _is_open(path.stat()):
             raise _open(f"any user may write {path}", path)
-        for step in _steps(path):
+        for step in steps(path):
             folder, found = step.parent.stat(), step.lstat()
             if not _is_open(folder):
                 continue
@@ -39,16 +37,6 @@ def require_trusted(path: Path) -> None:
                 )
     except OSError:
         return
-
-
-def _steps(path: Path, links: int = _LINKS_MAX) -> Iterator[Path]:
-    """Yield each component of *path*, from the root on, and of the links on the way."""
-    at = Path("/")
-    for part in Path(os.path.abspath(path)).parts[1:]:
-        at /= part
-        yield at
-        if links and at.is_symlink():
-            yield from _steps(at.parent / at.readlink(), links - 1)
 
 
 def _open(what: str, where: Path) -> UsageError:
