@@ -7,7 +7,7 @@ from dbcheck.core.target import HostBefore
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.ports.witness import WitnessHostFacts
-from dbcheck.remote.addresses import boot_id, is_here, locate_target, machine_id
+from dbcheck.remote.addresses import boot_id, is_own, locate_target, machine_id
 
 _ON_TARGET = (
     "the witness is on the target's own host: its log would lose power "
@@ -29,7 +29,7 @@ def require_independent(target: str, kind: str, witness: WitnessHostFacts) -> st
     """
     where = locate_target(target)
     if where.here:
-        if kind == "file" or _is_here(witness):
+        if kind == "file" or _is_on_this_host(witness):
             raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
         return "the target's address is this host's, the witness is another host"
     shared = where.addresses & witness.addresses
@@ -46,7 +46,7 @@ def require_independent(target: str, kind: str, witness: WitnessHostFacts) -> st
     return "the target's addresses are not the witness's"
 
 
-def _is_here(witness: WitnessHostFacts) -> bool:
+def _is_on_this_host(witness: WitnessHostFacts) -> bool:
     """Return whether the witness is on this client's own host.
 
     Raise UsageError if neither ids nor addresses show that, as on some systems other
@@ -62,7 +62,7 @@ def _is_here(witness: WitnessHostFacts) -> bool:
             hint=_FIX,
         )
     if same is None:
-        return any(is_here(address) for address in witness.addresses)
+        return any(is_own(address) for address in witness.addresses)
     return same
 
 

@@ -18,7 +18,8 @@ _ANY_PORT = 9
 class TargetLocation:
     """Where a target's URL leads.
 
-    here:      this client's own host (a socket file, loopback, an own address).
+    here:      this client's own host (a socket file, loopback, an own address), whoever
+               answers there.
     addresses: what its host name resolves to; empty if it does not.
     """
 
@@ -51,21 +52,6 @@ def _hosts(target: str) -> list[str]:
     return [host for host in hosts if host and not host.startswith("/")]
 
 
-def is_here(host: str) -> bool:
-    """Return whether *host*, as a driver takes it, is surely this client's own.
-
-    So are a socket file ("" or a path, or @ and its abstract name), an own address, and
-    localhost.  Other names are not looked up: the driver asks again, and may get
-    another address.
-    """
-    if not host or host.startswith(("/", "@")):
-        return True
-    try:
-        return is_own(str(ipaddress.ip_address(host)))
-    except ValueError:
-        return host == "localhost"
-
-
 def machine_id() -> str:
     """Return this client's machine id, "" if it has none (machine-id(5))."""
     try:
@@ -94,10 +80,13 @@ def resolve(host: str) -> frozenset[str]:
 def is_own(address: str) -> bool:
     """Return whether *address* belongs to this host: what goes there comes from it.
 
-    To bind it shows less: a system may allow that for any address
-    (net.ipv4.ip_nonlocal_bind).
+    It does not say whose program answers there.  False for what is no address.  To bind
+    it shows less: a system may allow that for any address (net.ipv4.ip_nonlocal_bind).
     """
-    asked = ipaddress.ip_address(address)
+    try:
+        asked = ipaddress.ip_address(address)
+    except ValueError:
+        return False
     if asked.is_loopback or asked.is_unspecified:
         return True
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 _GREETING = struct.Struct("<B7sI8sxHBHHB10x13s")
 _PROTOCOL = 10
@@ -18,26 +22,81 @@ _TEXT = 0xFD  # VAR_STRING
 _CAPABLE = 0x0008_A200
 LOCAL_FILES, _SSL = 0x80, 0x800
 NONCE = bytes(range(1, 21))
+CLEARTEXT, MD5 = 3, 5  # AuthenticationCleartextPassword, AuthenticationMD5Password
 OK = b"\0\0\0\x02\0\0\0"
 EOF = b"\xfe\0\0\x02\0"
 
 
-@contextlib.contextmanager
-def hostile(answer: Callable[[socket.socket], None], clients: int = 1) -> Iterator[int]:
-    """Yield the port of a server whose *clients* are answered so, one by one."""
+# An account that other programs than a database's run as; Debian has its name as well.
+STRANGER = 13
+_LISTEN = """
+import os, socket, sys
+os.setgroups([])
+os.setgid({uid})
+os.setuid({uid})
+listener = socket.socket(socket.AF_UNIX)
+listener.bind({path!r})
+os.chmod({path!r}, 0o777)
+listener.listen()
+socket.send_fds(socket.socket(fileno=0), [b"x"], [listener.fileno()])
+"""
 
+
+@contextlib.contextmanager
+def hostile(
+    answer: Callable[[socket.socket], None],
+    clients: int = 1,
+    *,
+    host: str = "127.0.0.1",
+    uid: int | None = None,
+) -> Iterator[int]:
+    """Yield the port of a server whose *clients* are answered so, one by one.
+
+    uid: the account that it is, None for this process's own.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    dual = host == "::"  # takes IPv4 as well
+    listener = socket.create_server((host, 0), family=family, dualstack_ipv6=dual)
+    with _serving(listener, answer, clients, uid):
+        yield listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def hostile_socket(
+    path: Path, answer: Callable[[socket.socket], None], uid: int, clients: int = 1
+) -> Iterator[None]:
+    """Answer at the socket file *path*, which account *uid* makes and listens at."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        code = _LISTEN.format(uid=uid, path=str(path))
+        command = [sys.executable, "-c", code]
+        subprocess.run(command, stdin=theirs.fileno(), check=True)
+        _, (descriptor,), _, _ = socket.recv_fds(ours, 1, 1)
+    with _serving(socket.socket(fileno=descriptor), answer, clients, None):
+        yield
+
+
+@contextlib.contextmanager
+def _serving(
+    listener: socket.socket,
+    answer: Callable[[socket.socket], None],
+    clients: int,
+    uid: int | None,
+) -> Iterator[None]:
     def serve() -> None:
+        if uid is not None:
+            # Of this thread alone; whose a socket is follows from it (setfsuid(2)).
+            ctypes.CDLL(None).setfsuid(uid)
         for _ in range(clients):
             with contextlib.suppress(OSError):
                 client, _ = listener.accept()
                 with client, contextlib.suppress(OSError):
                     answer(client)
 
-    listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield listener.getsockname()[1]
+        yield
     finally:
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
@@ -138,12 +197,7 @@ class PgPeer:
 
     def greet(self, *, date_style: str = "ISO, MDY") -> None:
         """Let the client in without asking for anything; refuse encryption."""
-        while True:
-            size, code = struct.unpack("!ii", self._exactly(8))
-            self._exactly(size - 8)
-            if code == 3 << 16:
-                break
-            self.wire.sendall(b"N")
+        self._begin()
         settings = {
             "client_encoding": "UTF8",
             "DateStyle": date_style,
@@ -154,6 +208,20 @@ class PgPeer:
         for name, value in settings.items():
             self.send((b"S", f"{name}\0{value}\0".encode()))
         self.ready()
+
+    def ask(self, method: int, data: bytes = b"") -> None:
+        """Ask for a login by that method, and for what the client says to it."""
+        self._begin()
+        self.send((b"R", struct.pack("!i", method) + data))
+        self.receive()
+
+    def _begin(self) -> None:
+        while True:
+            size, code = struct.unpack("!ii", self._exactly(8))
+            self._exactly(size - 8)
+            if code == 3 << 16:
+                break
+            self.wire.sendall(b"N")
 
     def ready(self) -> None:
         """Say that the client may go on, with no transaction open."""

@@ -27,18 +27,20 @@ def engine_at(server: DatabaseServer, secret: str, **changed: str) -> Engine:
 
 
 @contextlib.contextmanager
-def account(server: DatabaseServer, identified: str) -> Iterator[None]:
-    """Give the server the account eve, with the cache of passwords cold."""
+def account(
+    server: DatabaseServer, identified: str, name: str = "eve"
+) -> Iterator[None]:
+    """Give the server that account, with the cache of passwords cold."""
     with contextlib.closing(connect(server, "dbcheck")) as connection:
         cursor = connection.cursor()
         for host in ("127.0.0.1", "localhost"):
-            cursor.execute(f"create user eve@'{host}' identified {identified}")
-            cursor.execute(f"grant all on *.* to eve@'{host}'")
+            cursor.execute(f"create user {name}@'{host}' identified {identified}")
+            cursor.execute(f"grant all on *.* to {name}@'{host}'")
         cursor.execute("flush privileges")
         try:
             yield
         finally:
-            cursor.execute("drop user eve@'127.0.0.1', eve@'localhost'")
+            cursor.execute(f"drop user {name}@'127.0.0.1', {name}@'localhost'")
 
 
 @pytest.fixture
@@ -88,6 +90,32 @@ def test_without_tls_the_password_stays_here(cold: DatabaseServer) -> None:
     assert SECRET.encode() not in b"".join(heard)
     engine_at(cold, SECRET).facts()  # the server's cache is warm now
     engine_at(cold, SECRET, ssl_disabled="true").facts()
+
+
+@pytest.mark.root
+def test_a_port_of_this_machine_counts_by_whose_it_is(cold: DatabaseServer) -> None:
+    """The lab's server is neither root's nor that of a package."""
+    named = make_url(cold.url).set(username="eve")
+    url = named.difference_update_query(["server_account"])
+
+    def engine(port: int = cold.port, **options: str) -> Engine:
+        changed = url.set(port=port).update_query_dict(options)
+        return open_engine(changed.render_as_string(), SECRET)
+
+    for options in ({}, {"server_account": "daemon"}):
+        with pytest.raises(EngineError, match="not verified") as caught:
+            engine(**options).facts()
+        assert "server_account=" in caught.value.hint
+        assert "unix_socket=" in caught.value.hint
+    verified = {"ssl_ca": str(cold.data / "ca.pem"), "ssl_verify_cert": "true"}
+    engine(**verified).facts()
+    with account(cold, f"with caching_sha2_password by '{SECRET}'", "cold"):
+        url = url.set(username="cold")
+        with overheard(cold.port) as (port, heard):  # as the port of a container
+            engine(port).facts()
+        assert heard and SECRET.encode() not in b"".join(heard)
+    with pytest.raises(UsageError, match="no account"):
+        engine(server_account="dbcheck-no-such")
 
 
 @contextlib.contextmanager

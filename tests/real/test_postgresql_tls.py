@@ -293,11 +293,19 @@ def test_who_verifies_the_server_or_says_so_logs_in_as_before(far: Far) -> None:
     assert far.has_heard_the_password()  # so the listener would have heard it above
 
 
-def test_on_this_host_every_way_to_log_in_goes_on_working(accounts: Secured) -> None:
+def test_a_port_of_this_machine_is_as_any_other_host(accounts: Secured) -> None:
+    """Who verifies the server logs in by each method; all others by SCRAM."""
     for account in METHODS:
         url = make_url(accounts.server.url).set(username=account)
         for host in ("127.0.0.1", "localhost"):
-            log_in(open_engine(url.set(host=host).render_as_string(), EVES))
+            engine = open_engine(url.set(host=host).render_as_string(), EVES)
+            if account == "scram":
+                log_in(engine)
+                continue
+            with pytest.raises(EngineError, match="requirement"):
+                engine.facts()
+        verified = {"sslmode": "verify-ca", "sslrootcert": str(accounts.authority)}
+        log_in(open_engine(url.update_query_dict(verified).render_as_string(), EVES))
 
 
 # ----------------------------------------------------------------------- nothing blocks

@@ -7,17 +7,20 @@ from pathlib import Path
 import psycopg2.extensions
 import pytest
 
+from dbcheck.engines.postgresql import options
 from dbcheck.engines.postgresql.options import REFUSED, libpq_options
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 
 SECRET = "hunter2-and-more"
 REFUSES = {"require_auth": REFUSED}
+DECIDED = ("require_auth", "requirepeer")
 
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HOST", "HOSTADDR", "SSLMODE", "REQUIREAUTH", "SERVICE"):
+    names = ("HOST", "HOSTADDR", "SSLMODE", "REQUIREAUTH", "REQUIREPEER", "SERVICE")
+    for name in names:
         monkeypatch.delenv(f"PG{name}", raising=False)
     monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
 
@@ -26,28 +29,50 @@ def added(**arguments: str) -> dict[str, str]:
     """Return what the options have beyond the *arguments*."""
     found = libpq_options("db1", {"user": "eve", "password": SECRET, **arguments})
     assert found["password"] == SECRET
-    return {name: value for name, value in found.items() if name == "require_auth"}
+    return {name: value for name, value in found.items() if name in DECIDED}
 
 
 @pytest.mark.parametrize(
     "host",
-    ["db1", "192.0.2.77", "::ffff:192.0.2.77", "db1,db2", "127.0.0.1,db1", "/run,db1"],
+    [
+        *("db1", "192.0.2.77", "::ffff:192.0.2.77", "db1,db2", "127.0.0.1,db1"),
+        *("127.0.0.1", "localhost", "::1", "/run,127.0.0.1", "@x"),
+    ],
 )
-def test_elsewhere_no_password_goes_in_clear(host: str) -> None:
+def test_to_an_address_no_password_goes_in_clear(host: str) -> None:
+    """Not to one of this machine either: any of its users may answer there."""
     assert added(host=host) == REFUSES
 
 
-@pytest.mark.parametrize(
-    "host", ["", "127.0.0.1", "localhost", "::1", "/run", "/run,", "127.0.0.1,::1"]
-)
-def test_here_nothing_changes(host: str) -> None:
-    assert added(host=host) == {}
+@pytest.mark.parametrize("host", ["", "/run", "/run,", "/run,/tmp"])
+@pytest.mark.parametrize("more", [{}, {"sslmode": "verify-full"}])
+def test_nor_to_a_socket_at_which_nobody_is_known(
+    host: str, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = {"/run/.s.PGSQL.5432": "postgres"}
+    monkeypatch.setattr(options, "socket_owner", owners.get)
+    found = added(host=host, **more)
+    assert found == ({"requirepeer": "postgres"} if host == "/run" else REFUSES)
+
+
+def test_the_account_at_a_socket_is_asked_for_by_its_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owners = {"/a/.s.PGSQL.1": "x", "/b/.s.PGSQL.2": "x", "/b/.s.PGSQL.1": "y"}
+    monkeypatch.setattr(options, "socket_owner", owners.get)
+    assert added(host="/a,/b", port="1,2") == {"requirepeer": "x"}
+    assert added(host="/a,/b", port="1") == REFUSES
+    assert added(host="/b", port="1", requirepeer="eve") == {"requirepeer": "eve"}
+    monkeypatch.setenv("PGREQUIREPEER", "eve")
+    assert added(host="/b", port="1") == {}
+    assert added(host="127.0.0.1", port="1") == REFUSES  # it is for sockets alone
 
 
 def test_an_address_decides_before_its_host() -> None:
     assert added(host="localhost", hostaddr="192.0.2.77") == REFUSES
-    assert added(host="db1", hostaddr="127.0.0.1") == {}
-    assert added(host="localhost,db1", hostaddr="127.0.0.1,") == REFUSES
+    assert added(host="/run", hostaddr="127.0.0.1", requirepeer="eve") == REFUSES | {
+        "requirepeer": "eve"
+    }
 
 
 @pytest.mark.parametrize("mode", ["disable", "prefer", "require"])
@@ -85,15 +110,15 @@ def test_a_service_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("query", "said"),
     [
         ("sslmode=perhaps", "sslmode"),
         ("perhaps=1", "perhaps"),
         ("service=perhaps", "not found"),
     ],
 )
-def test_what_libpq_cannot_use_goes_no_further(options: str, said: str) -> None:
-    engine = open_engine(f"postgresql://eve@db1/x?{options}", SECRET)
+def test_what_libpq_cannot_use_goes_no_further(query: str, said: str) -> None:
+    engine = open_engine(f"postgresql://eve@db1/x?{query}", SECRET)
     with pytest.raises(EngineError, match=said) as caught:
         engine.facts()
     assert SECRET not in str(caught.value)
@@ -108,4 +133,4 @@ def test_a_libpq_that_cannot_refuse_connects_to_nobody_it_does_not_verify(
         added(host="db1")
     assert "libpq 16" in caught.value.hint
     assert added(host="db1", sslmode="verify-full") == {}
-    assert added(host="127.0.0.1") == {}
+    assert added(host="/x", requirepeer="eve") == {"requirepeer": "eve"}

@@ -2,8 +2,13 @@
 
 A login plugin either answers a challenge, which shows the server that the client knows
 the password, or sends the password itself.  The server names the plugin.  So whoever is
-not this machine, and is not verified over TLS, may ask for challenges only; and without
-TLS, no server may ask for the password.
+not verified over TLS may ask for challenges only; and without TLS, no server may ask
+for the password.  Of this machine's accounts the kernel shows which one is at the other
+end: that of a Unix socket is the server itself if it is the account that alone may make
+it.  Over a port of this machine a server that is not verified may ask for the password
+as caching_sha2_password does, if it is root's (as what publishes a container's port
+is), this user's, or an account that MySQL's and MariaDB's packages make.  Whoever is
+one of these could read the password in other ways, or the databases themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import mysql.connector
@@ -24,7 +29,7 @@ from dbcheck.engines.mysql.driver import (
     MySQLTCPSocket,
     OpenConnection,
 )
-from dbcheck.remote.addresses import is_own
+from dbcheck.engines.peer import account_id, is_servers_port, is_servers_socket
 
 # Without a handler, Python would print the server's messages that it logs.
 logging.getLogger("mysql.connector").addHandler(logging.NullHandler())
@@ -34,18 +39,23 @@ INSECURE = 2061
 
 # Payload by which the server asks for the password itself, its cache being cold
 # (MySQL 9.7, sql/auth/sha2_password.cc, perform_full_authentication).
-_FULL_AUTHENTICATION = b"\x01\x04"
+_MORE = b"\x01"
+_FULL_AUTHENTICATION = _MORE + b"\x04"
 _HEADER_BYTES = 4
 # First bytes of payloads that name a plugin: AuthSwitchRequest, AuthNextFactor ("MySQL
 # Source Code Documentation", Connection Phase).
 _NAMING = (0xFE, 0x02)
 
 _CHALLENGE = "mysql_native_password"
-# Of caching_sha2_password a server with a cold cache asks for the password, and every
-# cache is cold after a power cut.
-_REVEALING = frozenset(
-    {"caching_sha2_password", "sha256_password", "mysql_clear_password"}
-)
+# Of it a server with a cold cache asks for the password, and every cache is cold after
+# a power cut.
+_CACHING = "caching_sha2_password"
+_REVEALING = frozenset({_CACHING, "sha256_password", "mysql_clear_password"})
+# It runs the servers of the packages of Debian, Red Hat, SUSE, Arch, MySQL and MariaDB.
+_OF_PACKAGES = "mysql"
+
+
+_MayAsk = Callable[[str], bool]  # whether by the plugin of that name
 
 
 class Unverified(mysql.connector.InterfaceError):
@@ -61,13 +71,16 @@ class SafeConnection(OpenConnection):
     The server gets no file of this machine, whatever it asks for (LOAD DATA LOCAL).
     """
 
-    def __init__(self, login_s: float, **arguments: Any) -> None:
+    def __init__(
+        self, login_s: float, *, server_account: int | None = None, **arguments: Any
+    ) -> None:
         """Connect and log in.
 
         login_s: for all of that, since the driver's own limit is for each packet, and
-        for none of the settings that it makes in the end.
+        for none of the settings that it makes in the end.  server_account: who runs the
+        server where it is on this machine, if the user has named that account.
         """
-        super().__init__(_Authenticator(arguments))
+        super().__init__(_Authenticator(arguments, server_account))
         try:
             self.config(
                 **arguments, allow_local_infile=False, allow_local_infile_in_path=None
@@ -119,8 +132,11 @@ def readable() -> Iterator[None]:
 class _Authenticator(MySQLAuthenticator):
     """Authenticates over a socket that is guarded unless it is secure."""
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self, arguments: Mapping[str, Any], server_account: int | None
+    ) -> None:
         super().__init__()
+        self._named = frozenset(() if server_account is None else (server_account,))
         # The driver's default as well, so only who has decided it writes it.
         self._any_server = arguments.get("ssl_verify_cert") is False
         self._must_verify = not arguments.get("ssl_disabled") and bool(
@@ -151,42 +167,51 @@ class _Authenticator(MySQLAuthenticator):
         self, sock: Any, handshake: Any, *args: Any, **kwargs: Any
     ) -> bytes:
         """Return the server's answer to a login that it took."""
-        if isinstance(sock, MySQLTCPSocket):
-            allowed = None
-            if not self._is_trusted(sock.sock):
-                allowed = {_CHALLENGE}
-                if not any(kwargs[f"password{n}"] for n in (1, 2, 3)):
-                    allowed |= _REVEALING  # there is nothing to reveal
-                asked = kwargs["auth_plugin"]
-                _require(asked or _CHALLENGE, allowed)
-                # What the server names first is its default, and need not be the
-                # account's: it answers with the account's own.
-                if not asked and handshake["auth_plugin"] not in allowed:
-                    kwargs["auth_plugin"] = _CHALLENGE
-            sock = _Guarded(sock, allowed, self.ssl_enabled)
-        answer: bytes = super().authenticate(sock, handshake, *args, **kwargs)
+        is_tcp = isinstance(sock, MySQLTCPSocket)
+        may_ask = self._limit(sock, is_tcp)
+        if may_ask is not None:
+            if not any(kwargs[f"password{n}"] for n in (1, 2, 3)):
+                may_ask = (_REVEALING | {_CHALLENGE}).__contains__  # nothing to reveal
+            asked = kwargs["auth_plugin"]
+            _require(asked or _CHALLENGE, may_ask)
+            # What the server names first is its default, and need not be the
+            # account's: it answers with the account's own.
+            if not asked and not may_ask(handshake["auth_plugin"]):
+                kwargs["auth_plugin"] = _CHALLENGE
+        guarded: Any = _Guarded(sock, may_ask, self.ssl_enabled or not is_tcp)
+        answer: bytes = super().authenticate(guarded, handshake, *args, **kwargs)
         return answer
 
-    def _is_trusted(self, wire: socket.socket | None) -> bool:
-        """Return whether the other end may have the password.
+    def _limit(self, sock: Any, is_tcp: bool) -> _MayAsk | None:
+        """Return which plugins the other end may ask for, None if for any.
+
+        Whom the kernel shows is looked up only if a plugin depends on it.
 
         Raise Unverified if it had to be verified and offers no TLS.
         """
-        if self._verified or _is_here(wire):
-            return True
+        wire: socket.socket = sock.sock
+        if self._verified:
+            return None
+        if not is_tcp and is_servers_socket(wire, sock.unix_socket, self._named):
+            return None
         if self._must_verify and not self.ssl_enabled:
             raise Unverified("the server offers no TLS, so it cannot be verified")
-        return self._any_server
+        if self._any_server:
+            return None
+        return lambda plugin: (
+            plugin == _CHALLENGE
+            or (plugin == _CACHING and is_tcp and self._has_port(wire))
+        )
+
+    def _has_port(self, wire: socket.socket) -> bool:
+        """Return whether the kernel shows that the server is behind that port."""
+        usual = account_id(_OF_PACKAGES)
+        accounts = self._named or frozenset(() if usual is None else (usual,))
+        return is_servers_port(wire, accounts)
 
 
-def _is_here(wire: socket.socket | None) -> bool:
-    """Return whether the other end is this machine; no name is believed."""
-    assert wire is not None
-    return is_own(str(wire.getpeername()[0]))
-
-
-def _require(plugin: str, allowed: set[str] | None) -> None:
-    if allowed is not None and plugin not in allowed:
+def _require(plugin: str, may_ask: _MayAsk | None) -> None:
+    if may_ask is not None and not may_ask(plugin):
         raise Unverified(
             f"the account logs in by {plugin}, which can reveal the password to the"
             " server, and the server is not verified"
@@ -204,16 +229,15 @@ class _Wrapped:
 
 
 class _Guarded(_Wrapped):
-    """A socket over which only *allowed* plugins may be asked for, if that is not None.
+    """A socket over which a plugin is only asked for if the server *may_ask* for it.
 
-    If it *is_secret* what it carries, it may also carry the password.
+    may_ask: None for any.  If it *is_secret* what the socket carries, it may also carry
+    the password.
     """
 
-    def __init__(
-        self, sock: MySQLTCPSocket, allowed: set[str] | None, is_secret: bool
-    ) -> None:
+    def __init__(self, sock: Any, may_ask: _MayAsk | None, is_secret: bool) -> None:
         super().__init__(sock)
-        self._allowed, self._is_secret = allowed, is_secret
+        self._may_ask, self._is_secret = may_ask, is_secret
 
     def recv(self, *args: Any) -> bytearray:
         """Return the next packet; raise InterfaceError if it asks for what it may not.
@@ -221,10 +245,12 @@ class _Guarded(_Wrapped):
         Each packet of a login passes here, whatever plugin reads it.
         """
         packet: bytearray = self._socket.recv(*args)
-        body = packet[_HEADER_BYTES:]
+        body = bytes(packet[_HEADER_BYTES:])
         if body[:1] and body[0] in _NAMING:
-            name, _, _ = body[1:].partition(b"\0")
-            _require(name.decode("utf-8", "replace"), self._allowed)
+            name, _, data = body[1:].partition(b"\0")
+            _require(name.decode("utf-8", "replace"), self._may_ask)
+            # The driver reads the nonce of a switch as it reads what comes after it.
+            body = _MORE + data.removesuffix(b"\0")
         if body == _FULL_AUTHENTICATION and not self._is_secret:
             raise mysql.connector.InterfaceError(
                 "the server requests the password itself, and the connection has no"

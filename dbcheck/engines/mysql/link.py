@@ -101,9 +101,12 @@ _UNVERIFIED_HINT = (
     "Make the connection verify the server: add ssl_ca=FILE&ssl_verify_cert=true to"
     " the URL, where FILE is the certificate of the authority that signed the server's"
     " (MySQL creates its own: ca.pem in its data directory), and"
-    " ssl_verify_identity=true if the certificate names the host. Or use an account"
-    " with mysql_native_password, where the server has it. To send the password to any"
-    " server that answers there with TLS, add ssl_verify_cert=false."
+    " ssl_verify_identity=true if the certificate names the host. Or, on the server's"
+    " own machine, use its Unix socket, in a folder that no other account may write"
+    " (unix_socket=/run/mysqld/mysqld.sock), or name the account that runs it:"
+    " server_account=ACCOUNT. Or use an account of the server's with"
+    " mysql_native_password, where it has that. To send the password to any server that"
+    " answers there with TLS, add ssl_verify_cert=false."
 )
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import sqlalchemy.engine
 import sqlalchemy.util
 
+from dbcheck.engines.peer import account_id
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.secret import variable
 
+SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
 # Those of the driver's switches that SQLAlchemy leaves as text.
 _SWITCHES = ("ssl_disabled", "ssl_verify_identity")
 # The values of ssl-verify-server-cert in an option file.
@@ -24,7 +26,8 @@ _OFF = ("0", "off", "false")
 def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     """Return the driver's arguments for *url*, its options among them.
 
-    Raise UsageError if an option that is on or off is neither.
+    Raise UsageError if an option that is on or off is neither, or if it names an
+    account that this machine does not have.
     """
     try:
         arguments = dict(url.get_dialect()().create_connect_args(url)[1])
@@ -36,6 +39,16 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
             id=ErrorId.TARGET_URL_OPTION_INVALID,
             hint="Write it like ssl_disabled=true or ssl_disabled=false.",
         ) from None
+    if SERVER_ACCOUNT in arguments:
+        name = str(arguments[SERVER_ACCOUNT])
+        if (uid := account_id(name)) is None:
+            raise UsageError(
+                f"invalid option in the target's URL: {SERVER_ACCOUNT}={name}, which is"
+                " no account of this machine",
+                id=ErrorId.TARGET_URL_OPTION_INVALID,
+                hint="Name the account that runs the server here, or its id.",
+            )
+        arguments[SERVER_ACCOUNT] = uid
     return arguments
 
 

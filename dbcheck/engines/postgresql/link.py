@@ -75,7 +75,7 @@ def connect_advice(error: BaseException, otherwise: str) -> tuple[ErrorId, str]:
     A message in another language than English has the id of any failed connection.
     """
     text = str(error)
-    if REFUSED in text:
+    if REFUSED in text or "requirepeer specifies" in text:
         return ErrorId.SERVER_NOT_VERIFIED, UNVERIFIED_HINT
     about_tls = "certificate" in text or "SSL" in text
     if about_tls and "pg_hba.conf" not in text:

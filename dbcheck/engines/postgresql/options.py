@@ -1,13 +1,16 @@
 """What libpq is given: the URL's options, and which logins it must refuse.
 
 libpq sends the password to any server that asks for it, in clear too, and by default
-(sslmode=prefer) it verifies no server.  So, for a host that is not this machine, either
-the user has asked libpq to verify the server, or it refuses to log in that way.
+(sslmode=prefer) it verifies no server.  So either the user has asked libpq to verify
+the server, or libpq asks the kernel who listens at a Unix socket (requirepeer), or it
+refuses to log in that way.  A port of this machine is as any other host's: while the
+server is off, any user of the machine may listen there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -17,9 +20,9 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn
 
 from dbcheck.engines.link import one_line
+from dbcheck.engines.peer import socket_owner
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
-from dbcheck.remote.addresses import is_here
 
 # PostgreSQL 17 manual, 34.1.2.  What remains are SCRAM, which shows the server that the
 # client knows the password and not which it is, GSS, SSPI, and no password at all.
@@ -27,14 +30,18 @@ REFUSED = "!password,!md5"
 _VERIFYING = ("verify-ca", "verify-full")
 _REQUIRES_AUTH = 16_00_00  # the first libpq with require_auth
 _NO_SUCH_SERVER = "?"  # for target_session_attrs
+_NO_FOLDER = "/"
+_PORT = "5432"
 
 UNVERIFIED_HINT = (
     "Make the connection verify the server: add sslmode=verify-full&sslrootcert=FILE"
     " to the URL, where FILE is the certificate of the authority that signed the"
     " server's. Or store the account's password for SCRAM: set password_encryption ="
-    " scram-sha-256, set the password again, and use scram-sha-256 in pg_hba.conf. To"
-    " send the password to any server that answers there, add require_auth=md5 or"
-    " require_auth=password to the URL."
+    " scram-sha-256, set the password again, and use scram-sha-256 in pg_hba.conf. Or,"
+    " on the server's own machine, use its Unix socket, in a folder that no other"
+    " account may write: host=/run/postgresql; requirepeer=ACCOUNT names the account"
+    " that runs the server. To send the password to any server that answers there, add"
+    " require_auth=md5 or require_auth=password to the URL."
 )
 
 
@@ -46,24 +53,71 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
     options = dict(arguments)
     effective = _effective(target, arguments)
-    if (
-        effective["sslmode"] in _VERIFYING
-        or effective.get("require_auth")
-        or all(map(is_here, _hosts(effective)))
-    ):
+    if effective.options.get("require_auth"):
         return options
+    hosts = effective.hosts()
+    sockets = [(host, port) for host, port in hosts if host.startswith(("/", "@"))]
+    verifies = effective.options["sslmode"] in _VERIFYING
+    if len(sockets) == len(hosts) or verifies:
+        # Over a Unix socket libpq has no TLS, whatever sslmode says.
+        if not sockets or effective.options.get("requirepeer"):
+            return options
+        if peer := _one_owner(sockets):
+            return {**options, "requirepeer": peer}
     if min(psycopg.pq.version(), psycopg2.extensions.libpq_version()) < _REQUIRES_AUTH:
         raise EngineError(
             f"cannot connect to {target}: this libpq would send the password in clear"
             " text to any server that requests it",
             id=ErrorId.LIBPQ_TOO_OLD,
             hint="Install psycopg[binary] and psycopg2-binary with libpq 16 or newer;"
-            " or add sslmode=verify-full&sslrootcert=FILE to the URL.",
+            " or add sslmode=verify-full&sslrootcert=FILE to the URL, or requirepeer="
+            " and the server's account for its Unix socket.",
         )
     return {**options, "require_auth": REFUSED}
 
 
-def _effective(target: str, arguments: Mapping[str, Any]) -> dict[str, str]:
+def _one_owner(sockets: Sequence[tuple[str, str]]) -> str | None:
+    """Return who listens at all of these sockets, None if that is not known of one.
+
+    Each is the folder and the port of one, as libpq takes them.
+    """
+    names = {
+        socket_owner(f"{folder}/.s.PGSQL.{port}") if folder.startswith("/") else None
+        for folder, port in sockets
+    }
+    return names.pop() if len(names) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Effective:
+    """libpq's options after those of environment and service file.
+
+    default_host: the folder of the socket to which it connects if no host is given.
+    """
+
+    options: Mapping[str, str]
+    default_host: str
+
+    def hosts(self) -> list[tuple[str, str]]:
+        """Return each host that libpq may connect to, or socket's folder, and its port.
+
+        One port is for all of them.
+        """
+        hosts = self.options["host"].split(",")
+        addresses = self.options["hostaddr"].split(",")
+        ports = self.options["port"].split(",")
+        if len(ports) == 1:
+            ports *= max(len(hosts), len(addresses))
+        named = zip_longest(addresses, hosts, ports, fillvalue="")
+        if not self.options["hostaddr"]:
+            named = zip_longest([""] * len(hosts), hosts, ports, fillvalue="")
+        return [
+            (address or host or self.default_host, port or _PORT)
+            for address, host, port in named
+        ]
+
+
+def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
     """Return libpq's options after those of environment and service file.
 
     Only an attempt to connect puts them together.  This one fails before libpq looks
@@ -78,11 +132,11 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         attempt = PGconn.connect_start(make_conninfo(**asked).encode())
         try:
             text = attempt.error_message.decode("utf-8", "replace")
-            found = attempt.info
+            found, host = attempt.info, attempt.host.decode()
         finally:
             attempt.finish()
     except psycopg.Error as error:
-        text, found = str(error), []
+        text, found, host = str(error), [], ""
     if "target_session_attrs" not in text:
         why = one_line(
             psycopg.Error(text),
@@ -93,14 +147,6 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> dict[str, str]:
             id=ErrorId.TARGET_URL_OPTION_INVALID,
             hint="Check the options in the URL, and libpq's in the environment.",
         )
-    return {item.keyword.decode(): (item.val or b"").decode() for item in found}
-
-
-def _hosts(options: Mapping[str, str]) -> list[str]:
-    """Return each host that libpq may connect to, "" for its socket file."""
-    hosts = options["host"].split(",")
-    addresses = options["hostaddr"].split(",")
-    if options["hostaddr"]:
-        pairs = zip_longest(addresses, hosts, fillvalue="")
-        return [address or host for address, host in pairs]
-    return hosts
+    options = {item.keyword.decode(): (item.val or b"").decode() for item in found}
+    # libpq names the host that it would begin with.
+    return _Effective(options, _NO_FOLDER if options["host"] else host)

@@ -59,6 +59,16 @@ class MysqlServer(InnodbServer):
     }
     no_binlog = "disable_log_bin"
 
+    @property
+    def url(self) -> str:
+        """The account has to be asked for its password after each cut.
+
+        So whoever else may answer at the port while the server is off is not to get it.
+        """
+        if self._account is None:  # the server is this user's
+            return super().url
+        return f"{super().url}?server_account={self._account.uid}"
+
     @classmethod
     def find(cls, name: str) -> Path | None:
         """Return mysqld: DBCHECK_MYSQLD, else PATH's, else the one that was fetched.

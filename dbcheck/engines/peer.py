@@ -1,0 +1,202 @@
+"""Who is at the other end of a connection on this machine, as its kernel shows it.
+
+An address of this machine says nothing of who answers there: any user of it may listen
+on a port that the server has left, as in a power cut, and make a socket file in a
+folder that everybody may write.  So nobody is trusted for where he listens, only for
+the account that he is: root, this user, or the server's own account.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import ipaddress
+import os
+import pwd
+import socket
+import stat
+import struct
+from collections.abc import Iterator, Set
+from pathlib import Path
+
+from dbcheck.owners import own_users
+from dbcheck.steps import steps
+
+_CONNECT_S = 2.0
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
+_ACL = "system.posix_acl_access"  # acl(5), as an attribute of the file
+
+# proc_pid_net(5), and Linux's Documentation/networking/proc_net_tcp.rst.
+# Each with the bytes of its addresses; a server's socket of IPv6 may take IPv4 as well.
+_IPV6 = ("/proc/thread-self/net/tcp6", 16)
+_TABLES = dict([("/proc/thread-self/net/tcp", 4), _IPV6])
+_ESTABLISHED = "01"
+_LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
+
+
+def socket_owner(path: str) -> str | None:
+    """Return the name of the account that listens at the socket file *path*.
+
+    None if it may be anybody's, if it has no name, or if nobody listens.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
+        wire.settimeout(_CONNECT_S)
+        try:
+            wire.connect(path)
+            uid = _listener(wire)
+            if uid is None or not _may_listen(uid, path):
+                return None
+            return pwd.getpwuid(uid).pw_name
+        except (OSError, ValueError, KeyError):
+            return None
+
+
+def is_servers_socket(wire: socket.socket, path: str, accounts: Set[int]) -> bool:
+    """Return whether root, this user or the server listens at the socket file *path*.
+
+    wire: connected to it.  accounts: those that the user named.  Who else the server
+    may be follows from the file's folder: if no other account may put a file there, or
+    another folder in its place, then its owner is the server.
+    """
+    uid = _listener(wire)
+    return uid is not None and (uid in accounts or _may_listen(uid, path))
+
+
+def is_servers_port(wire: socket.socket, accounts: Set[int]) -> bool:
+    """Return whether root, this user or one of *accounts* has the other end of *wire*.
+
+    wire: of TCP; what leads to another machine is nobody's here.  Who has it has
+    accepted the connection: one that waits for that, or whose program closed it, has
+    no inode, and is shown as root's.
+    """
+    try:
+        ours, theirs = _address(wire.getsockname()), _address(wire.getpeername())
+        rows = [row for row in _rows(theirs, ours) if row[_STATE] == _ESTABLISHED]
+        owners = {int(row[_UID]) for row in rows if int(row[_INODE])}
+        if len(owners) != 1 or len(rows) != 1:
+            return False
+    except (OSError, ValueError, IndexError):
+        return False
+    (uid,) = owners
+    return uid in accounts or (uid in _ours() and _is_one_account(uid))
+
+
+def account_id(account: str) -> int | None:
+    """Return the id of an account of this machine, by its name or id; None if none."""
+    if account.isascii() and account.isdigit():
+        return int(account)
+    try:
+        return pwd.getpwnam(account).pw_uid
+    except KeyError:
+        return None
+
+
+def _ours() -> set[int]:
+    return own_users() | {0}
+
+
+def _listener(wire: socket.socket) -> int | None:
+    """Return who listened at the other end of a Unix socket; None where none shows it.
+
+    As it was when listen(2) was called, so it is not who has the socket now (unix(7),
+    SO_PEERCRED).
+    """
+    try:
+        found = wire.getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+        )
+    except (AttributeError, OSError):  # the former where the system has no such option
+        return None
+    uid: int = _CREDENTIALS.unpack(found)[1]
+    return uid
+
+
+def _may_listen(uid: int, path: str) -> bool:
+    if not _is_one_account(uid):
+        return False
+    return uid in _ours() or uid == _keeper(path)
+
+
+def _is_one_account(uid: int) -> bool:
+    """Return whether *uid* is one account's, and not that of all that have none here.
+
+    The kernel shows one id for each that a user namespace does not map
+    (user_namespaces(7), overflowuid).
+    """
+    try:
+        return uid != int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except (OSError, ValueError):
+        return False
+
+
+def _keeper(path: str) -> int | None:
+    """Return who, beside root and this user, alone decides what lies at *path*.
+
+    That is the owner of its folder; None if others may change what is there.
+    """
+    try:
+        way = list(steps(Path(path)))
+        keeper = way[-1].parent.stat().st_uid
+        return keeper if all(_is_kept(step, keeper) for step in way) else None
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _is_kept(step: Path, keeper: int) -> bool:
+    """Return whether nobody but root, this user and *keeper* may replace *step*."""
+    folder = step.parent.stat()
+    allowed = _ours() | {keeper}
+    if folder.st_uid not in allowed:
+        return False
+    if folder.st_mode & stat.S_IWOTH:
+        # Of what is the keeper's own, it was another's first: a new boot empties /tmp.
+        return bool(folder.st_mode & stat.S_ISVTX) and step.lstat().st_uid in _ours()
+    if folder.st_mode & stat.S_IWGRP:
+        return not _has_acl(step.parent) and _is_group_of(folder.st_gid, allowed)
+    return True
+
+
+def _has_acl(folder: Path) -> bool:
+    """Return whether the group's bits show what other users may at most."""
+    return _ACL in os.listxattr(folder)
+
+
+def _is_group_of(gid: int, allowed: Set[int]) -> bool:
+    """Return whether a group has a name, and no members but those *allowed*."""
+    try:
+        named = grp.getgrgid(gid).gr_mem
+    except KeyError:
+        return False
+    members = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == gid}
+    return members | {account_id(name) for name in named} <= allowed
+
+
+def _address(name: tuple[str, int]) -> tuple[ipaddress.IPv6Address, int]:
+    """Return address and port of a socket, an IPv4 address as IPv6 maps it."""
+    found = ipaddress.ip_address(name[0].partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        found = ipaddress.IPv6Address(f"::ffff:{found}")
+    return found, name[1]
+
+
+def _rows(
+    local: tuple[ipaddress.IPv6Address, int], remote: tuple[ipaddress.IPv6Address, int]
+) -> Iterator[list[str]]:
+    """Yield the kernel's rows of the sockets between these two, as *local* has them."""
+    is_ipv4 = local[0].ipv4_mapped is not None
+    for table, width in _TABLES.items() if is_ipv4 else [_IPV6]:
+        wanted = [_written(local, width), _written(remote, width)]
+        with contextlib.suppress(FileNotFoundError), open(table) as lines:
+            for line in lines:
+                row = line.split()
+                if row[_LOCAL : _REMOTE + 1] == wanted:
+                    yield row
+
+
+def _written(name: tuple[ipaddress.IPv6Address, int], width: int) -> str:
+    """Return an address as the table of addresses of *width* bytes has it.
+
+    Its words are in the order of the bytes of this machine.
+    """
+    words = struct.unpack(f"={width // 4}I", name[0].packed[-width:])
+    return "".join(f"{word:08X}" for word in words) + f":{name[1]:04X}"
