@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import weakref
@@ -20,20 +19,38 @@ class HeldPort:
     """A TCP port of 127.0.0.1 that is kept for one server as long as this lives.
 
     A socket is bound to it and never listens, so a connection is refused until the
-    server listens.  It allows its address to be used again (SO_REUSEADDR, socket(7)),
-    which lets in a server that allows the same, as PostgreSQL, mysqld, mariadbd,
-    Galera, rsync, sshd and asyncio do; whoever looks for a port that is free, as
-    another lab does, finds this one taken, and the kernel gives it to no connection.
+    server listens.  While the port is lent, its address may be used again
+    (SO_REUSEADDR, socket(7)), which lets in a server that allows the same, as
+    PostgreSQL, mysqld, mariadbd, Galera, rsync, sshd and asyncio do, and any other
+    user's that does.  Whoever looks for a port that is free, as another lab does, finds
+    this one taken, and the kernel gives it to no connection.
 
     number: of the port.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lent: bool = True) -> None:
         """Take a port that nothing is bound to; raise LabError if there is none."""
-        held = _bound()
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.number: int = held.getsockname()[1]
-        weakref.finalize(self, os.close, held.detach())
+        self._socket = _bound()
+        self.number: int = self._socket.getsockname()[1]
+        if lent:
+            self.lend()
+        weakref.finalize(self, self._socket.close)
+
+    def lend(self) -> None:
+        """Let a server have the port."""
+        self._allow(1)
+
+    def keep(self) -> None:
+        """Let nobody have the port any more, but for a server that has it."""
+        self._allow(0)
+
+    def _allow(self, reuse: int) -> None:
+        """Set what the kernel asks whenever another socket is to have the address.
+
+        It goes by what is set then, and not as the port was taken: nobody was allowed
+        to use it again then (Linux 6.1, inet_csk_bind_conflict).
+        """
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
 
 
 def _bound() -> socket.socket:

@@ -741,6 +741,7 @@ def _other(site: Site, name: str) -> Any:
     other: DatabaseServer = type(site.server)(
         base / "data", base / "run", port, account=account
     )
+    other._held = site.server._held
     try:
         other.initialise()
         site.execute("select 1")

@@ -130,10 +130,11 @@ def test_its_port_is_none_that_a_connection_gets(own_server: DatabaseServer) -> 
 
 @pytest.mark.wide_with("mysql")
 def test_its_port_stays_its_own_while_it_is_down(own_server: DatabaseServer) -> None:
-    """Neither another lab nor a connection can take it during a cut."""
+    """Neither another lab, nor a connection, nor an impostor can take it in a cut."""
     own_server.start()
     own_server.kill()
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", own_server.port))
     with pytest.raises(ConnectionRefusedError, match="refused"):
         socket.create_connection(("127.0.0.1", own_server.port))
@@ -377,7 +378,7 @@ _PARENT = """\
 import sys, time
 from pathlib import Path
 from tests.kit.servers import SERVERS, server_in
-server = server_in(Path(sys.argv[2]), SERVERS[sys.argv[1]], port=int(sys.argv[3]))
+server = server_in(Path(sys.argv[2]), SERVERS[sys.argv[1]])
 server.start()
 print(*server.pids(), flush=True)
 time.sleep(600)
@@ -387,7 +388,7 @@ time.sleep(600)
 @pytest.mark.wide_with("mysql")
 def test_it_dies_with_its_parent(own_server: DatabaseServer) -> None:
     command = [sys.executable, "-c", _PARENT, own_server.name]
-    command += [str(own_server.data.parent), str(own_server.port)]
+    command += [str(own_server.data.parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pids = [int(word) for word in parent.stdout.readline().split()]

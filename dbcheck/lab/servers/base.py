@@ -107,7 +107,7 @@ class DatabaseServer(abc.ABC):
         # What is on a drive of its own has lost+found beside it.
         self.log_data = log_folder / "log" if log_folder else None
         self.run = run
-        self._held = None if port else HeldPort()
+        self._held = None if port else HeldPort(lent=False)
         self.port = self._held.number if self._held else port
         self.settings = dict(settings or {})
         self._account = account
@@ -394,6 +394,8 @@ class DatabaseServer(abc.ABC):
             for folder in filter(None, (self.data, self.log_data)):
                 owned.hand_over(folder, self._account)
         command, program = self._command()
+        if self._held is not None:
+            self._held.lend()
         with open(self.log_file, "ab", opener=owned.plainly) as server_log:
             self._log_start = server_log.tell()
             self._process = self._spawn(command, server_log.fileno())
@@ -497,6 +499,8 @@ class DatabaseServer(abc.ABC):
         """Forget the processes, which are gone."""
         self._process = None
         self._tree = None
+        if self._held is not None:
+            self._held.keep()  # or another account may listen in its place
 
 
 def _last_lines(text: str) -> str:
