@@ -8,8 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shutil
 import socket
 import ssl
+import struct
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any
 import pytest
 
 from dbcheck.core.plans.insert import INSERT
+from dbcheck.engines import peer as peers
 from dbcheck.engines.mysql import connection as mysql_connection
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.registry import open_engine
@@ -33,6 +37,7 @@ from tests.kit.hostile import (
     hostile,
     hostile_socket,
 )
+from tests.kit.waiting import wait_until
 
 SECRET = "hunter2-and-more"
 CLEAR, SHA2, SHA256 = "mysql_clear_password", "caching_sha2_password", "sha256_password"
@@ -105,6 +110,18 @@ class Place:
         os.chown(self.folder, KEEPER, STRANGER)
         self.folder.chmod(0o2775)
 
+    def listed(self, _: Path) -> None:
+        """For its own group, as it seems: another's entry is in a list beside that."""
+        os.chown(self.folder, KEEPER, pwd.getpwuid(KEEPER).pw_gid)
+        entries = [(1, 7, -1), (2, 7, STRANGER), (4, 5, -1), (16, 7, -1), (32, 5, -1)]
+        packed = b"".join(struct.pack("<HHi", *entry) for entry in entries)
+        try:  # linux/posix_acl_xattr.h
+            os.setxattr(
+                self.folder, "system.posix_acl_access", struct.pack("<I", 2) + packed
+            )
+        except OSError as error:
+            pytest.skip(f"no lists of access on this filesystem: {error}")
+
     def below(self, folder: Path) -> None:
         """In a folder of another's, who may put another one in its place."""
         os.chown(folder, STRANGER, STRANGER)
@@ -127,15 +144,12 @@ class Place:
         os.chown(self.folder, STRANGER, STRANGER)
 
 
-PLACES = ["sticky", "group", "below", "link", "remade"]
+PLACES = ["sticky", "group", "listed", "below", "link", "remade"]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder that every account can reach, as pytest's own are not."""
-    import shutil
-    import tempfile
-
     made = Path(tempfile.mkdtemp(prefix="dbcheck-", dir="/tmp"))
     made.chmod(0o755)
     yield made
@@ -239,6 +253,13 @@ def heard_by(
     return heard, caught.value
 
 
+def is_accepted(client: tuple[str, int]) -> bool:
+    """Return whether some program has the other end of that client's connection."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    rows = [line.split() for line in lines]
+    return any(row[2].endswith(f":{client[1]:04X}") and row[9] != "0" for row in rows)
+
+
 def at_a_port(uid: int | None, host: str = "127.0.0.1") -> Callable[..., Any]:
     return partial(hostile, uid=uid, host=host)
 
@@ -272,6 +293,36 @@ def test_the_servers_account_may_ask_for_it_over_tls(
     for plugin, context in ((CLEAR, tls), (SHA256, tls), (SHA2, None)):
         heard, _ = heard_by(there, plugin, context, **options)
         assert b"eve" in heard and SECRET.encode() not in heard
+
+
+def test_a_port_is_whose_program_has_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What nobody has is shown as root's; what no account here has, as nobody's."""
+    nobody = int(Path("/proc/sys/kernel/overflowuid").read_text())
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as wire,
+    ):
+        assert not peers.is_servers_port(wire, set())
+        accepted, _ = listener.accept()
+        assert peers.is_servers_port(wire, set())
+        accepted.close()
+        assert not peers.is_servers_port(wire, set())
+    monkeypatch.setattr(peers, "own_users", lambda: {nobody})
+    shown: list[bool] = []
+
+    def answer(client: socket.socket) -> None:
+        client.recv(1)
+
+    for uid in (nobody, None):
+        with (
+            hostile(answer, uid=uid) as port,
+            socket.create_connection(("127.0.0.1", port)) as wire,
+        ):
+            wait_until(partial(is_accepted, wire.getsockname()), "it is accepted")
+            shown.append(peers.is_servers_port(wire, set()))
+    assert shown == [False, True]
 
 
 def test_a_switch_whose_nonce_asks_for_the_password_gets_none_without_tls() -> None:
