@@ -137,7 +137,9 @@ def _keeper(path: str) -> int | None:
     try:
         way = list(steps(Path(path)))
         keeper = way[-1].parent.stat().st_uid
-        return keeper if all(_is_kept(step, keeper) for step in way) else None
+        is_file = stat.S_ISSOCK(way[-1].lstat().st_mode)  # and no abstract name
+        kept = is_file and all(_is_kept(step, keeper) for step in way)
+        return keeper if kept else None
     except (OSError, ValueError, IndexError):
         return None
 

@@ -36,7 +36,8 @@ os.setgid({uid})
 os.setuid({uid})
 listener = socket.socket(socket.AF_UNIX)
 listener.bind({path!r})
-os.chmod({path!r}, 0o777)
+if {path!r}[0] != chr(0):
+    os.chmod({path!r}, 0o777)
 listener.listen()
 socket.send_fds(socket.socket(fileno=0), [b"x"], [listener.fileno()])
 """
@@ -63,9 +64,12 @@ def hostile(
 
 @contextlib.contextmanager
 def hostile_socket(
-    path: Path, answer: Callable[[socket.socket], None], uid: int, clients: int = 1
+    path: Path | str,
+    answer: Callable[[socket.socket], None],
+    uid: int,
+    clients: int = 1,
 ) -> Iterator[None]:
-    """Answer at the socket file *path*, which account *uid* makes and listens at."""
+    """Answer at the Unix socket *path*, which account *uid* makes and listens at."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         code = _LISTEN.format(uid=uid, path=str(path))

@@ -361,6 +361,22 @@ def test_a_socket_of_another_account_gets_no_password_of_mysql(
     assert error.id is ErrorId.SERVER_NOT_VERIFIED
 
 
+def test_an_abstract_socket_is_in_no_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in the working one either, whose owner made the socket."""
+    monkeypatch.chdir(server_folder(folder))
+    name = f"\0dbcheck-{os.getpid()}"
+
+    @contextlib.contextmanager
+    def serving(answer: Callable[[socket.socket], None]) -> Iterator[None]:
+        with hostile_socket(name, answer, KEEPER):
+            yield
+
+    heard, _ = heard_by(serving, SHA2, None, unix_socket=name)
+    assert b"eve" in heard and SECRET.encode() not in heard
+
+
 def test_the_socket_in_its_own_folder_is_mysqls(folder: Path) -> None:
     file = server_folder(folder) / "mysqld.sock"
 
