@@ -85,6 +85,10 @@ def account_id(account: str) -> int | None:
     """Return the id of an account of this machine, by its name or id; None if none."""
     if account.isascii() and account.isdigit():
         return int(account)
+    return _named(account)
+
+
+def _named(account: str) -> int | None:
     try:
         return pwd.getpwnam(account).pw_uid
     except KeyError:
@@ -170,7 +174,7 @@ def _is_group_of(gid: int, allowed: Set[int]) -> bool:
     except KeyError:
         return False
     members = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == gid}
-    return members | {account_id(name) for name in named} <= allowed
+    return members | {_named(name) for name in named} <= allowed
 
 
 def _address(name: tuple[str, int]) -> tuple[ipaddress.IPv6Address, int]:

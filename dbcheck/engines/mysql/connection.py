@@ -185,9 +185,8 @@ class _Authenticator(MySQLAuthenticator):
     def _limit(self, sock: Any, is_tcp: bool) -> _MayAsk | None:
         """Return which plugins the other end may ask for, None if for any.
 
-        Whom the kernel shows is looked up only if a plugin depends on it.
-
-        Raise Unverified if it had to be verified and offers no TLS.
+        Whose a port is, is looked up only if a plugin depends on it.  Raise Unverified
+        if the server had to be verified and offers no TLS.
         """
         wire: socket.socket = sock.sock
         if self._verified:
