@@ -98,9 +98,8 @@ def test_a_port_of_this_machine_counts_by_whose_it_is(cold: DatabaseServer) -> N
     named = make_url(cold.url).set(username="eve")
     url = named.difference_update_query(["server_account"])
 
-    def engine(port: int = cold.port, **options: str) -> Engine:
-        changed = url.set(port=port).update_query_dict(options)
-        return open_engine(changed.render_as_string(), SECRET)
+    def engine(**options: str) -> Engine:
+        return open_engine(url.update_query_dict(options).render_as_string(), SECRET)
 
     for options in ({}, {"server_account": "daemon"}):
         with pytest.raises(EngineError, match="not verified") as caught:
@@ -110,9 +109,9 @@ def test_a_port_of_this_machine_counts_by_whose_it_is(cold: DatabaseServer) -> N
     verified = {"ssl_ca": str(cold.data / "ca.pem"), "ssl_verify_cert": "true"}
     engine(**verified).facts()
     with account(cold, f"with caching_sha2_password by '{SECRET}'", "cold"):
-        url = url.set(username="cold")
         with overheard(cold.port) as (port, heard):  # as the port of a container
-            engine(port).facts()
+            url = url.set(username="cold", port=port)
+            engine().facts()
         assert heard and SECRET.encode() not in b"".join(heard)
     with pytest.raises(UsageError, match="no account"):
         engine(server_account="dbcheck-no-such")
