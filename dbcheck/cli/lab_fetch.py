@@ -26,7 +26,7 @@ def fetch(server: str) -> None:
     No release of Debian has MySQL: "mysql" takes the server of Debian unstable (60 MB).
     "myrocks" takes the storage engine MyRocks of the MariaDB that is installed (3 MB),
     without the service that its package brings; "galera" takes what makes a cluster of
-    that MariaDB (5 MB). "patroni" takes Patroni and etcd, without their services (9
+    that MariaDB (7 MB). "patroni" takes Patroni and etcd, without their services (9
     MB). All come from the mirror that this machine uses, and apt checks them with
     Debian's keys. Nothing is installed. It needs no root; but fetch Patroni as root, as
     its labs run as root.
@@ -53,9 +53,9 @@ def _myrocks() -> Path | None:
 
 
 def _galera() -> Path | None:
-    wanted = (programs.GALERA, *programs.TRANSFER, "rsync")
+    wanted = (programs.GALERA, *programs.TRANSFER)
     if not all(map(programs.find_galera, wanted)):
-        _fetch_part(GALERA, "Galera (5 MB)", programs.galera_folder())
+        _fetch_part(GALERA, "Galera (7 MB)", programs.galera_folder())
     return programs.find_galera(programs.GALERA)
 
 

@@ -20,6 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from dbcheck.lab import owned
+from dbcheck.lab.account import Account
+
 # Either way, as the clock of a machine may be far off.
 _VALID = datetime.timedelta(days=3650)
 _PEM = serialization.Encoding.PEM
@@ -58,18 +61,18 @@ class Identity:
     certificate: str
     key: str = field(repr=False)
 
-    def write(self, folder: Path) -> IdentityFiles:
-        """Make *folder*, with a file for each part; raise OSError.
+    def write(self, folder: Path, account: Account | None = None) -> IdentityFiles:
+        """Make *folder*, with a file for each part, for a server of *account*.
 
-        All may read the certificates, and nobody but us the key.
+        The account alone can read them, and cannot replace them.  Raise OSError.
         """
-        folder.mkdir(mode=0o711)
+        owned.make_folder(folder, None, 0o711 if account else 0o700)
         files = IdentityFiles(
             folder / "ca.pem", folder / "server.pem", folder / "server.key"
         )
-        _write(files.authority, self.authority, 0o644)
-        _write(files.certificate, self.certificate, 0o644)
-        _write(files.key, self.key, 0o600)
+        owned.make_file(files.authority, account, self.authority)
+        owned.make_file(files.certificate, account, self.certificate)
+        owned.make_file(files.key, account, self.key)
         return files
 
     @contextlib.contextmanager
@@ -178,10 +181,3 @@ def _usage(*, of_authority: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _write(file: Path, text: str, mode: int) -> None:
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(handle, "w", encoding="ascii") as stream:
-        os.fchmod(handle, mode)  # whatever the umask is
-        stream.write(text)

@@ -1,6 +1,8 @@
 """A cluster of labs: one server writes, and others follow it, or are one group with it.
 
-Those that follow it do so over links that can fail.
+Those that follow it do so over links that can fail.  They know each other by
+certificates of an authority of the cluster's own (see certificates.py), since everybody
+on this machine may connect to them, and may listen in place of one that is off.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.core.promise import Promise
 from dbcheck.core.site import SiteKind
+from dbcheck.lab.certificates import Authority
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.etcd import etcd
 from dbcheck.lab.galera import Ports, galera_settings
@@ -24,9 +27,17 @@ from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
 from dbcheck.lab.link import Link
 from dbcheck.lab.replicas import follow, rejoin, settings_of
-from dbcheck.lab.servers.base import Source
+from dbcheck.lab.servers.base import Source, require_undecided
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
 from dbcheck.lab.spec import LabSpec
+
+# By which its nodes know each other.
+_OF_TLS = frozenset(
+    {
+        *("ssl", "ssl_ca_file", "ssl_cert_file", "ssl_key_file"),
+        *("ssl_ca", "ssl_cert", "ssl_key"),
+    }
+)
 
 
 class ClusterLab:
@@ -47,9 +58,11 @@ class ClusterLab:
         Raise LabError, with nothing left.
         """
         require_possible(lab, spec)
+        require_undecided(lab.settings, _OF_TLS, "a cluster")
         self.lab, self.spec, self.kind = lab, spec, kind_of(lab, spec)
         self.labs: dict[str, Lab] = {}
         self._links: dict[str, Link] = {}
+        self._authority = Authority()
         self._ports: Sequence[object] = ()  # which the nodes keep while they are off
         self._held = contextlib.ExitStack()
         seed = lab.drive.seed + number * spec.nodes
@@ -117,7 +130,8 @@ class ClusterLab:
         """Start one after the other: the first one finds no cluster, and leads."""
         nodes = [replace(node, patroni=True) for node in nodes]
         require_buildable(nodes[0])
-        etcd_port, password = self._held.enter_context(etcd()), secrets.token_urlsafe()
+        etcd_port = self._held.enter_context(etcd(self._authority.vouch_for("etcd")))
+        password = secrets.token_urlsafe()
         link = self._linked(self.spec.names[0])
         for name, node in zip(self.spec.names, nodes, strict=True):
             first = not self.labs
@@ -164,7 +178,8 @@ class ClusterLab:
         source: Source | PatroniMember | None,
     ) -> Lab:
         place = folder.with_name(f"{folder.name}-{name}")
-        lab = Lab.start(spec, place, source=source)
+        identity = self._authority.vouch_for(name)
+        lab = Lab.start(spec, place, source=source, identity=identity)
         self.labs[name] = self._held.enter_context(lab)
         return lab
 

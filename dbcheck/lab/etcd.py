@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,7 @@ from dbcheck import children
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import namespace, programs
+from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
 
 _HOST = "127.0.0.1"
@@ -26,28 +28,30 @@ _IN_MEMORY = 'mount -t tmpfs -o mode=700 dbcheck-etcd /run && exec "$0" "$@"'
 
 
 @contextlib.contextmanager
-def etcd() -> Generator[int, None, None]:
+def etcd(identity: Identity) -> Generator[int, None, None]:
     """Run one etcd server, whose data are in memory; give its port on 127.0.0.1.
 
+    identity: which it shows; it answers who has one of the same authority.
     It ends with the thread that calls this.  Raise LabError if it does not start.
     """
     clients, peers = HeldPort(), HeldPort()
-    with tempfile.TemporaryFile() as output:
+    with identity.in_memory() as (files, held), tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             children.die_with_parent(
                 [
                     *namespace.prefix(),
-                    *("sh", "-c", _IN_MEMORY, *_command(clients, peers)),
+                    *("sh", "-c", _IN_MEMORY, *_command(clients, peers, files)),
                 ]
             ),
             env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            pass_fds=held,
             start_new_session=True,
         )
         try:
-            _await_healthy(clients.number, process, output)
+            _await_healthy(clients.number, files, process, output)
             yield clients.number
         finally:
             process.kill()
@@ -60,11 +64,12 @@ def _environment() -> dict[str, str]:
     return {name: v for name, v in ours.items() if not name.startswith("ETCD_")}
 
 
-def _command(clients: HeldPort, peers: HeldPort) -> list[str]:
+def _command(clients: HeldPort, peers: HeldPort, tls: IdentityFiles) -> list[str]:
+    """Return its command line (etcd 3.4 documentation, Transport security model)."""
     program = programs.find_patroni("etcd")
     if program is None:
         raise programs.absent("etcd")
-    for_clients, for_peers = (f"http://{_HOST}:{p.number}" for p in (clients, peers))
+    for_clients, for_peers = (f"https://{_HOST}:{p.number}" for p in (clients, peers))
     flags = {
         "data-dir": "/run/etcd",
         "listen-client-urls": for_clients,
@@ -73,14 +78,22 @@ def _command(clients: HeldPort, peers: HeldPort) -> list[str]:
         "initial-advertise-peer-urls": for_peers,
         "initial-cluster": f"default={for_peers}",
     }
+    for whose in ("", "peer-"):
+        flags[f"{whose}cert-file"] = str(tls.certificate)
+        flags[f"{whose}key-file"] = str(tls.key)
+        flags[f"{whose}trusted-ca-file"] = str(tls.authority)
+        flags[f"{whose}client-cert-auth"] = "true"
     return [str(program), *(f"--{name}={value}" for name, value in flags.items())]
 
 
 def _await_healthy(
-    port: int, process: subprocess.Popen[bytes], output: IO[bytes]
+    port: int,
+    tls: IdentityFiles,
+    process: subprocess.Popen[bytes],
+    output: IO[bytes],
 ) -> None:
-    ends_s = time.monotonic() + _READY_S
-    while not _is_healthy(port):
+    ends_s, context = time.monotonic() + _READY_S, tls.for_client()
+    while not _is_healthy(port, context):
         if process.poll() is not None or time.monotonic() >= ends_s:
             output.seek(max(0, output.seek(0, 2) - _LAST_BYTES))
             said = output.read().decode("utf-8", "replace").strip()
@@ -91,11 +104,13 @@ def _await_healthy(
         time.sleep(_POLL_S)
 
 
-def _is_healthy(port: int) -> bool:
+def _is_healthy(port: int, context: ssl.SSLContext) -> bool:
     """Ask it (etcd documentation, Monitoring etcd, Health Check)."""
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    direct = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
     try:
-        with direct.open(f"http://{_HOST}:{port}/health", timeout=_ASK_S) as answer:
+        with direct.open(f"https://{_HOST}:{port}/health", timeout=_ASK_S) as answer:
             return bool(json.load(answer)["health"] == "true")
     except (OSError, HTTPException, ValueError, KeyError, TypeError):  # not yet
         return False

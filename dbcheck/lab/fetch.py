@@ -25,6 +25,7 @@ from dbcheck.lab import programs
 PACKAGE = "mysql-server-core"
 SUITE = "unstable"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+STATUS = Path("/var/lib/dpkg/status")  # of what is installed here
 TIMEOUT_S = 600.0
 _SERVER = Path("usr/sbin/mysqld")
 _KEPT = ("usr/sbin/mysqld", "usr/lib", "usr/lib64", "usr/share/mysql")

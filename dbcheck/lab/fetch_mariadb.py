@@ -10,8 +10,10 @@ apt's state on the machine is not touched.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import (
+    STATUS,
     alone,
     archives,
     prepare_apt,
@@ -36,38 +39,44 @@ class Part:
 
     of_server: packages that must have the version of the server.
     packages:  those that need not.
+    with_libraries: those that come with the libraries that this machine lacks.
     files:     their names.
-    patched:   which of them is to find the libraries beside it.
+    patched:   which of them are to find the libraries beside them.
     """
 
     of_server: tuple[str, ...]
     packages: tuple[str, ...]
     files: tuple[str, ...]
-    patched: str
+    patched: tuple[str, ...]
+    with_libraries: tuple[str, ...] = ()
 
 
 MYROCKS = Part(
     ("mariadb-plugin-rocksdb",),
     ("libsnappy1v5",),
     (programs.ROCKSDB, "libsnappy.so.1"),
-    programs.ROCKSDB,
+    (programs.ROCKSDB,),
 )
-# The scripts copy a node's data to another, by rsync.
+# The scripts copy a node's data to another, by rsync through stunnel.
+_OVER_TLS = ("stunnel", "openssl")
 GALERA = Part(
     ("mariadb-server",),
     ("galera-4", "rsync", "libpopt0"),
-    (programs.GALERA, *programs.TRANSFER, "rsync", "libpopt.so.0"),
-    "rsync",
+    (programs.GALERA, *programs.TRANSFER, "libpopt.so.0"),
+    ("rsync", *_OVER_TLS),
+    tuple(programs.PACKAGES[name] for name in _OVER_TLS),
 )
+_LIBRARY = re.compile(r"lib[^/]*\.so\.[0-9.]+")
 
 
 def fetch(part: Part, folder: Path) -> None:
     """Make *folder* hold the files; raise LabError if that fails.
 
-    It appears there whole or not at all.  Two at once wait for each other.
+    It appears there whole or not at all, in place of one that lacks a file.  Two at
+    once wait for each other.
     """
     with alone(folder):
-        if folder.exists():
+        if all((folder / name).is_file() for name in part.files):
             return
         require_debian()
         version = run(
@@ -78,19 +87,60 @@ def fetch(part: Part, folder: Path) -> None:
             prefix=f"{folder.name}.", dir=folder.parent
         ) as scratch:
             tree, whole = Path(scratch, "tree"), Path(scratch, "whole")
-            settings = prepare_apt(Path(scratch, "apt"), archives())
+            apt = Path(scratch, "apt")
+            settings = prepare_apt(apt, archives(), installed=STATUS.read_bytes())
             wanted = [f"{name}={version}" for name in part.of_server]
             command = ["apt-get", "download", *wanted, *part.packages]
-            run(command, settings, cwd=Path(scratch))
+            run([*command, *part.with_libraries], settings, cwd=Path(scratch))
             for package in Path(scratch).glob("*.deb"):
                 run(["dpkg-deb", "--extract", str(package), str(tree)])
             whole.mkdir(mode=0o755)
+            _fetch_libraries(part.with_libraries, apt, settings, whole)
             for name in part.files:
                 shutil.copy2(_file_of(tree, name), whole / name)
             os.chmod(whole, 0o755)
             change = ["--force-rpath", "--set-rpath", "$ORIGIN"]
-            run([patchelf, *change, str(whole / part.patched)])
+            for name in part.patched:
+                run([patchelf, *change, str(whole / name)])
+            if folder.exists():
+                folder.rename(Path(scratch, "old"))
             whole.rename(folder)
+
+
+def _fetch_libraries(
+    packages: Sequence[str], apt: Path, settings: Path, folder: Path
+) -> None:
+    """Put into *folder* the libraries of these packages that this machine lacks."""
+    needed = [
+        name
+        for package in packages
+        for name in library_packages(
+            run(["apt-cache", "show", "--no-all-versions", package], settings)
+        )
+    ]
+    if not needed:
+        return
+    command = ["apt-get", "install", "--yes", "--download-only", "--no-upgrade"]
+    run([*command, *needed], settings)
+    tree = apt / "libraries"
+    for package in (apt / "cache/archives").glob("*.deb"):
+        run(["dpkg-deb", "--extract", str(package), str(tree)])
+    for path in sorted(tree.rglob("lib*.so.*")):
+        if path.is_file() and _LIBRARY.fullmatch(path.name):
+            shutil.copy2(path.resolve(), folder / path.name)
+
+
+def library_packages(described: str) -> list[str]:
+    """Return the packages of libraries that a package depends on.
+
+    described: it, as apt-cache shows it.  Of alternatives the first one counts.
+    """
+    for line in described.splitlines():
+        field, _, value = line.partition(":")
+        if field == "Depends":
+            names = [re.split(r"[\s(|:]", each.strip())[0] for each in value.split(",")]
+            return [name for name in names if name.startswith("lib")]
+    return []
 
 
 def _file_of(tree: Path, name: str) -> Path:

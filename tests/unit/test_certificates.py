@@ -70,8 +70,8 @@ def test_a_key_is_read_by_its_owner_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (files.key, files.authority)]
-    assert modes == [0o600, 0o644]
-    assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o711
+    assert modes == [0o600, 0o600]
+    assert stat.S_IMODE((tmp_path / "tls").stat().st_mode) == 0o700
     assert "PRIVATE" in files.key.read_text()
     assert "PRIVATE" not in files.certificate.read_text() + files.authority.read_text()
 

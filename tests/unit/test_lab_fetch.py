@@ -10,10 +10,12 @@ from click.testing import CliRunner
 
 from dbcheck.cli import lab_fetch
 from dbcheck.cli.root import root
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import KEYRING, sources_of
-from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part
+from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part, library_packages
+from dbcheck.lab.fetch_mariadb import fetch as fetch_part
 
 
 def fetch(server: str = "mysql") -> str:
@@ -57,7 +59,7 @@ def test_a_server_that_was_named_and_is_not_there_is_not_replaced(
     ("name", "part", "title", "shown"),
     [
         ("myrocks", MYROCKS, "MyRocks (3 MB)", programs.ROCKSDB),
-        ("galera", GALERA, "Galera (5 MB)", programs.GALERA),
+        ("galera", GALERA, "Galera (7 MB)", programs.GALERA),
     ],
 )
 def test_a_part_of_mariadb_is_fetched_once(
@@ -81,6 +83,36 @@ def test_a_part_of_mariadb_is_fetched_once(
     assert f"fetching MariaDB's {title}" in fetch(name)
     assert fetch(name) == f"{name}: {tmp_path / name / shown}\n"
     assert sorted(part.files) == sorted(os.listdir(tmp_path / name))
+
+
+def test_a_part_that_lacks_a_file_is_fetched_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As one that was fetched before the part had that file."""
+    folder = tmp_path / "galera"
+    folder.mkdir()
+    for file in GALERA.files:
+        (folder / file).touch()
+    fetch_part(GALERA, folder)  # what is whole is left alone
+
+    def begun() -> None:
+        raise LabError("it begins", id=ErrorId.FETCH_FAILED)
+
+    monkeypatch.setattr("dbcheck.lab.fetch_mariadb.require_debian", begun)
+    (folder / "stunnel").unlink()
+    with pytest.raises(LabError, match="it begins"):
+        fetch_part(GALERA, folder)
+
+
+def test_the_libraries_of_a_package_are_found_among_all_that_it_needs() -> None:
+    described = (
+        "Package: stunnel4\n"
+        "Pre-Depends: adduser\n"
+        "Depends: libc6 (>= 2.34), libsystemd0 | libelogind0, perl:any, libwrap0\n"
+        "Suggests: libfoo1\n"
+    )
+    assert library_packages(described) == ["libc6", "libsystemd0", "libwrap0"]
+    assert library_packages("Package: nothing\n") == []
 
 
 def test_the_archives_of_debian_are_taken_with_its_keys() -> None:

@@ -146,6 +146,8 @@ class Description(msgspec.Struct, frozen=True):
     log_path: str
     identity_file: str
     known_hosts: str
+    authority_file: str
+    authority: str
     drives: tuple[str, ...] = ()
 
 

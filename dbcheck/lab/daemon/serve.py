@@ -27,6 +27,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LabError
 from dbcheck.lab import namespace
 from dbcheck.lab.account import Account, lacking, packaged
+from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.machine import Machine, server_of
@@ -63,6 +64,7 @@ class Daemon:
         recordings: Recordings | None,
         source: Source | PatroniMember | None = None,
         account: Account | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self._entry, self._lock = entry, lock
         self._spec, self._base, self._recordings = spec, base, recordings
@@ -72,7 +74,13 @@ class Daemon:
         self._sshd = Sshd(folder / "sshd")
         self._isolated = base != folder
         self._machine = machine = Machine(
-            spec, base, recordings, _password_of(recordings), source, account
+            spec,
+            base,
+            recordings,
+            _password_of(recordings),
+            source,
+            account,
+            identity,
         )
         self._answers: dict[type[requests.Request], Callable[[Any], object]] = {
             requests.Describe: lambda _: self._describe(),
@@ -126,6 +134,7 @@ class Daemon:
         return self._isolated or not failed
 
     def _describe(self) -> requests.Description:
+        tls = self._machine.server.tls
         host = f"{quote(self._sshd.user)}@{self._sshd.host}:{self._sshd.port}"
         return requests.Description(
             spec=self._spec.to_json(),
@@ -134,6 +143,8 @@ class Daemon:
             witness_url=f"ssh://{host}{quote(str(self._witness))}",
             host_url=f"ssh://{host}",
             log_path=str(self._machine.server.log_file),
+            authority_file=str(tls.authority) if tls else "",
+            authority=tls.authority.read_text("ascii") if tls else "",
             identity_file=str(self._sshd.identity_file),
             known_hosts=str(self._sshd.known_hosts),
             drives=self._machine.drives(),
@@ -285,6 +296,12 @@ def _account_of(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account |
     return account
 
 
+def _identity_of(entry: LabRecord) -> Identity | None:
+    """Return by what the other nodes of a cluster know the lab's server."""
+    noted = entry.read().get("identity")
+    return Identity(**noted) if isinstance(noted, dict) else None
+
+
 def _prepare_folder(
     entry: LabRecord, folder: Path, recordings: Recordings | None, *, isolated: bool
 ) -> Path:
@@ -359,7 +376,7 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
             account = _account_of(entry, spec, isolated=isolated)
             daemon = Daemon(
                 *(entry, lock, folder, base, spec, recordings),
-                *(_source_of(entry), account),
+                *(_source_of(entry), account, _identity_of(entry)),
             )
             daemon.start()
             _say(ready, rpc.success(None))

@@ -24,6 +24,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable, UsageError
 from dbcheck.lab import owned, programs, shortage
 from dbcheck.lab.account import Account
+from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import kill_group
 from dbcheck.lab.servers.tree import ServerTree
@@ -93,6 +94,7 @@ class DatabaseServer(abc.ABC):
     needs_entry: ClassVar[bool]  # in /etc/passwd, of its account
     needs: tuple[str, ...]  # of programs.PACKAGES, the server itself first
     own: ClassVar[frozenset[str]]  # settings that the lab alone decides
+    tls: IdentityFiles | None = None  # of a node of a cluster
 
     def __init__(
         self,
@@ -220,6 +222,10 @@ class DatabaseServer(abc.ABC):
         owned.make_folder(self.run, None, 0o711 if self._account else 0o700)
         owned.make_folder(self.server_run, self._account)
         owned.make_file(self.run / "password", None, password + "\n")
+
+    def identify(self, identity: Identity) -> None:
+        """Have the other nodes of its cluster know it, from its first start on."""
+        self.tls = identity.write(self.run.with_name("tls"), self._account)
 
     def follow(self, source: Source) -> None:
         """Copy the data of a running server, as one that follows it from its start on.

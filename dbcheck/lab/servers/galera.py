@@ -10,10 +10,21 @@ from typing import ClassVar
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import Unrecoverable
 from dbcheck.lab import owned, programs, shortage
+from dbcheck.lab.certificates import Identity
 from dbcheck.lab.servers.base import ASKED, LOG_BYTES_MAX, LOG_LINES
 from dbcheck.lab.servers.mariadb import MariadbServer
 
+_OPTIONS = "wsrep_provider_options"
 _NEW = "--wsrep_new_cluster"
+# With VERIFY_CA both ends of a copy must show a certificate of that authority (MariaDB
+# 10.11, wsrep_sst_rsync; stunnel(8), verifyChain).
+_COPYING = """\
+[sst]
+tca={tls.authority}
+tcert={tls.certificate}
+tkey={tls.key}
+ssl-mode=VERIFY_CA
+"""
 _POSITION = re.compile(r"WSREP: Recovered position: (\S+)")
 
 
@@ -29,12 +40,11 @@ class GaleraServer(MariadbServer):
     """
 
     name = "galera"
-    # The last two are what the scripts of TRANSFER use.
+    # TRANSFER copies a node's data to another; its scripts use the last two.
     needs = (
         *MariadbServer.needs,
         programs.GALERA,
         *programs.TRANSFER,
-        "rsync",
         *("my_print_defaults", "ss"),
     )
     own: ClassVar[frozenset[str]] = MariadbServer.own | {
@@ -65,12 +75,39 @@ class GaleraServer(MariadbServer):
             each for each in super()._arguments() if each != _NEW or not self._begun
         ]
         at = [f"--wsrep-start-position={self._position}"] if self._position else []
+        if self.tls is not None:
+            given[0] = f"--defaults-file={self._copying}"
         return [*given, f"--wsrep-provider={provider}", *at]
+
+    @property
+    def _copying(self) -> Path:
+        """The file of settings that the scripts of TRANSFER read, and no server."""
+        return self.run.with_name("tls") / "copy.cnf"
+
+    def identify(self, identity: Identity) -> None:
+        """Have copies of its data go over TLS to other nodes alone, too."""
+        super().identify(identity)
+        assert self.tls is not None  # since then
+        owned.make_file(self._copying, self._account, _COPYING.format(tls=self.tls))
+
+    def _tls_settings(self) -> dict[str, str]:
+        """Return them; those of Galera are for its messages and missed transactions."""
+        own = super()._tls_settings()
+        if not own:
+            return {}
+        options = {
+            "socket.ssl": "YES",
+            "socket.ssl_ca": own["ssl_ca"],
+            "socket.ssl_cert": own["ssl_cert"],
+            "socket.ssl_key": own["ssl_key"],
+        }
+        given = self.settings.get(_OPTIONS, "")
+        parts = [given, *(f"{name}={value}" for name, value in options.items())]
+        return {**own, _OPTIONS: ";".join(filter(None, parts))}
 
     def _environment(self) -> dict[str, str]:
         own = super()._environment()
         folders = {str(self._program(name).parent) for name in programs.TRANSFER}
-        folders.add(str(self._program("rsync").parent))
         return {**own, "PATH": os.pathsep.join([*sorted(folders), own["PATH"]])}
 
     def _launch(self) -> None:

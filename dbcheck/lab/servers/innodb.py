@@ -80,6 +80,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         settings = {
             **self.durable,
             **self.settings,
+            **self._tls_settings(),
             **self._log_place(),
             "datadir": str(self.data),
             "bind_address": "127.0.0.1",
@@ -92,6 +93,16 @@ class InnodbServer(DatabaseServer, abc.ABC):
             del settings["log_bin"]  # whose value is the name of its files
             settings["log_bin" if log_bin == "ON" else self.no_binlog] = ""
         return ["--no-defaults", *options(settings)]
+
+    def _tls_settings(self) -> dict[str, str]:
+        """Return how the other nodes of a cluster know it, {} if it is none."""
+        if self.tls is None:
+            return {}
+        return {
+            "ssl_ca": str(self.tls.authority),
+            "ssl_cert": str(self.tls.certificate),
+            "ssl_key": str(self.tls.key),
+        }
 
     def _shape(self) -> dict[str, str]:
         """Return the settings that the files must be made with, too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
@@ -22,6 +23,8 @@ _CREATE_SETTINGS = {
     "innodb_doublewrite": "OFF",
     "disable_log_bin": "",
 }
+
+_OF_GROUP = "group_replication_"
 
 # One statement on a line: that is how mysqld reads the file.
 _ACCOUNTS = """\
@@ -58,6 +61,20 @@ class MysqlServer(InnodbServer):
         "log_error_suppression_list": "MY-010733",
     }
     no_binlog = "disable_log_bin"
+
+    def __init__(
+        self,
+        data: Path,
+        run: Path,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        log_folder: Path | None = None,
+        account: Account | None = None,
+    ) -> None:
+        """Take the port at which the other members of its group look for it."""
+        address = (settings or {}).get(f"{_OF_GROUP}local_address", "")
+        port = port or int(address.rpartition(":")[2] or 0)
+        super().__init__(data, run, port, settings, log_folder, account)
 
     @property
     def url(self) -> str:
@@ -118,6 +135,16 @@ class MysqlServer(InnodbServer):
     def _log_account(self) -> Account | None:
         """Return its own account: it opens the file itself, too."""
         return self._account
+
+    def _tls_settings(self) -> dict[str, str]:
+        """Return them; a member of a group has more, which others do not know."""
+        own = super()._tls_settings()
+        if own and any(name.startswith(_OF_GROUP) for name in self.settings):
+            # Who is not a member gets neither its messages nor its password.
+            own[f"{_OF_GROUP}ssl_mode"] = "VERIFY_CA"
+            own[f"{_OF_GROUP}recovery_ssl_ca"] = own["ssl_ca"]
+            own[f"{_OF_GROUP}recovery_ssl_verify_server_cert"] = "ON"
+        return own
 
     def _places(self) -> dict[str, str]:
         """Return where the server finds what it needs, wherever it was put.

@@ -94,6 +94,18 @@ class PatroniServer(PostgresqlServer):
         super().check_settings(settings)
 
     @classmethod
+    def missing(cls) -> list[str]:
+        """Say so, too, if PostgreSQL cannot show the certificate that members check.
+
+        Patroni knows no other way to keep its password from who is not the leader.
+        """
+        lacking = super().missing()
+        if lacking or cls.has_tls():
+            return lacking
+        postgres = cls._program("postgres")
+        return [f"{postgres} was built without TLS (install Debian's postgresql)"]
+
+    @classmethod
     def find(cls, name: str) -> Path | None:
         """Return one of the programs: Patroni's and etcd's, or PostgreSQL's."""
         if name in programs.PATRONI:
@@ -157,10 +169,10 @@ class PatroniServer(PostgresqlServer):
     def _configuration(self) -> dict[str, Any]:
         """Return Patroni's configuration (its documentation, YAML Configuration)."""
         assert self._member is not None  # after join()
-        assert self._api is not None
-        address, api = f"{_HOST}:{self.port}", f"{_HOST}:{self._api.number}"
+        address = f"{_HOST}:{self.port}"
         advertised = f"{_HOST}:{self._member.advertised_port or self.port}"
         account = {"username": USER, "password": self._member.password}
+        login = {**account, **self._verifying()}
         parameters = self._parameters()
         del parameters["listen_addresses"]  # follows from where it is to listen
         of_cluster = _of_cluster(self.settings)
@@ -169,12 +181,7 @@ class PatroniServer(PostgresqlServer):
         return {
             "scope": "dbcheck",
             "name": self._member.name,
-            "restapi": {
-                "listen": api,
-                "connect_address": api,
-                "authentication": account,
-            },
-            "etcd3": {"host": f"{_HOST}:{self._member.etcd_port}"},
+            **self._talk(self._member.etcd_port, account),
             "bootstrap": {"dcs": of_cluster, "initdb": [*self._initdb(), *log]},
             "postgresql": {
                 "listen": address,
@@ -182,13 +189,39 @@ class PatroniServer(PostgresqlServer):
                 "data_dir": str(self.data),
                 "bin_dir": str(self._program("postgres").parent),
                 "pgpass": str(self.server_run / "pgpass"),
-                "authentication": {"superuser": account, "replication": account},
+                "authentication": {"superuser": login, "replication": login},
                 "basebackup": ["no-sync", {"checkpoint": "fast"}, *log],
                 "pg_hba": [
                     f"host {database} all {_HOST}/32 scram-sha-256"
                     for database in ("all", "replication")
                 ],
                 "parameters": parameters,
+            },
+        }
+
+    def _talk(self, etcd_port: int, account: dict[str, str]) -> dict[str, Any]:
+        """Return how it talks to etcd and to other members; all show certificates.
+
+        account: what it sends them, so nobody else may answer in their place.
+        """
+        assert self._api is not None  # after join()
+        assert self.tls is not None  # after identify()
+        authority = str(self.tls.authority)
+        certificate, key = str(self.tls.certificate), str(self.tls.key)
+        api = f"{_HOST}:{self._api.number}"
+        return {
+            "restapi": {
+                "listen": api,
+                "connect_address": api,
+                "authentication": account,
+                **{"certfile": certificate, "keyfile": key, "cafile": authority},
+                "verify_client": "required",
+            },
+            "ctl": {"certfile": certificate, "keyfile": key, "cacert": authority},
+            "etcd3": {
+                "host": f"{_HOST}:{etcd_port}",
+                "protocol": "https",
+                **{"cert": certificate, "key": key, "cacert": authority},
             },
         }
 

@@ -64,6 +64,16 @@ class PostgresqlServer(DatabaseServer):
     _first: Process | None = None  # makes the SysV segment, after a crash a new one
 
     @classmethod
+    def has_tls(cls) -> bool:
+        """Return whether its program was built with TLS; raise LabError.
+
+        Without, it shows no ciphers (src/backend/utils/misc/guc_tables.c, ssl_ciphers).
+        """
+        described = programs.output(cls._program("postgres"), "--describe-config")
+        found = (line.split("\t") for line in described.splitlines())
+        return any(line[0] == "ssl_ciphers" and line[4] != "none" for line in found)
+
+    @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
         super().check_settings(settings)
         segment_size(settings)
@@ -89,7 +99,17 @@ class PostgresqlServer(DatabaseServer):
             for name, value in self.settings.items()
             if standard_name(name) != _SEGMENT_SIZE
         }
-        return {**_SETTINGS, **given}
+        return {**_SETTINGS, **given, **self._tls_settings()}
+
+    def _tls_settings(self) -> dict[str, str]:
+        """Return how its standbys know it; {} outside a cluster, and without TLS."""
+        if self.tls is None or not self.has_tls():
+            return {}
+        return {
+            "ssl": "on",
+            "ssl_cert_file": str(self.tls.certificate),
+            "ssl_key_file": str(self.tls.key),
+        }
 
     def _arguments(self) -> list[str]:
         settings = {**self._parameters(), "port": str(self.port)}
@@ -173,8 +193,19 @@ class PostgresqlServer(DatabaseServer):
             "user": USER,
             "passfile": str(login),
             "application_name": source.member,
+            **self._verifying(),
         }
         return " ".join(f"{name}={value}" for name, value in where.items())
+
+    def _verifying(self) -> dict[str, str]:
+        """Return what keeps its password from who is not the server that it follows.
+
+        That shows a certificate, or proves that it knows the password, too: both of
+        SCRAM's sides do (RFC 5802, 9; PostgreSQL 16 manual, 34.1.2, require_auth).
+        """
+        if self.tls is not None and self.has_tls():
+            return {"sslmode": "verify-ca", "sslrootcert": str(self.tls.authority)}
+        return {"require_auth": "scram-sha-256"}
 
     def _takes_queries(self, pid: int) -> bool:
         """Read the status where pg_ctl reads it."""
