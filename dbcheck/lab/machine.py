@@ -17,7 +17,7 @@ from dbcheck.lab.servers.base import DatabaseServer, Source
 from dbcheck.lab.servers.galera import GaleraServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.myrocks import MyrocksServer
-from dbcheck.lab.servers.mysql import MysqlServer
+from dbcheck.lab.servers.mysql import MysqlServer, port_of_member
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
@@ -100,6 +100,7 @@ class Machine:
         self.server = server_of(spec)(
             self._storage.folder / "data",
             base / "run",
+            port_of_member(spec.settings),
             settings=spec.settings,
             log_folder=self._storage.log_folder,
             account=account,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import mysql.connector
 import pytest
 from sqlalchemy.engine import make_url
 
@@ -30,7 +31,7 @@ from tests.kit.certificates import Authority
 from tests.kit.clusters import cluster_of, cycle, group_of
 from tests.kit.files import STRANGER
 from tests.kit.hostile import OK, MysqlPeer, hostile
-from tests.kit.lab_access import children
+from tests.kit.lab_access import children, execute_on
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.wide]
@@ -209,21 +210,8 @@ def test_nobody_in_the_writers_place_gets_its_password(
         monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(postgres))
     engine = kind if kind in POSES else "postgresql"
     promoted_by = PATRONI if kind == PATRONI else BY_DBCHECK
-    heard: list[bytes] = []
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    Authority.new(tmp_path / "ca.pem").vouch(tmp_path)
-    tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
-    speak = POSES[engine]
-
-    def answer(wire: socket.socket) -> None:
-        wire.settimeout(5)
-        heard.append(b"")
-        with contextlib.suppress(OSError):
-            heard[-1] = speak(wire, tls)
-
-    folder = tmp_path / "cluster"
-    made = cluster_of(folder, engine=engine, promoted_by=promoted_by)
-    with made as (cluster, _), hostile(answer, clients=3) as port:
+    made = cluster_of(tmp_path / "cluster", engine=engine, promoted_by=promoted_by)
+    with made as (cluster, _), impostor(tmp_path, POSES[engine]) as (port, heard):
         password = cluster.labs["node1"].password
         redirect(cluster, promoted_by, port)
         cluster.labs["node1"].switch().cut()
@@ -231,6 +219,39 @@ def test_nobody_in_the_writers_place_gets_its_password(
         said = b" ".join(heard)
     assert password.encode() not in said
     assert not re.search(rb"SELECT|SET NAMES", said)  # nor is it taken for the writer
+
+
+def test_nobody_in_a_members_place_gets_the_groups_password(tmp_path: Path) -> None:
+    """A member logs in to those that it joins; here it is told of another one."""
+    made = group_of("group-replication", tmp_path / "cluster")
+    with made as (cluster, _), impostor(tmp_path, pose_as_mysql) as (port, heard):
+        seeds = f"set global group_replication_group_seeds = '127.0.0.1:{port}'"
+        joins = ("stop group_replication", seeds, "start group_replication")
+        with pytest.raises(mysql.connector.Error, match="(?i)group"):
+            execute_on(cluster.labs["node3"], *joins)
+        password = cluster.labs["node3"].password
+    assert heard
+    assert password.encode() not in b" ".join(heard)
+
+
+@contextlib.contextmanager
+def impostor(
+    folder: Path, speak: Callable[[socket.socket, ssl.SSLContext], bytes]
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Give the port of a server with a certificate of its own, and what it hears."""
+    heard: list[bytes] = []
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    Authority.new(folder / "ca.pem").vouch(folder)
+    tls.load_cert_chain(folder / "server.crt", folder / "server.key")
+
+    def answer(wire: socket.socket) -> None:
+        wire.settimeout(5)
+        heard.append(b"")
+        with contextlib.suppress(OSError):
+            heard[-1] = speak(wire, tls)
+
+    with hostile(answer, clients=3) as port:
+        yield port, heard
 
 
 def redirect(cluster: ClusterLab, promoted_by: str, port: int) -> None:

@@ -62,20 +62,6 @@ class MysqlServer(InnodbServer):
     }
     no_binlog = "disable_log_bin"
 
-    def __init__(
-        self,
-        data: Path,
-        run: Path,
-        port: int = 0,
-        settings: Mapping[str, str] | None = None,
-        log_folder: Path | None = None,
-        account: Account | None = None,
-    ) -> None:
-        """Take the port at which the other members of its group look for it."""
-        address = (settings or {}).get(f"{_OF_GROUP}local_address", "")
-        port = port or int(address.rpartition(":")[2] or 0)
-        super().__init__(data, run, port, settings, log_folder, account)
-
     @property
     def url(self) -> str:
         """The account has to be asked for its password after each cut.
@@ -171,3 +157,12 @@ class MysqlServer(InnodbServer):
             if plugins.is_dir():
                 places["plugin_dir"] = str(plugins)
         return places
+
+
+def port_of_member(settings: Mapping[str, str]) -> int:
+    """Return at which port the other members of a group look for it, 0 if it is none.
+
+    They send their messages to where it listens for clients.
+    """
+    address = settings.get(f"{_OF_GROUP}local_address", "")
+    return int(address.rpartition(":")[2] or 0)
