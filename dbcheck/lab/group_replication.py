@@ -23,6 +23,11 @@ _NEEDED = {
     # ports let in who shows no certificate, even with ssl_mode = VERIFY_CA (MySQL 9.7).
     f"{_PREFIX}communication_stack": "MYSQL",
 }
+# Of these the lab's server has the files (servers.mysql).
+_BY_SERVER = {
+    f"{_PREFIX}{name}"
+    for name in ("ssl_mode", "recovery_ssl_ca", "recovery_ssl_verify_server_cert")
+}
 _CHOSEN = {
     "sync_binlog": "1",
     # A member that was cut is out of the group after 5 s, and not after 10 or more.
@@ -61,7 +66,7 @@ def group_settings(
         f"{_PREFIX}group_seeds": ",".join(addresses),
     }
     asked = {standard_name(name): value for name, value in given.items()}
-    decided = {*ours, f"{_PREFIX}bootstrap_group"}
+    decided = {*ours, f"{_PREFIX}bootstrap_group", *_BY_SERVER}
     require_undecided(asked, decided, "a replication group")
     return {**ours, **_CHOSEN, **asked}
 

@@ -94,6 +94,8 @@ class MysqlServer(InnodbServer):
             "tmpdir": str(self._temporary()),
             "init_file": str(accounts_file),
         }
+        if self.tls is not None:  # it needs none of its own
+            settings["auto_generate_certs"] = "OFF"
         try:
             self._run(
                 [
