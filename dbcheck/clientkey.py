@@ -11,6 +11,9 @@ in the run folder, and a copy in the user's state folder outlives that one:
 With the key goes the SHA-256 of the manifest.  The record of the load, which is written
 when nothing can be stored safely any more, is left with the witness under a seal, an
 HMAC-SHA256 (RFC 2104).
+
+The copy in the state folder also shows which run folders are the user's own: any folder
+may have a client.key, and a manifest that names a server, but nobody else writes there.
 """
 
 from __future__ import annotations
@@ -147,5 +150,19 @@ def forget(run_id: str) -> None:
             path.unlink()
 
 
+def is_own(run_id: str, manifest: bytes) -> bool:
+    """Say whether this user's client made the run, by this very manifest."""
+    try:
+        key = recall(run_id)
+    except RunFormatError:
+        return False
+    return key is not None and key.is_of(manifest)
+
+
+def folder() -> Path:
+    """Return where the keys of this user's runs are kept."""
+    return state_folder("runs")
+
+
 def _path(run_id: str) -> Path:
-    return state_folder("runs") / f"{run_id}.json"
+    return folder() / f"{run_id}.json"

@@ -38,9 +38,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import msgspec
-import numpy as np
-
 from dbcheck import clientkey, stored
 from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
@@ -53,15 +50,15 @@ from dbcheck.core.records import (
     RestoreRecord,
     StoredRows,
 )
-from dbcheck.core.survivors import RECORD, Records
+from dbcheck.core.survivors import Records
 from dbcheck.core.table import LEDGER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError, UsageError, WitnessError
 from dbcheck.judge.result import RunResult
+from dbcheck.storedrows import read_ids, read_rows
 
 T = TypeVar("T")
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
-_RECORDS_PER_READ = 1 << 16
 
 
 def new_run_id(utc: str) -> str:
@@ -93,6 +90,11 @@ def read_manifest(content: bytes, where: str) -> Manifest:
             f"{where} is damaged: no servers are of the family {manifest.family!r}",
             id=ErrorId.RECORD_DAMAGED,
         )
+    if manifest.run_id in ("", ".", "..") or "/" in manifest.run_id:  # names a folder
+        raise RunFormatError(
+            f"{where} is damaged: {manifest.run_id!r} is not a run id",
+            id=ErrorId.RECORD_DAMAGED,
+        )
     return manifest
 
 
@@ -100,16 +102,11 @@ def read_manifest(content: bytes, where: str) -> Manifest:
 class Recalled:
     """Which records came back from a witness, with nothing here to compare them with.
 
-    Such a manifest names no target, no file and no command that may be used, and such
-    a record of the load rests on the witness alone.
+    A verdict on such a record rests on the witness alone.
     """
 
     manifest: bool = False
     load: bool = False
-
-
-class _Id(msgspec.Struct):
-    row_id: int
 
 
 class RunFolder:
@@ -118,6 +115,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._key: ClientKey | None = None
+        self._made_here = False
 
     @classmethod
     def create(cls, parent: Path, manifest: Manifest) -> RunFolder:
@@ -125,7 +123,9 @@ class RunFolder:
         content = stored.to_bytes(manifest)
         read_manifest(content, f"the manifest of run {manifest.run_id}")
         key = ClientKey.draw(manifest.run_id, content)
-        return cls._made(parent / manifest.run_id, content, key)
+        run = cls._made(parent / manifest.run_id, content, key)
+        run._made_here = True
+        return run
 
     @classmethod
     def recall(
@@ -207,6 +207,17 @@ class RunFolder:
         if self._key is None:
             self._key = ClientKey.read(self.path / clientkey.FILE)
         return self._key
+
+    def is_own(self) -> bool:
+        """Say whether this user's client made the run, by this very manifest.
+
+        The user's state folder shows it: a folder from elsewhere may have any key in
+        it.  Of another run no server, file or command may be used that it names.
+        """
+        if self._made_here:
+            return True
+        content = (self.path / "manifest.json").read_bytes()
+        return clientkey.is_own(read_manifest(content, str(self.path)).run_id, content)
 
     def recalled(self) -> Recalled:
         """Return which records rest on a witness alone."""
@@ -390,34 +401,10 @@ class RunFolder:
         Raise RunFormatError if their file is damaged.
         """
         stored_rows = self.after().survivors.get(table, StoredRows(0, ""))
-        return self._stored_rows(self._survivors_of(table), stored_rows)
+        return read_rows(self._survivors_of(table), stored_rows)
 
     def _survivors_of(self, table: str) -> Path:
         return self.path / f"survivors-{table}.bin"
-
-    def _stored_rows(self, path: Path, stored_rows: StoredRows) -> Iterator[Records]:
-        digest, rows = hashlib.sha256(), 0
-        try:
-            with path.open("rb") as file:
-                while content := file.read(_RECORDS_PER_READ * RECORD.itemsize):
-                    digest.update(content)
-                    whole = len(content) // RECORD.itemsize
-                    rows += whole
-                    yield np.frombuffer(content, RECORD, whole)
-        except OSError as error:
-            raise RunFormatError(
-                f"{path} cannot be read: {error.strerror}",
-                id=ErrorId.STORED_ROWS_MISSING,
-                hint="A campaign keeps the rows of cycles that passed no longer than"
-                " it takes to judge them.",
-            ) from None
-        if StoredRows(rows, digest.hexdigest()) != stored_rows:
-            raise RunFormatError(
-                f"{path} is damaged: its checksum differs from what was stored",
-                id=ErrorId.STORED_ROWS_DAMAGED,
-                hint="Read the survivors again with the witness's copy of the run: "
-                "dbcheck reconcile --witness URL --run ID --target URL.",
-            )
 
     def write_elsewhere(
         self, node: str, table: str, batches: Iterable[Records]
@@ -435,7 +422,7 @@ class RunFolder:
 
     def elsewhere(self, node: str, table: str, rows: StoredRows) -> Iterator[Records]:
         """Stream what write_elsewhere() stored as *rows*."""
-        return self._stored_rows(self._survivors_of(_elsewhere(node, table)), rows)
+        return read_rows(self._survivors_of(_elsewhere(node, table)), rows)
 
     @property
     def image_path(self) -> Path:
@@ -463,16 +450,7 @@ class RunFolder:
 
     def different_ids(self, table: str) -> list[int] | None:
         """Read the ids that write_different() stored; None if it never did."""
-        path = self.path / f"different-{table}.jsonl"
-        try:
-            with path.open("rb") as file:
-                return [msgspec.json.decode(line, type=_Id).row_id for line in file]
-        except FileNotFoundError:
-            return None
-        except (msgspec.DecodeError, UnicodeError) as error:
-            raise RunFormatError(
-                f"{path} is damaged: {error}", id=ErrorId.RECORD_DAMAGED
-            ) from None
+        return read_ids(self.path / f"different-{table}.jsonl")
 
     def write_acks(self, number: int, chunks: Iterable[bytes]) -> None:
         """Store a copy of the witness's log *number*."""

@@ -203,8 +203,8 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     """Return how to restore the power that a client cut and then did not restore.
 
     "" if it restored it, or never cut it, or if only a human can restore it.  The power
-    itself is left alone: somebody may be at work on the host by now.  A command that
-    came from a witness is not shown: somebody might run it.
+    itself is left alone: somebody may be at work on the host by now.  A command of
+    another client's run is not shown: somebody might run it.
     """
     node, promise = manifest.writer, manifest.promise
     is_away = promise is not None and not promise.writer_returns
@@ -221,9 +221,9 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
         kind=node.power.value,
-        do="restore the power with its switch"
-        if run.recalled().manifest
-        else f"run: {node.restore_command}",
+        do=f"run: {node.restore_command}"
+        if run.is_own()
+        else "restore the power with its switch",
     )
 
 

@@ -325,8 +325,8 @@ def _left_on_host(outcome: Outcome) -> LeftOnHost | None:
     before, host = outcome.case.before, outcome.case.host
     if before is None or outcome.after.unanswered or (host and not host.left):
         return None
-    if not host and outcome.run.recalled().manifest:
-        return None  # a command with names that the witness chose
+    if not outcome.run.is_own():
+        return None  # a command with names that others chose
     folders = host.left if host else before.canary_folders
     command = shlex.join(["rm", "-r", "--", *folders])
     return LeftOnHost(before.facts.hostname, command)

@@ -170,11 +170,11 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
 def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
     """Make the run folder, and keep its key outside of it too.
 
-    Not of a lab: its witness is this host.
+    Without that, later commands cannot know that this client made it.
     """
     run = RunFolder.create(rig.runs, manifest)
     key = run.key()
-    if rig.lab or key is None:
+    if key is None:
         return run
     try:
         clientkey.remember(key)

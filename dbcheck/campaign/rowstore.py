@@ -12,7 +12,6 @@ from dbcheck.core.records import (
     StoredRows,
 )
 from dbcheck.core.survivors import Records
-from dbcheck.runs import Recalled
 
 
 class RowStore(Protocol):
@@ -22,7 +21,7 @@ class RowStore(Protocol):
 
     def earlier(self) -> list[AfterRecord | PreparedRecord]: ...
 
-    def recalled(self) -> Recalled: ...
+    def is_own(self) -> bool: ...
 
     def log_bytes(self) -> tuple[int, ...]: ...
 

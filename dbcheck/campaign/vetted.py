@@ -1,7 +1,7 @@
-"""Asks the target's host about a run whose manifest a witness gave.
+"""Asks the target's host about a run that another client may have made.
 
-The names of folders and files in such a manifest are the witness's choice, and the
-host's agent, which may be root, would read or remove them.  So it is asked only about
+The names of folders and files in its manifest are a stranger's choice, and the host's
+agent, which may be root, would read or remove them.  So it is asked only about
 what the server names now that answers at the user's own URL.
 """
 
@@ -77,7 +77,7 @@ def _ask_of_run(
     server: what that node's server reports now, None if that is not known.
     """
     node, recorded = rig.site.nodes[name], manifest.nodes[name]
-    if node.host is None or recorded.host is None or not run.recalled().manifest:
+    if node.host is None or recorded.host is None or run.is_own():
         return ask_host(node, rig.listener, recorded, remove=remove)
     if server is None:
         return None
@@ -100,7 +100,7 @@ def log_of_run(
     None if that may not be used.  server: what that server reports now.
     """
     recorded = manifest.nodes[site.reader_name].host
-    if recorded is None or not run.recalled().manifest:
+    if recorded is None or run.is_own():
         return recorded
     logs = (site.reader.log_path, server.server_log)
     marks = _known_marks(recorded, logs)

@@ -58,8 +58,9 @@ def command(
                                                  from any machine, with nothing
                                                  but the witness's folder
 
-    No target is taken from a witness: give --target (or --name) with --run, and
-    later with the folder that --run made.
+    No target is taken from a witness, and none from a folder unless a key in
+    ~/.local/state/dbcheck shows that you made the run: else give --target and
+    --witness, or --name.
 
     Reads the table in a read-only transaction. Do it before anything writes to
     the recovered server.

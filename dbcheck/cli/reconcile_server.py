@@ -80,27 +80,44 @@ def _advising_a_name(entry: Entry) -> Iterator[None]:
 def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
     """Return *entry* with the target and the witness that the run's manifest names.
 
-    Only a manifest that this client made is used. One from a witness would choose the
-    server that gets the password: raise UsageError if *entry* has no target then.
+    Only a manifest that this user's client wrote is used.  Another's would choose the
+    server that gets the password, and how: raise UsageError if *entry* lacks one then.
     """
-    if folder is not None and not folder.recalled().manifest:
+    if folder is not None and folder.is_own():
         manifest = folder.manifest()
         return replace(
             entry,
             target=entry.target or manifest.writer.target,
             witness=entry.witness or manifest.witness,
         )
-    if not entry.target:
-        what = (
-            "--run" if folder is None else f"{folder.path}, which came from a witness,"
-        )
+    if folder is None and not entry.target:
         raise UsageError(
-            f"{what} needs --target",
+            "--run needs --target",
             id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="Give the URL of the server that took the load, or its --name in the "
             "inventory: the password is sent there, so no witness may choose it.",
         )
+    if folder is not None and not (entry.target and entry.witness):
+        raise _not_own(folder, entry)
     return entry
+
+
+def _not_own(folder: RunFolder, entry: Entry) -> UsageError:
+    """Return why *entry* must name what the manifest of *folder* may not choose."""
+    run_id = folder.manifest().run_id
+    clientkey.recall(run_id)  # raises if the key is there and cannot be used
+    urls = {"--target": entry.target, "--witness": entry.witness}
+    lacking = [flag for flag, url in urls.items() if not url]
+    flags = ("--target", "URL", "--witness", "URL")
+    return UsageError(
+        f"{folder.path} needs {' and '.join(lacking)}: nothing shows that it is a run"
+        f" of yours. There is no key of run {run_id} in {clientkey.folder()}, or it is"
+        " that of another manifest",
+        id=ErrorId.OPTION_NEEDS_ANOTHER,
+        hint=f"Give what the run was made with: {reconcile_command(folder.path, flags)}"
+        ", or --name with its host in the inventory. The password is sent to that"
+        " server, so no folder may choose it.",
+    )
 
 
 def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:

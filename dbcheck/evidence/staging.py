@@ -90,8 +90,9 @@ def logged(after: AfterRecord) -> str:
 
 
 def in_bundle(result: RunResult) -> RunResult:
-    """Return a result without what depends on where the run lies."""
-    return replace(result, folder=f"{RUNS}/{result.run}", stored=True, image="")
+    """Return a result without what depends on where the run lies, and who made it."""
+    folder = f"{RUNS}/{result.run}"
+    return replace(result, folder=folder, stored=True, image="", left_on_host=None)
 
 
 def _require_clean(run: RunFolder, scrub: Scrub, reader: LogReader) -> None:

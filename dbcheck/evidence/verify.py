@@ -31,7 +31,7 @@ from dbcheck.stored import to_bytes
 # Sentences, which another version may write otherwise.
 _SENTENCES = (
     *("reasons", "diagnosis", "settings_at_fault", "layers_at_fault"),
-    "other_settings",
+    *("other_settings", "left_on_host"),
 )
 # What a judge may meet in records whose digests are right and whose values are absurd.
 _UNFORESEEN = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)

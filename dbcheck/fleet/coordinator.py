@@ -10,13 +10,11 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from distributed import Client, Queue, wait
 
 from dbcheck import clientkey, dask, interrupt
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.clientkey import ClientKey
 from dbcheck.core.fleet import State
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError
@@ -45,6 +43,7 @@ from dbcheck.fleet.task import run_job
 from dbcheck.fleet.view import FleetView
 from dbcheck.inventory.entry import Entry
 from dbcheck.power import consent
+from dbcheck.runs import RunFolder
 
 _WAIT_S = 0.25  # for a message
 _LOOK_S = 2.0  # between two looks at the workers
@@ -214,9 +213,8 @@ class Coordinator:
             if runs and not rig.agreed:
                 consent.remember(rig.entry.wiring)
                 rig.agreed = True
-            if rig.entry.power.guarded:  # a lab's witness is this machine's own
-                for name in runs:
-                    _remember_key(rig.folder.path / name)
+            for name in runs:
+                _remember_key(RunFolder((rig.folder.path / name).parent))
             for text in rig.new_results():
                 self._view.line(rig.entry.name, text)
         rig.say(Kept(missing))
@@ -312,8 +310,8 @@ class Coordinator:
                 self._end(rig, State.ENDED, "it did not begin")
 
 
-def _remember_key(path: Path) -> None:
+def _remember_key(run: RunFolder) -> None:
     """Keep the key of a run where the loss of its folder does not reach it."""
-    key = ClientKey.read(path)
-    if key is not None and clientkey.recall(key.run_id) is None:
+    key, run_id = run.key(), run.manifest().run_id
+    if key is not None and key.run_id == run_id and clientkey.recall(run_id) is None:
         clientkey.remember(key)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cli import FAILED, USAGE
+from dbcheck.clientkey import remember
 from dbcheck.error_ids import ErrorId
 from dbcheck.runs import RunFolder
 from tests.kit.stored_run import manifest
@@ -75,12 +76,18 @@ def test_an_unknown_host_key_names_only_options_that_there_are(
     assert ("--accept-new-host-key" in shown) is offered
 
 
-def test_a_run_that_was_made_by_name_is_reconciled_by_name(tmp_path: Path) -> None:
+def test_a_run_that_was_made_by_name_is_reconciled_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only its inventory may know the witness, and no run folder names one."""
     with running_sshd(tmp_path / "sshd", "openssh") as sshd:
         witness = f"ssh://127.0.0.1:{sshd.port}/acks"
         first = replace(manifest(), witness=witness)
         run = RunFolder.create(tmp_path / "runs", first)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        key = run.key()
+        assert key is not None
+        remember(key)
         said = dbcheck(tmp_path, "reconcile", str(run.path), code=FAILED)
     assert ErrorId.HOST_KEY_UNKNOWN.value in said
     shown = dbcheck(tmp_path, "reconcile", "--help", code=0)

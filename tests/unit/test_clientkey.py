@@ -102,8 +102,10 @@ def test_where_no_key_can_be_kept_the_user_hears_of_it(
     run = _new_run(rig, MANIFEST)
     assert not listener.phases
     assert clientkey.recall(RUN) == key_of(run)
-    _new_run(replace(rig, runs=tmp_path / "lab", lab={"rung": "drive"}), MANIFEST)
-    assert clientkey.recall(RUN) == key_of(run)
+    lab = replace(MANIFEST, run_id=f"{RUN[:-1]}0")
+    of_lab = _new_run(replace(rig, runs=tmp_path / "lab", lab={"rung": "drive"}), lab)
+    assert RunFolder.open(of_lab.path).is_own()
+    clientkey.forget(lab.run_id)
     with pytest.raises(RunWriteError, match="File exists"):
         clientkey.remember(key_of(run))
     clientkey.forget(RUN)

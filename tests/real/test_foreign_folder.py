@@ -1,0 +1,136 @@
+"""Stored folders that somebody else made, as one that was unpacked from an archive."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dbcheck import clientkey, stored
+from dbcheck.clientkey import ClientKey
+from dbcheck.runs import RunFolder
+from tests.kit.hostile import hostile
+from tests.kit.nodes import having
+from tests.kit.samples import MANIFEST
+from tests.kit.witness_logs import LogMaker
+
+RUN = MANIFEST.run_id
+PASSWORD = "planted"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's state folder, which does not exist yet."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "dbcheck"
+
+
+def dbcheck(folder: Path, *words: str | Path) -> tuple[int, str]:
+    """Run a command in *folder* to its end; return its exit code and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dbcheck", *map(str, words)],
+        cwd=folder,
+        env=os.environ | {"DBCHECK_PASSWORD": PASSWORD},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+# ------------------------------------------------------------------------------- a run
+
+
+@pytest.fixture
+def asking() -> Iterator[tuple[int, bytearray]]:
+    """A PostgreSQL server's port that asks for the password in clear; what it heard."""
+    heard = bytearray()
+
+    def answer(client: socket.socket) -> None:
+        client.settimeout(10)
+        client.recv(1 << 16)  # libpq's startup packet
+        client.sendall(
+            b"R" + struct.pack("!II", 8, 3)
+        )  # AuthenticationCleartextPassword
+        heard.extend(client.recv(1 << 16))
+
+    with hostile(answer) as port:
+        yield port, heard
+
+
+def url_of(port: int) -> str:
+    return f"postgresql://u@127.0.0.1:{port}/d?sslmode=disable&require_auth=password"
+
+
+def stranger(folder: Path, port: int) -> RunFolder:
+    """Return a run of another client's, which is on the witness that it names.
+
+    Its folder has a key of its own, as such a folder may have.
+    """
+    first = replace(MANIFEST, witness=f"file:{folder}/witness")
+    run = RunFolder.create(folder / "there", having(first, target=url_of(port)))
+    on_witness = folder / "witness" / RUN
+    on_witness.mkdir(parents=True, mode=0o700)
+    (on_witness / "manifest.json").write_bytes(stored.to_bytes(run.manifest()))
+    (on_witness / "acks.log").write_bytes(LogMaker(RUN).data())
+    return run
+
+
+def test_a_run_of_a_stranger_does_not_choose_who_is_sent_the_password(
+    tmp_path: Path, asking: tuple[int, bytearray]
+) -> None:
+    port, heard = asking
+    run = stranger(tmp_path, port)
+    code, said = dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
+    assert PASSWORD.encode() not in heard
+    assert code == 2
+    assert (
+        "needs --target and --witness: nothing shows that it is a run of yours" in said
+    )
+    command = f"dbcheck reconcile {run.path} --target URL --witness URL"
+    assert command in " ".join(said.split())
+
+
+@pytest.mark.parametrize("forged", ["manifest", "run_id"])
+def test_a_key_counts_for_its_own_manifest_alone(
+    tmp_path: Path, state: Path, asking: tuple[int, bytearray], forged: str
+) -> None:
+    """A stranger knows the id of a run of ours, or names its own key as the state's."""
+    port, heard = asking
+    run = stranger(tmp_path, port)
+    if forged == "manifest":
+        clientkey.remember(ClientKey.draw(RUN, stored.to_bytes(MANIFEST)))
+    else:
+        (state / "runs").mkdir(parents=True)
+        given = run.path / "given.json"
+        path = os.path.relpath(given.with_suffix(""), state / "runs")
+        content = stored.to_bytes(replace(run.manifest(), run_id=path))
+        (run.path / "manifest.json").write_bytes(content)
+        ClientKey.draw(path, content).write(given)
+    code, said = dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
+    assert (code, bytes(heard)) == ((2, b"") if forged == "manifest" else (4, b"")), (
+        said
+    )
+
+
+def test_the_users_own_run_is_reconciled_with_the_options_of_its_url(
+    tmp_path: Path, asking: tuple[int, bytearray]
+) -> None:
+    """Its very bytes are known: nobody else wrote these options."""
+    port, heard = asking
+    run = stranger(tmp_path, port)
+    key = run.key()
+    assert key is not None
+    clientkey.remember(key)
+    (run.path / clientkey.FILE).unlink()
+    _, said = dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
+    assert PASSWORD.encode() in heard, said
