@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -35,6 +36,13 @@ class SshOptions:
 AS_SSH = SshOptions()  # as the user's own ssh would
 
 
+# What no host and no user may hold: ssh_config(5) hands them to a shell, as %h and %r
+# of ProxyCommand and "Match exec".  The rule is OpenSSH's own, which has it since 9.6:
+# ssh_valid_hostname() and ssh_valid_ruser() in readconf.c of 10.5.
+_NO_HOST = re.compile(r"^-|['`\"$\\;&<>|(){},\s\x00-\x1f\x7f]")
+_NO_USER = re.compile(r"^-|['`\";&<>|(){}\x00-\x1f\x7f]|\s-|\\$")
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """The host to connect to, as the user gave it; None: the configuration decides."""
@@ -42,6 +50,21 @@ class Address:
     host: str
     user: str | None = None
     port: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what a shell would obey; raise UsageError, which repeats no user."""
+        if found := _NO_HOST.search(self.host):
+            what = f"the host {self.host!r} holds {found[0]!r}"
+        elif found := _NO_USER.search(self.user or ""):
+            what = f"the user for the host {self.host!r} holds {found[0]!r}"
+        else:
+            return
+        raise UsageError(
+            f"{what}, which ssh refuses there as well",
+            id=ErrorId.HOST_ADDRESS_INVALID,
+            hint="Correct it where it is named; a name that your ssh_config gives to"
+            " that host may stand in its place.",
+        )
 
     @classmethod
     def parse(cls, text: str) -> Address:

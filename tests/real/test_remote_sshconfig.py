@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import HostError, UsageError
+from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import settings
+from dbcheck.remote.sshconnect import connect
 
 
 @pytest.fixture
@@ -78,3 +81,27 @@ def test_a_command_that_decides_gets_no_password(
     monkeypatch.setenv("SHELL", "/no/such/shell")
     with pytest.raises(UsageError, match="/no/such/shell"):
         settings("lab", Path("~/.ssh/config"))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param("ProxyCommand true %h", id="ProxyCommand"),
+        pytest.param('Match exec "true %h"\n  User me', id="Match exec"),
+        pytest.param(
+            'ProxyJump $(touch${IFS}ran)\nMatch exec "true %h"\n  Port 1',
+            id="ProxyJump",
+        ),
+    ],
+)
+def test_a_host_does_not_reach_a_shell(
+    home: Path, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    """Witnesses and hosts are named in files, and ssh_config hands them to a shell."""
+    monkeypatch.chdir(home)
+    write(home, config=f"{config}\n")
+    host = "127.0.0.1" if "ProxyJump" in config else "$(touch${IFS}ran)"
+    with pytest.raises((UsageError, HostError)) as caught:
+        connect(Address.parse(f"u@{host}"), SshOptions(connect_timeout_s=5))
+    assert not (home / "ran").exists()
+    assert caught.value.id is ErrorId.HOST_ADDRESS_INVALID

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.remote.address import Address, parse_ssh_url
 from dbcheck.remote.way import way_to
@@ -45,3 +46,24 @@ def test_any_other_url_of_a_host_is_refused(url: str, why: str) -> None:
     with pytest.raises(UsageError, match=why) as caught:
         way_to(url)
     assert "gehe" not in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(f"ssh://me@db{one}1" for one in "'`\"$\\;&<>|(){}, \x7f"),
+        *(f"ssh://m{one}e@db1" for one in ("'", "`", ";", "&", "|", "(", "{", "%0a")),
+        *("ssh://-oProxyCommand=x", "ssh://-oX=y@db1", "ssh://me%20-oX@db1"),
+        "ssh://me%5C@db1",
+    ],
+)
+def test_what_a_shell_would_obey_is_in_no_address(url: str) -> None:
+    for parse in (way_to, lambda given: parse_ssh_url(given, "a witness", "")):
+        with pytest.raises(UsageError) as caught:
+            parse(url)
+        assert caught.value.id is ErrorId.HOST_ADDRESS_INVALID
+
+
+def test_a_user_may_have_a_domain() -> None:
+    assert Address.parse("CORP\\me@db1") == Address("db1", "CORP\\me")
+    assert Address("fe80::1%eth0", "me$").host == "fe80::1%eth0"
