@@ -26,7 +26,8 @@ Variables = dict[str, Any]
 _BESIDE = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")
 _CONFIG = "ANSIBLE_CONFIG"
-_VAULT = "ANSIBLE_VAULT_PASSWORD_FILE"
+_DEFAULT_CONFIGS = ("~/.ansible.cfg", "/etc/ansible/ansible.cfg")
+_VAULT, _VAULTS = "ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_VAULT_IDENTITY_LIST"
 _TIMEOUT_S = 120
 _MESSAGE_MAX = 400
 # Ansible refuses to start in a locale that is not UTF-8, or that is not installed.
@@ -173,7 +174,17 @@ def _environment(path: Path) -> dict[str, str]:
         if value := env.get(name):
             env[name] = os.path.abspath(os.path.expanduser(value))
             require_trusted(Path(env[name]))
+    for value in (*_DEFAULT_CONFIGS, *_vault_files(env.get(_VAULTS, ""))):
+        require_trusted(Path("/", os.path.expanduser(value)))
     return env
+
+
+def _vault_files(text: str) -> Iterator[str]:
+    """Yield the files in a list of vault ids, each LABEL@FILE or LABEL@prompt."""
+    for one in text.split(","):
+        source = one.strip().rpartition("@")[2]
+        if source and not source.startswith("prompt"):
+            yield source
 
 
 def _messages(stderr: str) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +14,11 @@ import pytest
 
 from dbcheck import files
 from dbcheck.cli import USAGE
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed
 from dbcheck.inventory.load import load
+from tests.kit.files import AS_ROOT, STRANGER
 from tests.kit.waiting import wait_until
 
 HOSTS = """\
@@ -252,6 +256,60 @@ def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
     found = load(path)
     assert (folder / "ran").exists() == runs
     assert set(found.entries if runs else found.others) == {"db1"}
+
+
+def give(path: Path, *, group: bool) -> None:
+    """Make *path* another user's, or writable by a group that has other users."""
+    os.chown(path, -1 if group else STRANGER, STRANGER)
+    path.chmod(0o775 if group else 0o755)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("group", [True, False], ids=["of a group", "of another user"])
+@pytest.mark.parametrize("whose", ["hosts", ".", "link", "group_vars"])
+def test_an_inventory_that_another_user_may_change_is_not_run(
+    folder: Path, whose: str, group: bool
+) -> None:
+    """By its own file, a folder, one that a link leads through, or variables."""
+    place, given = folder / "place", folder / "hosts"
+    script = f"#!/bin/sh\ntouch {folder}/ran\necho '{{}}'\n"
+    write(place, script, "hosts").chmod(0o755)
+    (place / "group_vars").mkdir()
+    given.symlink_to(place / "hosts")
+    if whose != "link":
+        give(place / whose, group=group)
+    elif group:
+        give(folder, group=True)
+    else:
+        os.chown(given, STRANGER, STRANGER, follow_symlinks=False)
+    with pytest.raises(UsageError) as caught:
+        load(given)
+    assert not (folder / "ran").exists()
+    assert caught.value.id is ErrorId.INVENTORY_OPEN_TO_OTHERS
+    assert ("chmod g-w" if group else "chown -h 0") in caught.value.hint
+
+
+def test_a_group_of_the_user_alone_may_write_an_inventory(folder: Path) -> None:
+    """As where the umask is 002, and each user has a group of the same name."""
+    own = pwd.getpwuid(os.geteuid())
+    if grp.getgrgid(own.pw_gid).gr_name != own.pw_name:
+        pytest.skip("this user has no group of its own")
+    path = write(folder, HOSTS)
+    for each in (path, folder):
+        os.chown(each, -1, own.pw_gid)
+        each.chmod(each.stat().st_mode | 0o020)
+    assert load(path).entry("db01")
+
+
+@AS_ROOT
+def test_who_called_sudo_may_write_an_inventory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(folder, HOSTS)
+    for each in (path, folder):
+        os.chown(each, STRANGER, STRANGER)
+    monkeypatch.setenv("SUDO_UID", str(STRANGER))
+    assert load(path).entry("db01")
 
 
 def test_init_writes_what_loads_and_replaces_nothing(tmp_path: Path) -> None:
