@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from dbcheck import stored
+from dbcheck import madehere, stored
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.core.control import ControlFacts
 from dbcheck.core.cutclass import CutClass
@@ -32,6 +32,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.runs import RunFolder
 
+_SUBJECT = "campaigns"  # in the state folder
 _BOUNDS_PPM = range(100, 500_001)  # as --until takes them
 
 
@@ -187,6 +188,17 @@ class CampaignFolder:
     def plan(self) -> Plan:
         """Read the plan."""
         return stored.from_bytes(self._plan.read_bytes(), Plan, str(self._plan))
+
+    def remember(self) -> None:
+        """Note that the campaign is this user's own; raise RunWriteError."""
+        madehere.remember(_SUBJECT, self._plan.read_bytes())
+
+    def is_own(self) -> bool:
+        """Say whether this user's client made the campaign, by this very plan.
+
+        Another's plan may not choose the inventory: it names programs that are run.
+        """
+        return madehere.is_own(_SUBJECT, self._plan.read_bytes())
 
     def cycles(self) -> list[Cycle]:
         """Read the result of each cycle, in their order; controls come first."""

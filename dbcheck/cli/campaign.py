@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -114,7 +115,7 @@ def command(
     if resume is not None:
         _refuse_new(names, everything, cuts, until, folder)
         folders = campaign_run.stored(resume)
-        inventory = _begun_with(folders[0], lookup)
+        inventory = _begun_with(folders, lookup)
         found = load(inventory)
         entries = [found.entry(one.plan().name) for one in folders]
         for entry, one in zip(entries, folders, strict=True):
@@ -141,6 +142,7 @@ def command(
             )
             for entry in entries
         ]
+        campaign_run.remember(folders)
     if at:
         campaigns = list(zip(entries, folders, strict=True))
         shown = run_fleet(campaigns, root, at, cutting, as_json=as_json)
@@ -168,12 +170,28 @@ def _place(address: str | None, entries: Sequence[Entry]) -> str:
     return at
 
 
-def _begun_with(folder: CampaignFolder, lookup: InventoryOptions) -> Path:
-    """Return the inventory of a campaign that is resumed, unless another is named."""
-    stored = folder.plan().inventory
-    if "inventory" in lookup.given or not stored:
+def _begun_with(folders: Sequence[CampaignFolder], lookup: InventoryOptions) -> Path:
+    """Return the inventory of campaigns that are resumed, unless another is named.
+
+    Raise UsageError if somebody else may have begun one: an inventory names programs.
+    """
+    if "inventory" in lookup.given:
         return lookup.inventory
-    return Path(stored)
+    for folder in folders:
+        if not folder.is_own():
+            raise _not_own(folder.path)
+    return Path(folders[0].plan().inventory or lookup.inventory)
+
+
+def _not_own(folder: Path) -> UsageError:
+    words = ("dbcheck", "campaign", "--resume", str(folder), "--inventory", "FILE")
+    return UsageError(
+        f"{folder} needs --inventory: nothing shows that it is a campaign of yours,"
+        " whose inventory may be used",
+        id=ErrorId.OPTION_NEEDS_ANOTHER,
+        hint=f"Name the inventory yourself: {shlex.join(words)}. It may be left out by"
+        " the user who began the campaign, and not if an older dbcheck began it.",
+    )
 
 
 def _refuse_new(

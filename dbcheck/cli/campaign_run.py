@@ -17,6 +17,7 @@ from dbcheck.campaign.witness_lock import WAIT_S, locked
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.cli.options import RUNS
+from dbcheck.cli.say import say
 from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, RunWriteError, UsageError
@@ -106,13 +107,21 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
 def stored(root: Path) -> list[CampaignFolder]:
     """Return the campaigns in the folder *root*; raise UsageError if there is none.
 
-    Raise RunWriteError if others may have put one there: a plan names the inventory,
-    and with it programs that run.
+    Raise RunWriteError if others may have put one there.
     """
     folders = folders_in(root)
     for path in {root, *(folder.path for folder in folders)}:
         require_own(path)
     return folders
+
+
+def remember(folders: Sequence[CampaignFolder]) -> None:
+    """Note that new campaigns are this user's own; say what it means if that fails."""
+    try:
+        for folder in folders:
+            folder.remember()
+    except RunWriteError as error:
+        say(f"--resume will need --inventory: {error}", err=True)
 
 
 def run_one(

@@ -39,12 +39,13 @@ all:
 """
 
 
-def dbcheck(folder: Path, *words: str, code: int) -> str:
+def dbcheck(folder: Path, *words: str, code: int, home: Path | None = None) -> str:
     """Run it in *folder*, which is the user's home, too; return what it says."""
+    home = home or folder
     done = subprocess.run(
         (sys.executable, "-m", "dbcheck", *words),
         cwd=folder,
-        env=os.environ | {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")},
+        env=os.environ | {"HOME": str(home), "XDG_STATE_HOME": str(home / "state")},
         capture_output=True,
         text=True,
         timeout=120,
@@ -108,7 +109,8 @@ def test_a_resumed_campaign_knows_its_inventory(tmp_path: Path) -> None:
     assert f"dbcheck campaign --resume {tmp_path}/campaign" in said
     resumed = ("campaign", "--resume", str(tmp_path / "campaign"))
     elsewhere = inventory.parent
-    assert "no-such-lab" in dbcheck(elsewhere, *resumed, code=FAILED)
+    said = dbcheck(elsewhere, *resumed, code=FAILED, home=tmp_path)
+    assert "no-such-lab" in said
     other = (*resumed, "--inventory", "none.yml")
     assert "the inventory none.yml does not exist" in dbcheck(
         elsewhere, *other, code=USAGE

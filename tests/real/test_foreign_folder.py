@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from dbcheck import clientkey, stored
+from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.clientkey import ClientKey
 from dbcheck.runs import RunFolder
 from tests.kit.hostile import hostile
 from tests.kit.nodes import having
-from tests.kit.samples import MANIFEST
+from tests.kit.samples import MANIFEST, PLAN
 from tests.kit.witness_logs import LogMaker
 
 RUN = MANIFEST.run_id
@@ -134,3 +135,31 @@ def test_the_users_own_run_is_reconciled_with_the_options_of_its_url(
     (run.path / clientkey.FILE).unlink()
     _, said = dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
     assert PASSWORD.encode() in heard, said
+
+
+# -------------------------------------------------------------------------- a campaign
+
+
+def inventory(folder: Path) -> Path:
+    """Return an inventory that is a program, and notes that it was run."""
+    path = folder / "hosts"
+    path.write_text(f"#!/bin/sh\ntouch {folder}/ran\necho '{{}}'\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_campaign_of_a_stranger_does_not_choose_the_inventory(tmp_path: Path) -> None:
+    hosts = inventory(tmp_path)
+    plan = replace(PLAN, name="db1", inventory=str(hosts))
+    folder = CampaignFolder.create(tmp_path / "campaign", plan)
+    resumed = ("campaign", "--resume", folder.path)
+    code, said = dbcheck(tmp_path, *resumed)
+    assert not (tmp_path / "ran").exists()
+    assert code == 2
+    command = f"dbcheck campaign --resume {folder.path} --inventory FILE"
+    assert command in " ".join(said.split())
+    assert "has no host db1" in dbcheck(tmp_path, *resumed, "--inventory", hosts)[1]
+    folder.remember()
+    (tmp_path / "ran").unlink()
+    assert "has no host db1" in dbcheck(tmp_path, *resumed)[1]
+    assert (tmp_path / "ran").exists()
