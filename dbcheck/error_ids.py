@@ -258,6 +258,8 @@ class ErrorId(StrEnum):
     DRIVE_RUNG_NEEDED = "drive-rung-needed"
     DRIVE_SETTING_FIXED = "drive-setting-fixed"
     DRIVE_TOO_SMALL = "drive-too-small"
+    EXPLORATION_NOT_OWN = "exploration-not-own"
+    EXPLORATION_OPEN_TO_OTHERS = "exploration-open-to-others"
     EXPLORED_STATES_DAMAGED = "explored-states-damaged"
     FETCH_FAILED = "fetch-failed"
     FETCH_NEEDS_DEBIAN = "fetch-needs-debian"

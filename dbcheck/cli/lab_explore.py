@@ -24,7 +24,7 @@ from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
 from dbcheck.core.crashstate import CrashState
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import Labs
@@ -78,6 +78,12 @@ _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
     metavar="N",
     help="Decides the rows, and which states are judged. Default: random.",
 )
+@option(
+    "--trust",
+    is_flag=True,
+    help="Use a FOLDER that you did not record: its settings and its data can run "
+    "programs on this machine, as the server's account.",
+)
 @options.runs()
 @options.as_json()
 def command(
@@ -88,6 +94,7 @@ def command(
     name: str | None,
     side_by_side: int | None,
     seed: int | None,
+    trust: bool,
     runs: Path,
     as_json: bool,
 ) -> None:
@@ -115,6 +122,12 @@ def command(
             id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="Give its folder: dbcheck lab explore FOLDER --state NAME.",
         )
+    if trust and given is None:
+        raise UsageError(
+            "--trust is for a FOLDER that is there, and none is given",
+            id=ErrorId.OPTION_NEEDS_ANOTHER,
+            hint="Leave it out to record anew.",
+        )
     with progress(output.progress_console(), live=not as_json, only=_SHOWN) as view:
         if given is None:
             folder = _recorded(recording, load, drawn(seed), runs, view)
@@ -124,6 +137,7 @@ def command(
             ]
             _refuse(recording.flags_given() + load.flags_given() + beside)
             folder = Exploration.open(given)
+            _require_trusted(folder, trust=trust)
         with folder.locked():
             exploration = opened(folder)
             labs = side_by_side or _fitting_labs()
@@ -131,6 +145,19 @@ def command(
                 _judge_one(exploration, name, view, as_json=as_json)
             else:
                 _explore(exploration, wanted, labs, view, as_json=as_json)
+
+
+def _require_trusted(folder: Exploration, *, trust: bool) -> None:
+    """Raise UsageError unless this user recorded it, or trusts who did."""
+    folder.require_closed()
+    if not trust and not folder.is_own():
+        raise UsageError(
+            f"nothing shows that you recorded {folder.path}, and a lab runs what it"
+            " holds: the settings and the data of its server",
+            id=ErrorId.EXPLORATION_NOT_OWN,
+            hint="The state folder of who recorded it knows it, unless an older dbcheck"
+            " did. If you trust who did, add --trust.",
+        )
 
 
 def _refuse(flags: list[str]) -> None:
@@ -172,6 +199,10 @@ def _recorded(
     except BaseException:
         folder.discard_unless_recorded()
         raise
+    try:
+        folder.remember()
+    except RunWriteError as error:
+        view.line("explore", f"to use the folder again will need --trust: {error}")
     return folder
 
 

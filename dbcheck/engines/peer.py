@@ -9,9 +9,7 @@ the account that he is: root, this user, or the server's own account.
 from __future__ import annotations
 
 import contextlib
-import grp
 import ipaddress
-import os
 import pwd
 import socket
 import stat
@@ -19,12 +17,12 @@ import struct
 from collections.abc import Iterator, Set
 from pathlib import Path
 
+from dbcheck.others import has_acl, is_group_of
 from dbcheck.owners import own_users
 from dbcheck.steps import steps
 
 _CONNECT_S = 2.0
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
-_ACL = "system.posix_acl_access"  # acl(5), as an attribute of the file
 
 # proc_pid_net(5), and Linux's Documentation/networking/proc_net_tcp.rst.
 # Each with the bytes of its addresses; a server's socket of IPv6 may take IPv4 as well.
@@ -158,23 +156,8 @@ def _is_kept(step: Path, keeper: int) -> bool:
         # Of what is the keeper's own, it was another's first: a new boot empties /tmp.
         return bool(folder.st_mode & stat.S_ISVTX) and step.lstat().st_uid in _ours()
     if folder.st_mode & stat.S_IWGRP:
-        return not _has_acl(step.parent) and _is_group_of(folder.st_gid, allowed)
+        return not has_acl(step.parent) and is_group_of(folder.st_gid, allowed)
     return True
-
-
-def _has_acl(folder: Path) -> bool:
-    """Return whether the group's bits show what other users may at most."""
-    return _ACL in os.listxattr(folder)
-
-
-def _is_group_of(gid: int, allowed: Set[int]) -> bool:
-    """Return whether a group has a name, and no members but those *allowed*."""
-    try:
-        named = grp.getgrgid(gid).gr_mem
-    except KeyError:
-        return False
-    members = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == gid}
-    return members | {_named(name) for name in named} <= allowed
 
 
 def _address(name: tuple[str, int]) -> tuple[ipaddress.IPv6Address, int]:

@@ -11,6 +11,7 @@ explored.json      what --json prints
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -20,16 +21,18 @@ from typing import IO, Any
 
 import msgspec
 
-from dbcheck import stored
+from dbcheck import madehere, stored
 from dbcheck.core.crashstate import CrashState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError, UsageError
 from dbcheck.judge.explored import Finding, StateJudgement
 from dbcheck.lab.drive.recording import SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
+from dbcheck.others import who_may_change
 from dbcheck.runs import RunFolder
 
 _PLAN, _STATES = "exploration.json", "states.jsonl"
+_SUBJECT = "explorations"  # in the state folder
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -97,6 +100,40 @@ class Exploration:
         """Read it; raise RunFormatError if it is damaged."""
         path = self.path / _PLAN
         return stored.from_bytes(path.read_bytes(), Plan, str(path))
+
+    def remember(self) -> None:
+        """Note that the recording is this user's own; raise RunWriteError."""
+        madehere.remember(_SUBJECT, self._recorded())
+
+    def is_own(self) -> bool:
+        """Say whether this user's client made the recording, to the last byte.
+
+        Another's holds the settings and the data of a server that would be started.
+        """
+        return madehere.is_own(_SUBJECT, self._recorded())
+
+    def require_closed(self) -> None:
+        """Raise UsageError if another user may change what a lab is built from."""
+        for path in (self.recording, *self._files()):
+            if change := who_may_change(path):
+                raise UsageError(
+                    f"{change.how}: it is part of an exploration, or leads to one",
+                    id=ErrorId.EXPLORATION_OPEN_TO_OTHERS,
+                    hint="A lab runs what an exploration holds. Copy it to a folder of"
+                    f" your own, or run: {change.end}",
+                )
+
+    def _files(self) -> list[Path]:
+        """Return what a lab is built from."""
+        return sorted(path for path in self.recording.iterdir() if path.is_file())
+
+    def _recorded(self) -> bytes:
+        """Return the digest of each of these files, by name, as JSON."""
+        digests = {}
+        for path in self._files():
+            with path.open("rb") as file:
+                digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+        return json.dumps(digests).encode()
 
     def run(self) -> RunFolder:
         """Return the recorded cycle."""

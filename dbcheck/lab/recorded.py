@@ -10,6 +10,8 @@ import msgspec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.recording import RECORD_ANEW
+from dbcheck.lab.namespace import BASE
+from dbcheck.lab.spec import LabSpec
 from dbcheck.stored import private
 
 _FILE = "lab.json"
@@ -32,7 +34,8 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spec:     in JSON, see LabSpec.
     server:   what its program printed as its version: another may not start on its
               data, which would look like damage.
-    base:     the path of its storage: servers note paths in their data.
+    base:     the path of its storage, in namespace.BASE: servers note paths in their
+              data.
     password: the server's, which means nothing outside of such a lab.
     """
 
@@ -55,6 +58,19 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"cannot write {folder / _FILE}: {error.strerror}",
                 id=ErrorId.FILE_NOT_WRITABLE,
             ) from None
+
+    def __post_init__(self) -> None:
+        """Refuse a path at which no lab that records has its storage.
+
+        What is there is made, mounted on and given to the server's account.
+        """
+        base = Path(self.base)
+        if base.parent != BASE or not base.name.strip(".") or str(base) != self.base:
+            raise ValueError(f"no lab has its storage in {self.base!r}")
+        try:
+            LabSpec.from_json(self.spec)
+        except (LookupError, AttributeError) as error:
+            raise ValueError(f"it describes no lab: {error}") from None
 
     @classmethod
     def read(cls, folder: Path) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from dbcheck.lab import state
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.files import STRANGER
 from tests.kit.lab_state import own_state as own_state
 from tests.kit.waiting import wait_until
 
@@ -102,6 +104,58 @@ def test_one_state_is_judged_again_by_its_name(kept: dict[str, Any]) -> None:
     assert again["judgement"] == {"reason": "", "rows": []} | stored["judgement"]
     text = explore(kept["folder"], "--state", name)
     assert name in text and "PASS" in text
+
+
+def stranger(folder: str, to: Path, **changed: str) -> Path:
+    """Return a copy of an exploration with another recording/lab.json."""
+    shutil.copytree(folder, to)
+    lab = to / "recording" / "lab.json"
+    lab.write_text(json.dumps(json.loads(lab.read_text()) | changed))
+    return to
+
+
+@pytest.mark.root
+def test_an_exploration_of_a_stranger_is_not_run(
+    kept: dict[str, Any], tmp_path: Path
+) -> None:
+    """Neither its settings nor its data: nobody knows what they would start."""
+    other = stranger(kept["folder"], tmp_path / "other", password="another")
+    said = explore(other, "--states", 9, code=2)
+    assert f"nothing shows that you recorded {other}" in said
+    assert not (other / "lock").exists() or (other / "states.jsonl").read_text()
+    assert len(names(other)) == len(names(kept["folder"]))
+    drive = Path(shutil.copytree(kept["folder"], tmp_path / "more"))
+    with (drive / "recording" / "files.drive").open("ab") as file:
+        file.write(b"x")
+    assert "add --trust" in explore(drive, "--states", 9, code=2)
+    (other / "recording").chmod(0o770)
+    os.chown(other / "recording", -1, STRANGER)
+    assert "may replace" in explore(other, "--states", 9, "--trust", code=2)
+
+
+@pytest.mark.root
+def test_an_exploration_names_no_folder_of_this_machine(
+    kept: dict[str, Any], tmp_path: Path
+) -> None:
+    """What a lab has its storage in is made there, and given to its server."""
+    victim = tmp_path / "victim"
+    (victim / "run").mkdir(parents=True)
+    other = stranger(kept["folder"], tmp_path / "other", base=str(victim))
+    explore(other, "--states", len(names(other)) + 1, "--labs", 1, "--trust", code=4)
+    assert (victim / "run").stat().st_uid == 0
+    assert list(victim.iterdir()) == [victim / "run"]
+
+
+@pytest.mark.root
+def test_an_exploration_that_is_trusted_is_run(
+    kept: dict[str, Any], tmp_path: Path
+) -> None:
+    other = shutil.copytree(kept["folder"], tmp_path / "other")
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    words = command(other, "--state", names(other)[0])
+    for more, code in (([], 2), (["--trust"], 0)):
+        done = subprocess.run([*words, *more], env=environment, capture_output=True)
+        assert done.returncode == code, done.stderr
 
 
 @pytest.mark.root

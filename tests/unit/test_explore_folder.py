@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.core.crashstate import CrashState
 from dbcheck.core.verdict import Verdict
-from dbcheck.errors import RunFormatError, RunWriteError, UsageError
+from dbcheck.errors import LabError, RunFormatError, RunWriteError, UsageError
 from dbcheck.explore.folder import Exploration, Line, Plan
 from dbcheck.judge.explored import (
     Finding,
@@ -19,6 +19,9 @@ from dbcheck.judge.explored import (
     StateJudgement,
     StateResult,
 )
+from dbcheck.lab.namespace import BASE
+from dbcheck.lab.recorded import RecordedLab
+from dbcheck.lab.spec import LabSpec
 
 PLAN = Plan("0.1.0", 7, "20260102-030405-a1b2c3")
 STATE = CrashState(3, ((17, ((18, 0, 512), (19, 1024, 512))), (4, ())))
@@ -126,3 +129,63 @@ def test_two_clients_do_not_work_on_it_at_once(folder: Exploration) -> None:
         Exploration.open(folder.path).locked(),
     ):
         pass
+
+
+# --------------------------------------------------------------- whose the recording is
+
+
+def test_a_recording_is_the_users_own_to_the_last_byte(
+    folder: Exploration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder.path / "state"))
+    drive, lab = folder.recording / "files.drive", folder.recording / "lab.json"
+    for path in (drive, lab):
+        path.write_bytes(b"recorded")
+    assert not folder.is_own()
+    folder.remember()
+    assert Exploration.open(folder.path).is_own()
+    for path in (drive, lab):
+        path.write_bytes(b"changed")
+        assert not folder.is_own()
+        path.write_bytes(b"recorded")
+    assert folder.is_own()
+    (folder.recording / "log.drive").write_bytes(b"")
+    assert not folder.is_own()
+
+
+@pytest.mark.parametrize("name", [".", "recording", "recording/lab.json"])
+def test_a_recording_that_others_may_change_is_refused(
+    folder: Exploration, name: str
+) -> None:
+    (folder.recording / "lab.json").write_bytes(b"{}")
+    folder.require_closed()
+    path = folder.path / name
+    path.chmod(path.stat().st_mode | 0o002)
+    with pytest.raises(UsageError, match="part of an exploration") as caught:
+        folder.require_closed()
+    assert f"chmod o-w {path}" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"base": "/etc"}, "no lab has its storage in"),
+        ({"base": f"{BASE}/../../etc"}, "no lab has its storage in"),
+        ({"base": f"{BASE}/.."}, "no lab has its storage in"),
+        ({"base": str(BASE)}, "no lab has its storage in"),
+        ({"base": f"{BASE}/a/b"}, "no lab has its storage in"),
+        ({"spec": "[]"}, "cannot be read"),
+        ({"spec": "{}"}, "describes no lab"),
+        ({"spec": "no JSON"}, "cannot be read"),
+    ],
+)
+def test_a_recorded_lab_has_its_storage_where_labs_have_it(
+    tmp_path: Path, changed: dict[str, str], why: str
+) -> None:
+    spec = LabSpec("postgresql").to_json()
+    values = {"spec": spec, "server": "1", "base": f"{BASE}/lab-1", "password": "p"}
+    (tmp_path / "lab.json").write_text(json.dumps(values))
+    assert RecordedLab.read(tmp_path).base == f"{BASE}/lab-1"
+    (tmp_path / "lab.json").write_text(json.dumps(values | changed))
+    with pytest.raises(LabError, match=why):
+        RecordedLab.read(tmp_path)

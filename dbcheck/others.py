@@ -1,0 +1,99 @@
+"""Who else than this user may change what lies at a path."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbcheck.owners import is_ours, own_users
+from dbcheck.steps import steps
+
+_ACL = "system.posix_acl_access"  # acl(5); its mask is shown as the group's bits
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """That another user may change what is there: how, and the command that ends it."""
+
+    how: str
+    end: str
+
+
+def who_may_change(path: Path) -> Change | None:
+    """Return how another user may write, replace or lead elsewhere what *path* names.
+
+    None if none may, or if *path* cannot be inspected: then it cannot be read either.
+    Each folder and link that leads there counts.  Trusted are this user, root, who
+    called sudo, and a group that has one of them alone, as many systems give each user:
+    there files are made with the mode 0664.
+    """
+    try:
+        found = path.stat()
+        if who := _who_may_write(path, found):
+            return _written(f"{who[0]} may write {path}", who[1], path)
+        if not is_ours(found):
+            return _owned(path, found)
+        for step in steps(path):
+            folder = step.parent.stat()
+            who = _who_may_write(step.parent, folder)
+            if who and not folder.st_mode & stat.S_ISVTX:
+                return _written(f"{who[0]} may replace {step}", who[1], step.parent)
+            if not is_ours(found := step.lstat()):
+                return _owned(step, found)
+    except OSError:
+        pass
+    return None
+
+
+def _who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
+    """Return who else than its owner may write, and what ends that; None if nobody."""
+    if found.st_mode & stat.S_IWOTH:
+        return "any user", "chmod o-w"
+    if not found.st_mode & stat.S_IWGRP:
+        return None
+    if has_acl(path):
+        return "whom its access control list names", "setfacl -b"
+    if is_group_of(found.st_gid, own_users() | {0}):
+        return None
+    return f"the group {_name_of(found.st_gid)}", "chmod g-w"
+
+
+def is_group_of(gid: int, allowed: Set[int]) -> bool:
+    """Return whether a group has a name, and no members but those *allowed*."""
+    try:
+        named = grp.getgrgid(gid).gr_mem
+        members = {pwd.getpwnam(name).pw_uid for name in named}
+    except KeyError:
+        return False
+    members |= {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == gid}
+    return members <= allowed
+
+
+def has_acl(path: Path) -> bool:
+    """Return whether the mode's bits of the group show what others may do at most."""
+    try:
+        return bool(os.getxattr(path, _ACL))
+    except (OSError, AttributeError):  # it has none, or the system knows none
+        return False
+
+
+def _name_of(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def _written(how: str, end: str, where: Path) -> Change:
+    return Change(how, f"{end} {shlex.quote(str(where))}")
+
+
+def _owned(path: Path, found: os.stat_result) -> Change:
+    how = f"{path} belongs to another user (uid {found.st_uid})"
+    return _written(how, f"chown -h {os.geteuid()}", path)
