@@ -15,12 +15,16 @@ from dbcheck.report.subject import Step
 
 
 def steps_of(outcome: Outcome) -> tuple[Step, ...]:
-    """Return how to check a judged run, and how to repeat it."""
+    """Return how to check a judged run, and how to repeat it.
+
+    The second only of this user's own: another's manifest would choose the server, or
+    settings that run programs, and somebody might copy the command.
+    """
     manifest, folder = outcome.manifest, str(outcome.run.path)
     again = ["dbcheck", "reconcile", folder, "--offline"]
     found = [Step("Judge the stored run again; no server is needed", shlex.join(again))]
     more = ["--twice"] if outcome.after.again is not None else []
-    if repeat := _repeat(manifest, more):
+    if outcome.run.is_own() and (repeat := _repeat(manifest, more)):
         found.append(repeat)
     return tuple(found)
 

@@ -177,3 +177,12 @@ def test_a_lab_s_cluster_is_repeated_as_one(
     lab = {**SPECS[0].to_values(), "cluster": cluster.to_values()}
     command = shlex.join(command_of(tmp_path, replace(manifest(), lab=lab, seed=40)))
     assert f" {flags} --seed 40" in command
+
+
+def test_a_run_of_a_stranger_is_not_to_be_repeated(tmp_path: Path) -> None:
+    """Its manifest would choose the server that gets the password."""
+    run = stored_run(RunFolder.create(tmp_path, manifest()))
+    assert len(steps_of(judge_run(run, FrameLogReader()))) == 2
+    foreign = RunFolder.open(run.path)  # nothing in the state folder knows it
+    (step,) = steps_of(judge_run(foreign, FrameLogReader()))
+    assert step.command.endswith("--offline")
