@@ -219,6 +219,17 @@ class RunFolder:
         content = (self.path / "manifest.json").read_bytes()
         return clientkey.is_own(read_manifest(content, str(self.path)).run_id, content)
 
+    def remember(self) -> None:
+        """Keep the key where the loss of the folder does not reach it.
+
+        From then on the run is this user's own.  Raise RunWriteError if that fails.
+        """
+        key, run_id = self.key(), self.manifest().run_id
+        if key is None or key.run_id != run_id:
+            return
+        if clientkey.recall(run_id) is None:
+            clientkey.remember(key)
+
     def recalled(self) -> Recalled:
         """Return which records rest on a witness alone."""
         return self._read("recalled.json", Recalled) or Recalled()

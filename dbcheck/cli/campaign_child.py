@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -69,12 +70,24 @@ def _run(worker: Worker, view: Reporting) -> Ended:
         with interrupt.let_through():
             _require_elsewhere(worker.job.entry)
             with folder.locked():
+                _take_over(folder, worker.job.own)
                 run_stored(worker.job.entry, folder, view, _WAIT_S, worker.adapted)
     except KeyboardInterrupt:
         return Ended("interrupted")
     except DbcheckError as failed:
         return Ended(failed.with_hint, failed.id)
     return Ended()
+
+
+def _take_over(folder: CampaignFolder, own: Container[str]) -> None:
+    """Keep the keys of the runs that the client knows as its user's own.
+
+    Without one a run is settled as a stranger's: with less evidence.
+    """
+    for run in folder.unsettled():
+        if run.path.name in own:
+            with contextlib.suppress(DbcheckError):
+                run.remember()
 
 
 def _require_elsewhere(entry: Entry) -> None:

@@ -152,11 +152,11 @@ def _require_trusted(folder: Exploration, *, trust: bool) -> None:
     folder.require_closed()
     if not trust and not folder.is_own():
         raise UsageError(
-            f"nothing shows that you recorded {folder.path}, and a lab runs what it"
-            " holds: the settings and the data of its server",
+            f"nothing shows that you recorded {folder.path} as it is now, and a lab"
+            " runs what it holds: the settings and the data of its server",
             id=ErrorId.EXPLORATION_NOT_OWN,
             hint="The state folder of who recorded it knows it, unless an older dbcheck"
-            " did. If you trust who did, add --trust.",
+            " did, or it was damaged since. If you trust who made it, add --trust.",
         )
 
 

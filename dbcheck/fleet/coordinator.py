@@ -17,7 +17,7 @@ from dbcheck import clientkey, dask, interrupt
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.core.fleet import State
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, FleetError
+from dbcheck.errors import DbcheckError, FleetError, RunFormatError, UsageError
 from dbcheck.fleet import placing
 from dbcheck.fleet.messages import (
     ALIVE_S,
@@ -213,8 +213,9 @@ class Coordinator:
             if runs and not rig.agreed:
                 consent.remember(rig.entry.wiring)
                 rig.agreed = True
-            for name in runs:
-                _remember_key(RunFolder((rig.folder.path / name).parent))
+            for name in set(runs).difference(rig.job.files):  # made by the worker
+                with contextlib.suppress(UsageError, RunFormatError):  # no run
+                    RunFolder.open((rig.folder.path / name).parent).remember()
             for text in rig.new_results():
                 self._view.line(rig.entry.name, text)
         rig.say(Kept(missing))
@@ -308,10 +309,3 @@ class Coordinator:
                 rig.say(Stop())
             elif rig.state is State.WAITING:
                 self._end(rig, State.ENDED, "it did not begin")
-
-
-def _remember_key(run: RunFolder) -> None:
-    """Keep the key of a run where the loss of its folder does not reach it."""
-    key, run_id = run.key(), run.manifest().run_id
-    if key is not None and key.run_id == run_id and clientkey.recall(run_id) is None:
-        clientkey.remember(key)

@@ -96,11 +96,13 @@ class FleetRig:
 def rig_of(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> FleetRig:
     """Return a campaign that waits for a worker, or has nothing left to do."""
     files, cycles, plan = needed(folder), folder.cycles(), folder.plan()
-    over = finished(plan, cycles) and not any(folder.unsettled())
+    unsettled = list(folder.unsettled())
+    own = tuple(run.path.name for run in unsettled if run.is_own())
+    over = finished(plan, cycles) and not unsettled
     return FleetRig(
         entry=entry,
         folder=folder,
-        job=Job(attempt, entry, recall(entry.wiring), up, files),
+        job=Job(attempt, entry, recall(entry.wiring), up, files, own),
         incoming=Incoming(folder.path, files),
         needs=placing.resources_of(entry),
         planned=plan.cuts,

@@ -1,0 +1,66 @@
+"""Which runs of a fleet count as the user's own: those its client knew, or made."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dbcheck import clientkey
+from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.cli.campaign_child import _take_over
+from dbcheck.fleet.coordinator import Coordinator
+from dbcheck.fleet.messages import Listing
+from dbcheck.fleet.mirror import needed, unpack
+from dbcheck.fleet.rig import rig_of
+from dbcheck.inventory.entry import Entry
+from dbcheck.runs import RunFolder
+from tests.kit.samples import MANIFEST, PLAN
+
+ENTRY = Entry("db1", "postgresql://u@db1/d")
+OURS, FOREIGN, NEW = (f"{MANIFEST.run_id[:-1]}{digit}" for digit in "012")
+
+
+def run(folder: CampaignFolder, run_id: str) -> RunFolder:
+    return RunFolder.create(folder.runs, replace(MANIFEST, run_id=run_id))
+
+
+def test_a_run_that_was_there_before_stays_whose_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's has a key as well, and comes back from the worker with it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "client"))
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    run(folder, OURS).remember()
+    run(folder, FOREIGN)
+    rig = rig_of("1", ENTRY, folder, "up")
+    assert rig.job.own == (OURS,)
+    run(folder, NEW)
+    files = needed(folder)
+    listing = {name: hashlib.sha256(each).hexdigest() for name, each in files.items()}
+    rig.incoming._held.update(listing)
+    rig.agreed = True
+    keeps = cast(Any, SimpleNamespace(_view=None))
+    Coordinator._keep(keeps, rig, Listing(listing))
+    own = {each.path.name for each in folder.unsettled() if each.is_own()}
+    assert own == {OURS, NEW}
+
+
+def test_a_worker_takes_over_the_runs_that_its_client_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those of another machine would be settled with less evidence."""
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    for name in (OURS, FOREIGN):
+        run(folder, name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "worker"))
+    unpack(tmp_path / "there", needed(folder))
+    there = CampaignFolder.open(tmp_path / "there")
+    _take_over(there, (OURS,))
+    own = {each.path.name for each in there.unsettled() if each.is_own()}
+    assert own == {OURS}
+    assert clientkey.recall(FOREIGN) is None
