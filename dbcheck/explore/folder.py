@@ -24,9 +24,9 @@ import msgspec
 from dbcheck import madehere, stored
 from dbcheck.core.crashstate import CrashState
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunFormatError, UsageError
+from dbcheck.errors import LabError, RunFormatError, UsageError
 from dbcheck.judge.explored import Finding, StateJudgement
-from dbcheck.lab.drive.recording import SUFFIX, Recording
+from dbcheck.lab.drive.recording import RECORD_ANEW, SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
 from dbcheck.others import who_may_change
 from dbcheck.runs import RunFolder
@@ -125,14 +125,24 @@ class Exploration:
 
     def _files(self) -> list[Path]:
         """Return what a lab is built from."""
-        return sorted(path for path in self.recording.iterdir() if path.is_file())
+        return sorted(path for path in self.recording.glob("*") if path.is_file())
 
     def _recorded(self) -> bytes:
-        """Return the digest of each of these files, by name, as JSON."""
+        """Return the digest of each of these files, by name, as JSON.
+
+        Raise LabError if one cannot be read.
+        """
         digests = {}
         for path in self._files():
-            with path.open("rb") as file:
-                digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            try:
+                with path.open("rb") as file:
+                    digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise LabError(
+                    f"{path} cannot be read: {error.strerror}",
+                    id=ErrorId.RECORDING_NOT_USABLE,
+                    hint=RECORD_ANEW,
+                ) from None
         return json.dumps(digests).encode()
 
     def run(self) -> RunFolder:
