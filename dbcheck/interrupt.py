@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _came: list[int] = []  # no Event: a second signal would wait for the lock of the first
@@ -32,7 +32,7 @@ def install() -> None:
     signal ends the process at once, with that code.
     """
     sys.unraisablehook = _quiet(sys.unraisablehook)
-    atexit.register(_ignore_all)  # the first to be registered is the last to be called
+    atexit.register(_end)  # the first to be registered is the last to be called
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _raise)
@@ -48,7 +48,7 @@ def _quiet(hook: Callable[[Any], None]) -> Callable[[Any], None]:
     return report
 
 
-def _ignore_all() -> None:
+def _end() -> None:
     """Ignore all further signals: Python is about to end, and undoes their handlers.
 
     _PySignal_Fini() in Modules/signalmodule.c gives each signal with a handler in
@@ -56,6 +56,20 @@ def _ignore_all() -> None:
     """
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    if ended and threading.active_count() > 1:
+        leave(ended[0])
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with *code*, whatever its threads do; what was printed is kept.
+
+    exit(3) has libraries in C undo what a thread may be using, and crashes then: so
+    does OpenSSL (OPENSSL_cleanup(3), atexit) while libpq computes in it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # closed, or its reader is gone
+            stream.flush()
+    os._exit(code)
 
 
 @contextlib.contextmanager

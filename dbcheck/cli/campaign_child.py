@@ -61,6 +61,7 @@ def main() -> None:
         view.line("ended", ended.error)
         if not worker.keeps(ended):  # it would have removed its folder
             shutil.rmtree(worker.folder.parent, ignore_errors=True)
+    interrupt.ended.append(0)
 
 
 def _run(worker: Worker, view: Reporting) -> Ended:

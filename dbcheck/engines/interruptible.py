@@ -11,12 +11,20 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class StillRunning(TimeoutError):
+    """A call that was severed, and is left in its *thread*, since it did not end."""
+
+    def __init__(self, limit_s: float, thread: threading.Thread) -> None:
+        super().__init__(f"it did not end within {limit_s:g} s")
+        self.thread = thread
+
+
 def interruptible(
     call: Callable[[], T], sever: Callable[[], None], limit_s: float | None = None
 ) -> T:
     """Return what *call* returns, raise what it raises; *sever* if an interrupt comes.
 
-    Raise TimeoutError after limit_s, unless that is None.
+    Raise StillRunning after limit_s, unless that is None.
 
     A signal's handler runs in the main thread between two steps of Python, so not while
     libpq waits there for an answer.  So *call* runs in a thread of its own; once it is
@@ -41,7 +49,8 @@ def interruptible(
         ended.get(timeout=limit_s)
     except queue.Empty:
         sever()
-        raise TimeoutError(f"it did not end within {limit_s:g} s") from None
+        assert limit_s is not None
+        raise StillRunning(limit_s, thread) from None
     except BaseException:
         sever()
         raise

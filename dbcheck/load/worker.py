@@ -12,6 +12,7 @@ import sys
 import threading
 from queue import Empty, SimpleQueue
 
+from dbcheck import interrupt
 from dbcheck.errors import DbcheckError, WitnessError
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Ended, Heard, Job, receive, send
@@ -101,3 +102,4 @@ def _close(log: WitnessLog, result: GroupResult) -> None:
 
 if __name__ == "__main__":
     main()
+    interrupt.leave(0)  # a session's login may be left, and this listens for ever

@@ -48,17 +48,19 @@ def hostile(
     answer: Callable[[socket.socket], None],
     clients: int = 1,
     *,
+    at_once: int = 1,
     host: str = "127.0.0.1",
     uid: int | None = None,
 ) -> Iterator[int]:
     """Yield the port of a server whose *clients* are answered so, one by one.
 
+    at_once: so many threads answer, one client after the other each.
     uid: the account that it is, None for this process's own.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     dual = host == "::"  # takes IPv4 as well
     listener = socket.create_server((host, 0), family=family, dualstack_ipv6=dual)
-    with _serving(listener, answer, clients, uid):
+    with _serving(listener, answer, clients, uid, at_once):
         yield listener.getsockname()[1]
 
 
@@ -86,6 +88,7 @@ def _serving(
     answer: Callable[[socket.socket], None],
     clients: int,
     uid: int | None,
+    at_once: int = 1,
 ) -> Iterator[None]:
     def serve() -> None:
         if uid is not None:
@@ -97,15 +100,17 @@ def _serving(
                 with client, contextlib.suppress(OSError):
                     answer(client)
 
-    thread = threading.Thread(target=serve)
-    thread.start()
+    threads = [threading.Thread(target=serve) for _ in range(at_once)]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join()
+        for thread in threads:
+            thread.join()
 
 
 @dataclass
@@ -199,9 +204,18 @@ class PgPeer:
         for kind, content in messages:
             self.wire.sendall(kind + struct.pack("!i", len(content) + 4) + content)
 
+    def start(self) -> None:
+        """Take the client's first message; refuse encryption."""
+        while True:
+            size, code = struct.unpack("!ii", self._exactly(8))
+            self._exactly(size - 8)
+            if code == 3 << 16:
+                return
+            self.wire.sendall(b"N")
+
     def greet(self, *, date_style: str = "ISO, MDY") -> None:
         """Let the client in without asking for anything; refuse encryption."""
-        self._begin()
+        self.start()
         settings = {
             "client_encoding": "UTF8",
             "DateStyle": date_style,
@@ -215,17 +229,9 @@ class PgPeer:
 
     def ask(self, method: int, data: bytes = b"") -> None:
         """Ask for a login by that method, and for what the client says to it."""
-        self._begin()
+        self.start()
         self.send((b"R", struct.pack("!i", method) + data))
         self.receive()
-
-    def _begin(self) -> None:
-        while True:
-            size, code = struct.unpack("!ii", self._exactly(8))
-            self._exactly(size - 8)
-            if code == 3 << 16:
-                break
-            self.wire.sendall(b"N")
 
     def ready(self) -> None:
         """Say that the client may go on, with no transaction open."""

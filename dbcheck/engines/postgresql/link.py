@@ -35,6 +35,7 @@ from dbcheck.engines.link import (
     unreadable,
 )
 from dbcheck.engines.postgresql import libpq_stderr
+from dbcheck.engines.postgresql import login as logins
 from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.index import require_indexes
 from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
@@ -58,12 +59,6 @@ _OF_A_RELATION = re.compile(r"\b(?:base|global|pg_tblspc)/[0-9]")
 # not there, for a volume that is not mounted looks so.
 _REFUSED = ("42501", "53100", "53200", "53000")
 _IN_A_TABLESPACE = re.compile(r"\bpg_tblspc/[0-9]")
-
-
-# For all of a login: libpq's limit is for each host, and none is psycopg2's for what it
-# asks a server then whose dates are not of the form ISO.
-LOGIN_S = 60.0
-GRACE_S = 5.0  # after it was severed
 
 _PIECE_BYTES = 1 << 20  # of a COPY to the server, at most at once
 
@@ -183,15 +178,15 @@ class PostgresqlLink(Link):
         self._target, self._family = target, family
         self._secret = str(arguments.get("password") or "")
         opening = _Opening({**arguments, "connect_timeout": max(2, round(connect_s))})
-        limit_s, overrun = connect_s + LOGIN_S, Overrun()
+        limit_s, overrun = connect_s + logins.LOGIN_S, Overrun()
         try:
             with deadline(
                 limit_s, opening.sever, opening.received, ANSWER_BYTES
             ) as overrun:
-                self.connection = interruptible(
-                    opening.connect, opening.sever, limit_s + GRACE_S
+                self.connection = logins.login(
+                    target, opening.connect, opening.sever, limit_s
                 )
-        except (psycopg2.Error, TimeoutError) as error:
+        except psycopg2.Error as error:
             require_within(overrun, target, "the login", limit_s, ANSWER_BYTES)
             id, hint = connect_advice(
                 error, "Check the URL, that the server runs, and the password."

@@ -44,6 +44,7 @@ from dbcheck.engines.link import (
 )
 from dbcheck.engines.postgresql.audited import SessionLook
 from dbcheck.engines.postgresql.link import connect_advice, own_wire
+from dbcheck.engines.postgresql.login import new_session
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import CommitUnknown, CommitWarned, EngineError
@@ -189,10 +190,7 @@ class PostgresqlSession:
         self._before: int | None = None
         self._farewell = self._warning = ""
         with self._guard("connect"):
-            self.connection = psycopg.connect(
-                **{**arguments, "connect_timeout": _CONNECT_S},
-                autocommit=True,
-            )
+            self.connection = new_session(target, arguments, _CONNECT_S)
         self._wire = own_wire(target, self.connection)
         try:
             with (
