@@ -65,12 +65,14 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
         index = made.index
         target = file or Path(f"{index.name}{_SUFFIX}")
         write_file(target, made.chunks())
-    plain = target.is_file()
-    if plain:
-        file_of(target).unlink(missing_ok=True)  # of a bundle that was replaced
-    # Nothing may follow a bundle that is written to a pipe.
-    say(f"{target}: {index.verdict.value}, {len(index.members)} files", err=not plain)
-    if index.removed:
-        say(removed_sentence(index.removed), err=not plain)
-    if key is not None:
-        say(f"signed: {sign(target, key)}")
+        plain = target.is_file()
+        if plain:
+            file_of(target).unlink(missing_ok=True)  # of a bundle that was replaced
+        # Nothing may follow a bundle that is written to a pipe.
+        shown = f"{target}: {index.verdict.value}, {len(index.members)} files"
+        say(shown, err=not plain)
+        if index.removed:
+            say(removed_sentence(index.removed), err=not plain)
+        if key is not None:
+            write_file(file_of(target), [sign(target, made.chunks(), key)])
+            say(f"signed: {file_of(target)}")

@@ -12,9 +12,11 @@ not change what their digest is of: what is stored.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
+import os
 import shutil
 import tarfile
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from dbcheck import stored
+from dbcheck import plain, stored
 from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, RunFormatError, UsageError
@@ -36,7 +38,12 @@ _AT_ONCE = 1 << 20
 _INDEX_MAX = 1 << 24
 _FILES_MAX = 100_000
 _LEVEL = 6
-_RATIO_MAX = 1032  # no stream of DEFLATE unpacks to more times its size
+# What would unpack to more times its size is stored as it is, so that a small bundle of
+# a stranger does not fill a disk.  The ids, times and digests of evidence hardly
+# repeat: losses.csv of millions of losses unpacks to 15 times its size, a log 30 times.
+_RATIO_MAX = 100
+_PARTS_MAX = 3  # of a name, as in runs/ID/FILE
+_SIZE_MAX = (1 << 33) - 1  # eleven octal digits in a header of ustar
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +64,13 @@ class Member:
         path = PurePosixPath(self.name)
         parts = path.parts
         unsafe = path.is_absolute() or ".." in parts or str(path) != self.name
+        unsafe = unsafe or len(parts) > _PARTS_MAX
         packed = self.file != self.name
         sized = 0 <= self.raw <= self.size * _RATIO_MAX if packed else self.size >= 0
         sized = sized and (packed or self.raw == self.size)
         if unsafe or not parts or not self.name.isprintable() or not sized:
-            raise ValueError(f"a bundle cannot hold {self.name!r}")
+            sizes = f"stored in {self.size} bytes and said to hold {self.raw}"
+            raise ValueError(f"a bundle cannot hold {self.name!r}, {sizes}")
 
     @property
     def file(self) -> str:
@@ -102,7 +111,7 @@ def packed(folder: Path) -> tuple[Member, ...]:
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         raw = path.stat().st_size
         if raw >= _PACK_FROM:
-            path = _compressed(path)
+            path = _smaller(path, raw)
         name = path.relative_to(folder).as_posix()
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -110,16 +119,23 @@ def packed(folder: Path) -> tuple[Member, ...]:
     return tuple(found)
 
 
-def _compressed(path: Path) -> Path:
+def _smaller(path: Path, raw: int) -> Path:
+    """Compress a file; return its new name, or as it was if it repeats itself.
+
+    raw: its size.
+    """
     target = path.with_name(path.name + _PACKED)
     with (
         path.open("rb") as file,
-        target.open("xb") as raw,
-        gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as pack,
+        target.open("xb") as written,
+        gzip.GzipFile("", "wb", _LEVEL, written, mtime=0) as pack,
     ):
         shutil.copyfileobj(file, pack, _AT_ONCE)
-    path.unlink()
-    return target
+    kept, other = path, target
+    if raw <= target.stat().st_size * _RATIO_MAX:
+        kept, other = target, path
+    other.unlink()
+    return kept
 
 
 def chunks(folder: Path, index: Index) -> Iterator[bytes]:
@@ -131,6 +147,13 @@ def chunks(folder: Path, index: Index) -> Iterator[bytes]:
             id=ErrorId.BUNDLE_TOO_LARGE,
             hint="Bundle the runs of the campaign one by one.",
         )
+    for member in index.members:
+        if member.size > _SIZE_MAX:
+            raise UsageError(
+                f"{member.name} is too large for a bundle",
+                id=ErrorId.BUNDLE_TOO_LARGE,
+                hint="Share the report alone (dbcheck report).",
+            )
     yield from (_header(INDEX, len(content)), content, _padding(len(content)))
     for member in index.members:
         yield _header(member.name, member.size)
@@ -151,53 +174,108 @@ def _padding(size: int) -> bytes:
     return bytes(-size % _BLOCK)
 
 
-def extract(path: Path, folder: Path) -> Index:
-    """Check every byte of a bundle, and write its files below the empty *folder*.
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Archive]:
+    """Open a bundle for all that is read of it; raise BundleRefused, and OSError.
 
-    Raise BundleRefused if any byte is not what the index says, and OSError.
+    Another file may take its name meanwhile: nothing is read by that any more.
     """
-    with path.open("rb") as file:
-        reader = _Reader(file, path)
-        index = reader.index()
-        _require_room(path, folder, index)
+    try:
+        file = plain.opened(path)
+    except OSError as error:
+        raise BundleRefused(
+            f"{path} cannot be read: {error.strerror}", id=ErrorId.NOT_A_BUNDLE
+        ) from None
+    with file:
+        yield Archive(file, path)
+
+
+class Archive:
+    """A bundle that is open; each method reads it from its start.
+
+    Raise BundleRefused if it is none, or damaged, and OSError.
+    """
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file, self.path = file, path
+
+    def require_room(self, folder: Path) -> None:
+        """Raise BundleRefused if it is not as long as it says, or does not fit."""
+        index, reader = self._begun()
+        if os.fstat(self._file.fileno()).st_size != reader.length(index):
+            raise reader.damaged("its size")
+        wanted = sum(member.size + member.raw for member in index.members)
+        free = shutil.disk_usage(folder).free
+        if wanted > free:
+            raise BundleRefused(
+                f"{self.path} needs {wanted:,} bytes to be unpacked, and"
+                f" {folder.parent.parent} has {free:,} left",
+                id=ErrorId.BUNDLE_NEEDS_ROOM,
+                hint="Set TMPDIR to a folder with more room, if you trust its size.",
+            )
+
+    def content(self) -> Iterator[bytes]:
+        """Yield all of its bytes, as many as there were in the beginning."""
+        self._file.seek(0)
+        left = os.fstat(self._file.fileno()).st_size
+        while left and (chunk := self._file.read(min(left, _AT_ONCE))):
+            left -= len(chunk)
+            yield chunk
+
+    def extract(self, folder: Path) -> tuple[Index, str]:
+        """Check every byte, and write its files below the empty *folder*.
+
+        Return its index, and the SHA-256 of the bytes that were checked.
+        """
+        index, reader = self._begun()
         for member in index.members:
             reader.member(member, folder)
         reader.expect(_END, "its end")
-        if file.read(1):
+        if self._file.read(1):
             raise BundleRefused(
-                f"{path} goes on after its end", id=ErrorId.BUNDLE_DAMAGED
+                f"{self.path} goes on after its end", id=ErrorId.BUNDLE_DAMAGED
             )
-    return index
+        return index, reader.digest.hexdigest()
 
-
-def _require_room(path: Path, folder: Path, index: Index) -> None:
-    """Raise BundleRefused if what a bundle says that it holds does not fit."""
-    wanted = sum(member.size + member.raw for member in index.members)
-    free = shutil.disk_usage(folder).free
-    if wanted > free:
-        raise BundleRefused(
-            f"{path} needs {wanted:,} bytes to be unpacked, and {folder.parent.parent}"
-            f" has {free:,} left",
-            id=ErrorId.BUNDLE_NEEDS_ROOM,
-            hint="Set TMPDIR to a folder with more room, if you trust its size.",
-        )
+    def _begun(self) -> tuple[Index, _Reader]:
+        self._file.seek(0)
+        reader = _Reader(self._file, self.path)
+        return reader.index(), reader
 
 
 class _Reader:
+    """Reads a bundle once; digest: of all that it has read."""
+
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file, self._path = file, path
+        self.digest = hashlib.sha256()
+
+    def damaged(self, what: str) -> BundleRefused:
+        """Return the error for a bundle in which *what* is not what it must be."""
+        return BundleRefused(
+            f"{self._path} is damaged or was changed: {what}",
+            id=ErrorId.BUNDLE_DAMAGED,
+        )
+
+    def length(self, index: Index) -> int:
+        """Return how long a bundle with that index is, which was just read."""
+        sizes = (member.size for member in index.members)
+        whole = sum(_BLOCK + size + -size % _BLOCK for size in sizes)
+        return self._file.tell() + whole + len(_END)
+
+    def _read(self, size: int) -> bytes:
+        found = self._file.read(size)
+        self.digest.update(found)
+        return found
 
     def expect(self, wanted: bytes, what: str) -> None:
         """Read as many bytes as *wanted* has; raise BundleRefused if they differ."""
-        if self._file.read(len(wanted)) != wanted:
-            raise BundleRefused(
-                f"{self._path} is damaged or was changed: {what}",
-                id=ErrorId.BUNDLE_DAMAGED,
-            )
+        if self._read(len(wanted)) != wanted:
+            raise self.damaged(what)
 
     def index(self) -> Index:
         """Read the index."""
-        header = self._file.read(_BLOCK)
+        header = self._read(_BLOCK)
         try:
             info = tarfile.TarInfo.frombuf(header, "ascii", "strict")
             size = info.size
@@ -206,20 +284,14 @@ class _Reader:
         if info.name != INDEX or not 0 < size <= _INDEX_MAX:
             raise self._none()
         if header != _header(INDEX, size):
-            raise BundleRefused(
-                f"{self._path} is damaged or was changed: its start",
-                id=ErrorId.BUNDLE_DAMAGED,
-            )
-        content = self._file.read(size)
+            raise self.damaged("its start")
+        content = self._read(size)
         try:
             found = stored.from_bytes(content, Index, f"the index of {self._path}")
         except RunFormatError as error:
             raise BundleRefused(str(error), id=error.id, hint=error.hint) from None
         if stored.to_bytes(found) != content or len(found.members) > _FILES_MAX:
-            raise BundleRefused(
-                f"{self._path} is damaged or was changed: its index",
-                id=ErrorId.BUNDLE_DAMAGED,
-            )
+            raise self.damaged("its index")
         self.expect(_padding(size), "after its index")
         return found
 
@@ -241,16 +313,12 @@ class _Reader:
         target = folder / member.name
         digest, left = hashlib.sha256(), member.size
         with _made(self._path, target) as file:
-            while left and (chunk := self._file.read(min(left, _AT_ONCE))):
+            while left and (chunk := self._read(min(left, _AT_ONCE))):
                 digest.update(chunk)
                 file.write(chunk)
                 left -= len(chunk)
         if left or digest.hexdigest() != member.sha256:
-            raise BundleRefused(
-                f"{self._path} is damaged or was changed: {member.name} is not what"
-                " the index says",
-                id=ErrorId.BUNDLE_DAMAGED,
-            )
+            raise self.damaged(f"{member.name} is not what the index says")
         self.expect(_padding(member.size), f"after {member.name}")
         if member.name != member.file:
             self._unpack(target, folder / member.file, member)

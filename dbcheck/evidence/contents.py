@@ -16,7 +16,8 @@ RUNS = "runs"
 REPORT = "report.html"
 LOG, DRIVES = "server.log", "drives.csv"
 _RECORDS = ("manifest", "recalled", "load", "cut", "restore", "after", "verdict")
-# Read as a whole, unlike rows and the logs of the witness.
+# Read as a whole, unlike rows, losses and the logs of the witness: they are as large as
+# the load was, and read piece by piece, or line by line.
 WHOLE_MAX = 1 << 25  # bytes
 _STREAMED = (".bin", ".jsonl")
 
@@ -70,10 +71,19 @@ def strangers(folder: Path, kind: str) -> Iterator[str]:
 
 
 def too_large(folder: Path) -> str:
-    """Return the name of a file that is too large to be read as a whole, "" if none."""
+    """Return the name of a file, or of one with a line, too large to read; else ""."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         logged = path.suffix == ".log" and path.name != LOG
         streamed = path.suffix in _STREAMED or logged or path.name == "losses.csv"
-        if not streamed and path.stat().st_size > WHOLE_MAX:
+        too_long = path.suffix == ".jsonl" and _has_long_line(path)
+        if too_long or (not streamed and path.stat().st_size > WHOLE_MAX):
             return path.relative_to(folder).as_posix()
     return ""
+
+
+def _has_long_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        while line := file.readline(WHOLE_MAX + 1):
+            if len(line) > WHOLE_MAX:
+                return True
+    return False

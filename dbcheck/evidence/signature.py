@@ -6,18 +6,23 @@ PROTOCOL.sshsig.  The signature lies beside the bundle, in BUNDLE.sig.
 
 from __future__ import annotations
 
-import os
+import contextlib
+import hashlib
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck import children
+from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, UsageError
+from dbcheck.evidence.archive import Archive
+from dbcheck.evidence.scratch import scratch
 
 NAMESPACE = "dbcheck-bundle"
+_SIGNATURE_MAX = 1 << 16  # bytes; one by a key of RSA with 16,384 bits has 6 KiB
 _FINGERPRINT = re.compile(r"(SHA256:[A-Za-z0-9+/=]+)")
 
 
@@ -27,10 +32,12 @@ class Signature:
 
     signer: whom the list of allowed signers names for the key, "" without a list.
     key:    the key's fingerprint.
+    sha256: of the bytes that were signed.
     """
 
     signer: str
     key: str
+    sha256: str
 
 
 def file_of(bundle: Path) -> Path:
@@ -38,25 +45,24 @@ def file_of(bundle: Path) -> Path:
     return bundle.with_name(f"{bundle.name}.sig")
 
 
-def sign(bundle: Path, key: Path) -> Path:
-    """Sign a bundle with the private key *key*, or by the agent if it is a public one.
+def sign(bundle: Path, content: Iterable[bytes], key: Path) -> bytes:
+    """Return the signature of a bundle by the private key *key*.
 
+    The agent signs if *key* is a public one.  content: of the bundle as it was made;
+    what lies in its place by now may be another's.
     Asks for a passphrase where the key has one.  Raise UsageError if it cannot sign.
     """
-    signature = file_of(bundle)
-    signature.unlink(missing_ok=True)
-    words = ["-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(bundle)]
-    done = _run(words)
-    if done.returncode or not signature.is_file():
+    done, _ = _run(["-Y", "sign", "-f", str(key), "-n", NAMESPACE], content)
+    if done.returncode or not done.stdout:
         raise UsageError(
             f"{bundle} cannot be signed with {key}: {_said(done)}",
             id=ErrorId.SIGNING_FAILED,
             hint="Give a private key, or a public one whose other half the agent has.",
         )
-    return signature
+    return done.stdout.encode()
 
 
-def check(bundle: Path, allowed: Path | None, signer: str) -> Signature | None:
+def check(bundle: Archive, allowed: Path | None, signer: str) -> Signature | None:
     """Check the signature beside a bundle; None if there is none.
 
     allowed: who may sign, as ssh-keygen(1), ALLOWED SIGNERS; without it any key will
@@ -64,45 +70,70 @@ def check(bundle: Path, allowed: Path | None, signer: str) -> Signature | None:
     signer:  the only one of them who may, "": any of them.
     Raise BundleRefused if it is not good, or missing although someone must have signed.
     """
-    signature = file_of(bundle)
-    if not signature.is_file():
+    file = file_of(bundle.path)
+    with scratch() as folder:
+        copy = folder / "signature"
+        try:
+            copy.write_bytes(plain.read(file, _SIGNATURE_MAX))
+        except FileNotFoundError:
+            if allowed is None:
+                return None
+            raise BundleRefused(
+                f"{bundle.path} is not signed: there is no {file}",
+                id=ErrorId.SIGNATURE_MISSING,
+            ) from None
+        except OSError as error:
+            raise _not_good(bundle, f"{file}: {error.strerror}") from None
         if allowed is None:
-            return None
-        raise BundleRefused(
-            f"{bundle} is not signed: there is no {signature}",
-            id=ErrorId.SIGNATURE_MISSING,
-        )
-    if allowed is None:
-        words = ["-Y", "check-novalidate"]
-    else:
-        signer = signer or _principal(signature, allowed)
-        words = ["-Y", "verify", "-f", str(allowed), "-I", signer]
-    words += ["-n", NAMESPACE, "-s", str(signature)]
-    done = _run(words, bundle)
-    found = _FINGERPRINT.search(done.stdout)
-    if done.returncode or found is None:
-        raise BundleRefused(
-            f"the signature of {bundle} is not good: {_said(done)}",
-            id=ErrorId.SIGNATURE_NOT_GOOD,
-        )
-    return Signature(signer if allowed else "", found.group(1))
+            words = ["-Y", "check-novalidate"]
+        else:
+            signers = _copied(allowed, folder / "signers")
+            signer = signer or _principal(copy, signers, file, allowed)
+            words = ["-Y", "verify", "-f", str(signers), "-I", signer]
+        words += ["-n", NAMESPACE, "-s", str(copy)]
+        done, digest = _run(words, bundle.content())
+        found = _FINGERPRINT.search(done.stdout)
+        if done.returncode or found is None:
+            raise _not_good(bundle, _said(done).replace(f"{folder}/", ""))
+    return Signature(signer if allowed else "", found.group(1), digest)
 
 
-def _principal(signature: Path, allowed: Path) -> str:
-    words = ["-Y", "find-principals", "-s", str(signature), "-f", str(allowed)]
-    done = _run(words)
+def _not_good(bundle: Archive, why: str) -> BundleRefused:
+    return BundleRefused(
+        f"the signature of {bundle.path} is not good: {why}",
+        id=ErrorId.SIGNATURE_NOT_GOOD,
+    )
+
+
+def _copied(allowed: Path, copy: Path) -> Path:
+    """Copy the list of signers, so that each question is about the same one."""
+    try:
+        copy.write_bytes(plain.read(allowed))
+    except OSError as error:
+        raise UsageError(
+            f"--allowed-signers: {allowed} cannot be read: {error.strerror}",
+            id=ErrorId.FILE_NOT_READABLE,
+        ) from None
+    return copy
+
+
+def _principal(signature: Path, signers: Path, file: Path, allowed: Path) -> str:
+    """Return who made a signature; file, allowed: what was copied, for errors."""
+    words = ["-Y", "find-principals", "-s", str(signature), "-f", str(signers)]
+    done, _ = _run(words)
     names = done.stdout.split()
     if done.returncode or not names:
         raise BundleRefused(
-            f"{signature} was made with a key that {allowed} lacks",
+            f"{file} was made with a key that {allowed} lacks",
             id=ErrorId.SIGNER_UNKNOWN,
         )
     return names[0]
 
 
 def _run(
-    words: list[str], stdin: Path = Path(os.devnull)
-) -> subprocess.CompletedProcess[str]:
+    words: list[str], content: Iterable[bytes] = ()
+) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run ssh-keygen on *content*; return also the SHA-256 of what it was given."""
     program = shutil.which("ssh-keygen", path=children.search_path())
     if program is None:
         raise UsageError(
@@ -110,15 +141,22 @@ def _run(
             id=ErrorId.PROGRAM_MISSING,
             hint="Install the Debian package openssh-client.",
         )
-    with stdin.open("rb") as given:
-        return subprocess.run(
-            [program, *words],
-            stdin=given,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=children.environment(),
-        )
+    digest = hashlib.sha256()
+    with subprocess.Popen(
+        [program, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=children.environment(),
+    ) as child:
+        assert child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has refused something already
+            for chunk in content:
+                digest.update(chunk)
+                child.stdin.write(chunk)
+        out, err = (text.decode(errors="replace") for text in child.communicate())
+    done = subprocess.CompletedProcess(words, child.returncode, out, err)
+    return done, digest.hexdigest()
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:

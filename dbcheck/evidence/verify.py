@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +77,14 @@ def verify(
 
     Touches no server.  allowed, signer: see signature.check.  Raise BundleRefused.
     """
-    signed = signature.check(path, allowed, signer)
-    with scratch() as folder:
-        index = archive.extract(path, folder)
+    with archive.opened(path) as bundle, scratch() as folder:
+        bundle.require_room(folder)
+        signed = signature.check(bundle, allowed, signer)
+        index, digest = bundle.extract(folder)
+        if signed and signed.sha256 != digest:
+            raise BundleRefused(
+                f"{path} was changed while it was read", id=ErrorId.BUNDLE_DAMAGED
+            )
         check = _Check(folder, index, reader)
         try:
             differences = tuple(check.differences())
@@ -194,9 +200,9 @@ class _Check:
             return kept(stored)
         self.judged += 1
         csv = run.path / "losses.csv"
-        before = csv.read_bytes() if csv.is_file() else None
+        before = _digest(csv)
         again = judged(run, self._reader)
-        if csv.read_bytes() != before:
+        if _digest(csv) != before:
             yield f"run {name}: losses.csv is not what the evidence shows"
         for field, was, found in _unequal(stored, again.result, words=self.words):
             yield f"run {name}: {field} was {was}, and is {found} judged again"
@@ -246,6 +252,14 @@ class _Check:
                 f" {found.verdict.value}"
             )
         return campaign_page(found)
+
+
+def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file of any size, "" if there is none."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unequal(

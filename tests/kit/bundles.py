@@ -105,10 +105,16 @@ def forged(source: Path, target: Path, changed: Callable[[Path, Index], Index]) 
     """
     folder = target.with_suffix(".files")
     folder.mkdir()
-    index = changed(folder, archive.extract(source, folder))
+    index = changed(folder, extracted(source, folder))
     index = replace(index, members=archive.packed(folder))
     target.write_bytes(b"".join(archive.chunks(folder, index)))
     shutil.rmtree(folder)
+
+
+def extracted(file: Path, folder: Path) -> Index:
+    """Write what a bundle holds below the empty *folder*; return its index."""
+    with archive.opened(file) as bundle:
+        return bundle.extract(folder)[0]
 
 
 def contents(file: Path) -> Iterator[tuple[str, bytes]]:

@@ -1,0 +1,52 @@
+"""Reads files that a user names, or that lie where programs look for them.
+
+Others may have put something else in such a place: opening a FIFO waits for a writer,
+opening a device may do anything, and /dev/zero has no end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+TEXT_MAX = 1 << 24  # bytes of a file that a person writes
+SECRET_MAX = 1 << 16  # bytes of a file that holds a secret
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a regular file, also by a link, to read it; raise OSError.
+
+    O_NONBLOCK is for what takes its place after it was looked at (open(2), fifo(7)).
+    """
+    _require_regular(path, os.stat(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _require_regular(path, os.fstat(descriptor))
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def content(file: IO[bytes], most: int) -> bytes:
+    """Return all that *file* holds from here on; raise OSError if it is more."""
+    found = file.read(most + 1)
+    if len(found) > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 10:,} KiB")
+    return found
+
+
+def read(path: Path, most: int = TEXT_MAX) -> bytes:
+    """Return what a regular file holds; raise OSError if it is not one, or larger."""
+    with opened(path) as file:
+        return content(file, most)
+
+
+def _require_regular(path: Path, found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
