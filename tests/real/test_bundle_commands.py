@@ -12,10 +12,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
@@ -24,10 +22,10 @@ from dbcheck.evidence import scratch
 from dbcheck.evidence.signature import NAMESPACE
 from dbcheck.runs import RunFolder
 from tests.kit.bundles import SECRET, contents, stored_copy
+from tests.kit.signed_bundles import BUNDLE, dbcheck, key_of, keygen
 from tests.kit.users import DBCHECK
 
 LYING = "postgresql-lying"
-BUNDLE = "b.tar"
 # Makes a bundle, says where its scratch folder is, and stays.
 STAYS = """
 import sys, time
@@ -45,40 +43,6 @@ with bundle(Path(sys.argv[1]), [], FrameLogReader(), redact=False) as made:
 def folder(tmp_path: Path) -> Path:
     stored_copy(LYING, tmp_path).rename(tmp_path / "run")
     return tmp_path
-
-
-def dbcheck(
-    folder: Path,
-    *words: str | Path,
-    code: int = PASS,
-    environment: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[str, str]:
-    """Run dbcheck in *folder*; return what it printed on stdout and stderr."""
-    done = subprocess.run(
-        (*DBCHECK, *words),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        timeout=120,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout, done.stderr
-
-
-def key_of(folder: Path, name: str) -> Path:
-    """Make a key without a passphrase; add it to the allowed signers of *folder*."""
-    key = folder / name
-    keygen(["-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key)])
-    with (folder / "signers").open("a") as signers:
-        public = key.with_suffix(".pub").read_text()
-        signers.write(f'{name}@example.org namespaces="{NAMESPACE}" {public}')
-    return key
-
-
-def keygen(words: list[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["ssh-keygen", *words], input=stdin, capture_output=True)
 
 
 def test_a_bundle_is_judged_again_where_nothing_else_is(

@@ -19,7 +19,7 @@ from dbcheck.evidence.archive import Index
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of, campaign_of, extracted, forged, stored_copy
-from tests.real.test_bundle_commands import BUNDLE, dbcheck, key_of
+from tests.kit.signed_bundles import BUNDLE, dbcheck, key_of
 
 LYING, PASSED, CONTROL = "postgresql-lying", "postgresql-pass", "postgresql-control"
 MIB = 1 << 20
