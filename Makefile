@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: .venv/.ready
 
-.venv/.ready: .ci/setup setup.cfg pyproject.toml constraints.txt
+.venv/.ready: .ci/setup setup.cfg pyproject.toml $(wildcard constraints/*.txt)
 	.ci/setup
 
 # A browser, other shells and Sphinx, for the tests of the pages that dbcheck report makes.
@@ -72,10 +72,10 @@ docs-links: .venv/.docs
 	$(BIN)/sphinx-build --quiet -b linkcheck docs build/docs/links
 
 .venv/.docs: .venv/.ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r constraints/docs.txt
 	touch $@
 
-# The newest versions of all that dbcheck needs, once the tests pass with them.
+# The newest versions of all that dbcheck needs, and their hashes; then run the tests.
 constraints:
 	.ci/constraints
 
@@ -100,7 +100,7 @@ fix: setup
 	$(BIN)/ruff check --fix .
 
 fuzz: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r constraints/fuzz.txt
 	$(PYTEST) tests/property --hypothesis-profile fuzz --timeout 3600
 	$(BIN)/python -m tests.fuzz
 

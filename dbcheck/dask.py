@@ -52,7 +52,7 @@ def require_installed() -> None:
             f"Dask is not installed here: {error}",
             id=ErrorId.DASK_NOT_INSTALLED,
             hint="In dbcheck's checkout, with its virtual environment active: pip"
-            " install -c constraints.txt '.[fleet]'",
+            " install -r constraints/fleet.txt",
         ) from None
     _silence()
 

@@ -20,7 +20,7 @@ ROOT = Path(dbcheck.__file__).resolve().parent.parent
 STORED_RUN = Path(make.__file__).parent / "mysql-pass"
 KEPT = (
     *("dbcheck", "sql", "workloads", "matrices", "inventory"),
-    *("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "docs", "constraints.txt"),
+    *("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "docs", "constraints"),
 )
 
 

@@ -39,4 +39,4 @@ def test_without_distributed_it_says_what_to_install(
         dask.connected("tcp://127.0.0.1:1"),
     ):
         pass
-    assert "pip install -c constraints.txt '.[fleet]'" in caught.value.hint
+    assert "pip install -r constraints/fleet.txt" in caught.value.hint

@@ -26,10 +26,27 @@ def needed() -> list[str]:
     return [line for text in lists for line in text.split()]
 
 
+FILES = sorted((ROOT / "constraints").glob("*.txt"))
+OWN = [file for file in FILES if file.stem != "switches"]
+PIN = re.compile(
+    r"([\w.-]+)==([\w.]+)(?: ;[^\\]*)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)"
+)
+
+
 def pinned() -> dict[str, str]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins = (line.split("==") for line in lines if not line.startswith("#"))
-    return {canonical(name): version for name, version in pins}
+    pins = [pin for file in OWN for pin in PIN.finditer(file.read_text())]
+    found = {canonical(pin[1]): pin[2] for pin in pins}
+    assert all(found[canonical(pin[1])] == pin[2] for pin in pins), "two versions"
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
+def test_each_package_has_a_version_and_hashes(file: Path) -> None:
+    """pip demands them of what else a package needs, once one line has a hash."""
+    text = PIN.sub("", file.read_text())
+    kept = [line for line in text.splitlines() if line and not line.startswith("#")]
+    first = [] if file.stem in ("dbcheck", "switches") else ["-r dbcheck.txt"]
+    assert kept == ["--require-hashes", "--only-binary :all:", *first]
 
 
 @pytest.mark.parametrize("requirement", needed())
@@ -41,8 +58,18 @@ def test_no_older_version_is_allowed_than_was_tested(requirement: str) -> None:
     assert pinned()[canonical(name)] == version
 
 
-def test_set_up_installs_the_tested_versions() -> None:
-    assert "-c constraints.txt" in (ROOT / ".ci/setup").read_text()
+def test_nothing_is_installed_but_that() -> None:
+    """By set-up, the Makefile, and README's and the documents' commands."""
+    places = (".ci/setup", "Makefile", "README.md", "docs/running.md")
+    text = "".join((ROOT / place).read_text() for place in places)
+    asked = re.findall(r"pip install\b(?:[^\n`]*\\\n)*[^\n`]*", text)
+    for command in filter(lambda one: one != "pip install", asked):
+        pinned_only = re.search(r"-r constraints/|\$\{files\[@\]\}", command)
+        assert pinned_only or "--no-deps --no-build-isolation" in command, command
+
+
+def test_what_builds_dbcheck_has_a_version() -> None:
+    assert "setuptools" in pinned()
 
 
 def test_a_wheel_holds_every_package() -> None:
