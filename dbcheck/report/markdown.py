@@ -20,6 +20,14 @@ from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@$&])")
+# What a word has that a renderer makes a link or a picture of by itself, which a
+# backslash does not prevent: addresses (GitHub Flavored Markdown 0.29, 6.9) and bare
+# names of hosts; what trackers look for in the finished page: @name, #1, !1, %1, ~1,
+# a commit, KEY-1, :smile:.  They leave code as it is.
+_LINKED = re.compile(
+    r"@|://|\w\.[A-Za-z]{2}|(?i:www\.)|[#!$%&~]\w|:[\w+-]+:"
+    r"|\b[0-9A-Fa-f]{7,}\b|\b[A-Za-z]\w*-\d"
+)
 _MARKS = {
     Standing.PRESENT: "yes",
     Standing.ASSUMED: "assumed",
@@ -167,4 +175,17 @@ def _line(text: str) -> str:
 
 def _text(text: str) -> str:
     """Return *text* as one line in which nothing has a meaning to Markdown."""
-    return _SPECIAL.sub(r"\\\1", _line(text))
+    return " ".join(map(_word, _line(text).split(" ")))
+
+
+def _word(word: str) -> str:
+    # A cell ends at a bar even in code, and a backslash before it shows elsewhere.
+    return r"\|".join(map(_part, word.split("|")))
+
+
+def _part(text: str) -> str:
+    if not _LINKED.search(text):
+        return _SPECIAL.sub(r"\\\1", text)
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    space = " " * (text.startswith("`") or text.endswith("`"))
+    return f"{fence}{space}{text}{space}{fence}"
