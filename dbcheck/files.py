@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from dbcheck import plain
 from dbcheck.core.table import TABLES
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
@@ -59,7 +60,7 @@ def described(kind: str, name: str) -> tuple[str, str]:
     try:
         if name.endswith(".toml"):
             path = Path(expanded(name))
-            return str(path), path.read_text("utf-8")
+            return str(path), plain.read(path).decode()
         where = f"{_FOLDERS[kind]}/{own}"
         return where, folder(_FOLDERS[kind]).joinpath(own).read_text("utf-8")
     except (OSError, ValueError, LookupError) as error:

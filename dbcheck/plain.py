@@ -1,7 +1,8 @@
 """Reads files that a user names, or that lie where programs look for them.
 
-Others may have put something else in such a place: opening a FIFO waits for a writer,
-opening a device may do anything, and /dev/zero has no end.
+Something else may stand in such a place: opening a FIFO waits for a writer, opening a
+device may do anything, and /dev/zero has no end.  /dev/null is an empty file: many a
+configuration names it for none.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ def opened(path: Path) -> IO[bytes]:
 def content(file: IO[bytes], most: int) -> bytes:
     """Return all that *file* holds from here on; raise OSError if it is more."""
     found = file.read(most + 1)
-    if len(found) > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most >> 10:,} KiB")
+    _require_size(len(found), most)
     return found
 
 
@@ -45,8 +45,19 @@ def read(path: Path, most: int = TEXT_MAX) -> bytes:
         return content(file, most)
 
 
+def require(path: Path, most: int = TEXT_MAX) -> None:
+    """Raise OSError unless *path* is a file that others can read whole, by its name."""
+    with opened(path) as file:
+        _require_size(os.fstat(file.fileno()).st_size, most)
+
+
+def _require_size(size: int, most: int) -> None:
+    if size > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 10:,} KiB")
+
+
 def _require_regular(path: Path, found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(found.st_mode) and str(path) != os.devnull:
         raise OSError(errno.EINVAL, "not a regular file", str(path))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dbcheck import children
+from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.owners import expanded, is_ours
@@ -74,11 +74,9 @@ class Secret:
                 id=ErrorId.SECRET_FILE_UNREADABLE,
             ) from None
         try:
-            # Without O_NONBLOCK, opening a FIFO without a writer would block.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(descriptor, "rb") as file:
-                self._require_private(path, os.fstat(descriptor))
-                return self._first_line(file.read())
+            with plain.opened(path) as file:
+                require_private(path, os.fstat(file.fileno()), self.what)
+                return self._first_line(plain.content(file, plain.SECRET_MAX))
         except OSError as error:
             raise UsageError(
                 f"cannot read the {self.what} from {path}: {error.strerror}",
@@ -114,27 +112,30 @@ class Secret:
             ) from None
         return self._first_line(done.stdout)
 
-    def _require_private(self, path: Path, found: os.stat_result) -> None:
-        """Raise UsageError if others may read the file, or decide what it holds."""
-        mode = stat.S_IMODE(found.st_mode)
-        if not stat.S_ISREG(found.st_mode):
-            what, hint = "is not a regular file", "Name a file that holds it."
-        elif not is_ours(found):
-            what = f"belongs to another user (uid {found.st_uid})"
-            hint = f"Run: chown {os.geteuid()} {path}"
-        elif mode & 0o077:
-            what, hint = f"has the mode {mode:o}", f"Run: chmod 600 {path}"
-        else:
-            return
-        raise UsageError(
-            f"{path} is to hold the {self.what} and {what}",
-            id=ErrorId.SECRET_FILE_NOT_PRIVATE,
-            hint=hint,
-        )
-
     def _first_line(self, content: bytes) -> str:
         line = content.partition(b"\n")[0].removesuffix(b"\r")
         return _text(line, f"the {self.what} {_NAMES[self.kind]} {self._shown}")
+
+
+def require_private(path: Path, found: os.stat_result, what: str) -> None:
+    """Raise UsageError if others may read a file, or decide what it holds.
+
+    what: the secret in it.
+    """
+    mode = stat.S_IMODE(found.st_mode)
+    if not is_ours(found):
+        why = f"belongs to another user (uid {found.st_uid})"
+        hint = f"Run: chown {os.geteuid()} {shlex.quote(str(path))}"
+    elif mode & 0o077:
+        why = f"has the mode {mode:o}"
+        hint = f"Run: chmod 600 {shlex.quote(str(path))}"
+    else:
+        return
+    raise UsageError(
+        f"{path} is to hold the {what} and {why}",
+        id=ErrorId.SECRET_FILE_NOT_PRIVATE,
+        hint=hint,
+    )
 
 
 def variable(name: str, what: str = "password") -> str | None:

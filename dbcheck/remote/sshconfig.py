@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import Any
 import paramiko
 import paramiko.config
 
-from dbcheck import children
+from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.owners import is_ours
 
 _INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
 
@@ -66,7 +68,7 @@ def _lines(path: Path, *, depth: int) -> Iterator[str]:
     if depth > _INCLUDES_MAX:
         raise ValueError(f"more than {_INCLUDES_MAX} files include one another")
     block = "Host *"
-    for line in path.read_text().splitlines():
+    for line in _text(path).splitlines():
         fields = line.replace("=", " ", 1).split()
         keyword = fields[0].lower() if fields else ""
         if keyword in ("host", "match"):
@@ -79,3 +81,18 @@ def _lines(path: Path, *, depth: int) -> Iterator[str]:
             for name in sorted(glob.glob(str(pattern))):
                 yield from _lines(Path(name), depth=depth + 1)
         yield block  # what an included file begins ends with it
+
+
+def _text(path: Path) -> str:
+    """Return what a file holds; raise OSError, and ValueError if others decide it.
+
+    It names programs, so ssh(1) refuses it then as well (readconf.c of OpenSSH 9.9,
+    read_config_file_depth, SSHCONF_CHECKPERM).
+    """
+    with plain.opened(path) as file:
+        found = os.fstat(file.fileno())
+        if not is_ours(found):
+            raise ValueError(f"{path} belongs to another user (uid {found.st_uid})")
+        if stat.S_ISREG(found.st_mode) and found.st_mode & 0o022:
+            raise ValueError(f"{path}: others may write it (chmod go-w)")
+        return plain.content(file, plain.TEXT_MAX).decode()

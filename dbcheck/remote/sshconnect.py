@@ -16,7 +16,7 @@ from typing import Any
 
 import paramiko
 
-from dbcheck import children
+from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, UsageError
 from dbcheck.remote.address import Address, SshOptions
@@ -33,6 +33,7 @@ _KEEPALIVE_S = 5
 _SILENCE_MS = 60_000
 _JUMPS_MAX = 8
 _GRACE_S = 2.0
+_KNOWN_HOSTS_MAX = 1 << 26  # bytes
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 _OR_ACCEPT = ", or pass --known-hosts with a file that has it, or --accept-new-host-key"
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
@@ -156,7 +157,7 @@ def _identities(config: Mapping[str, Any], options: SshOptions) -> list[str]:
     """Return the key files to offer."""
     if options.identity_file is not None:
         try:
-            options.identity_file.read_bytes()
+            plain.read(options.identity_file, plain.SECRET_MAX)
         except OSError as error:
             raise HostError(
                 f"cannot read the private key {options.identity_file}: "
@@ -167,7 +168,7 @@ def _identities(config: Mapping[str, Any], options: SshOptions) -> list[str]:
             ) from None
         return [str(options.identity_file)]
     named = (os.path.expanduser(name) for name in config.get("identityfile", ()))
-    return [name for name in named if os.path.exists(name)]
+    return [name for name in named if os.path.isfile(name)]
 
 
 def _trust(
@@ -182,6 +183,7 @@ def _trust(
         files = [Path(name).expanduser() for name in names.split()]
     for file in files:
         try:
+            plain.require(file, _KNOWN_HOSTS_MAX)  # paramiko would wait for a FIFO
             client.load_system_host_keys(str(file))
         except FileNotFoundError:
             continue

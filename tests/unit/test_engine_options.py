@@ -20,6 +20,7 @@ def no_password_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def options(tmp_path: Path, text: str) -> dict[str, object]:
     file = tmp_path / "my.cnf"
     file.write_text(text)
+    file.chmod(0o600)
     return client_options(file)
 
 
@@ -105,6 +106,7 @@ def test_a_password_that_is_not_utf_8_is_refused_where_it_is_needed(
 ) -> None:
     file = tmp_path / "my.cnf"
     file.write_bytes(b"# \xe9\n[client]\nuser=eve\npassword=hunter2\xff\n")
+    file.chmod(0o600)
     with pytest.raises(UsageError, match="my.cnf is not UTF-8") as caught:
         client_options(file)
     assert "hunter2" not in str(caught.value)

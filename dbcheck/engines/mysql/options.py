@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import os
+import shlex
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,14 +13,19 @@ from typing import Any
 import sqlalchemy.engine
 import sqlalchemy.util
 
+from dbcheck import plain
+from dbcheck.engines.named_files import unreadable_file
 from dbcheck.engines.peer import account_id
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.secret import variable
+from dbcheck.owners import is_ours
+from dbcheck.secret import require_private, variable
 
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
 # Those of the driver's switches that SQLAlchemy leaves as text.
 _SWITCHES = ("ssl_disabled", "ssl_verify_identity")
+# The files that the driver reads; the last two are the same, option files in a URL.
+_FILES = ("ssl_ca", "ssl_cert", "ssl_key", "option_files", "read_default_file")
 # The values of ssl-verify-server-cert in an option file.
 _ON = ("1", "on", "true")
 _OFF = ("0", "off", "false")
@@ -49,6 +57,7 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
                 hint="Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
+    _require_files(arguments)
     return arguments
 
 
@@ -60,37 +69,102 @@ def client_options(
     That is user and password, and with_tls how to verify the server.  MYSQL_PWD comes
     before the file's password, as it does for MySQL's clients.
     has_password: there is another one, so none is looked for.  Raise UsageError, which
-    holds none of it, for a password that is not UTF-8.
+    holds none of it, for a password that is not UTF-8, or that others may read, and
+    for a file that others may write.
     """
-    parser = configparser.ConfigParser(
-        allow_no_value=True, interpolation=None, strict=False, delimiters=("=",)
-    )
     wanted = ("user",) if has_password else ("user", "password")
-    try:
-        path = file or Path.home() / ".my.cnf"
-        text = path.read_text("utf-8", errors="surrogateescape")
-        lines = (line for line in text.splitlines() if not line.startswith("!"))
-        parser.read_string("\n".join(lines))
-    except (OSError, RuntimeError, configparser.Error):
-        parser.clear()
-    section = dict(parser["client"]) if parser.has_section("client") else {}
-    options = {
-        name.replace("_", "-"): None if value is None else _unquoted(value)
-        for name, value in section.items()
-    }
+    path = file or _usual_file()
+    options, status = _client_section(path)
     found: dict[str, Any] = {
         name: value for name in wanted if (value := options.get(name)) is not None
     }
     own = None if has_password else variable("MYSQL_PWD")
     if own is not None:
         found["password"] = own
-    elif not _is_text(found.get("password", "")):
+    elif "password" in found and status is not None:
+        require_private(path, status, "password")
+    if not _is_text(found.get("password", "")):
         raise UsageError(
             f"the password in {file or '~/.my.cnf'} is not UTF-8",
             id=ErrorId.SECRET_NOT_UTF8,
             hint="Store it as UTF-8.",
         )
-    return found | _verification(options) if with_tls else found
+    if with_tls:
+        found |= _verification(options)
+    _require_files(found)
+    return found
+
+
+def _usual_file() -> Path:
+    try:
+        return Path.home() / ".my.cnf"
+    except RuntimeError:  # this user has no home
+        return Path(os.devnull)
+
+
+def _client_section(path: Path) -> tuple[dict[str, str | None], os.stat_result | None]:
+    """Return the options of [client] in a file, and the file's status.
+
+    None of a file that is missing, or that this user may not read.  Raise UsageError
+    if another user decides what is in it: MySQL's and MariaDB's clients warn of a file
+    that any user may write, and ignore it (mysys/my_default.c).  A run would then use
+    another account, or not verify the server, so here that is an error.
+    """
+    try:
+        with plain.opened(path) as file:
+            status = os.fstat(file.fileno())
+            _require_own(path, status)
+            content = plain.content(file, plain.TEXT_MAX)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}, None
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}",
+            id=ErrorId.FILE_NOT_READABLE,
+            hint="It is to hold the options of MySQL's clients: remove it, or what"
+            " stands in its place.",
+        ) from None
+    parser = configparser.ConfigParser(
+        allow_no_value=True, interpolation=None, strict=False, delimiters=("=",)
+    )
+    text = content.decode("utf-8", errors="surrogateescape")
+    lines = (line for line in text.splitlines() if not line.startswith("!"))
+    try:
+        parser.read_string("\n".join(lines))
+    except configparser.Error:
+        return {}, None
+    section = dict(parser["client"]) if parser.has_section("client") else {}
+    options: dict[str, str | None] = {
+        name.replace("_", "-"): None if value is None else _unquoted(value)
+        for name, value in section.items()
+    }
+    return options, status
+
+
+def _require_own(path: Path, found: os.stat_result) -> None:
+    """Raise UsageError if another user decides what an option file holds."""
+    place = shlex.quote(str(path))
+    if not is_ours(found):
+        what = f"{path} belongs to another user (uid {found.st_uid})"
+        hint = f"Run: chown {os.geteuid()} {place}"
+    elif stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IWOTH:
+        what, hint = f"any user may write {path}", f"Run: chmod o-w {place}"
+    else:
+        return
+    raise UsageError(
+        f"{what}, which says how to log in to the server",
+        id=ErrorId.SECRET_FILE_NOT_PRIVATE,
+        hint=hint,
+    )
+
+
+def _require_files(arguments: Mapping[str, Any]) -> None:
+    """Raise UsageError if the driver must not read a file that *arguments* name."""
+    named = {name: str(arguments[name]) for name in _FILES if arguments.get(name)}
+    if why := unreadable_file(named):
+        raise UsageError(
+            why, id=ErrorId.FILE_NOT_READABLE, hint="Name another file for it."
+        )
 
 
 def _verification(options: Mapping[str, str | None]) -> dict[str, Any]:

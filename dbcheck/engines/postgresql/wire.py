@@ -26,6 +26,7 @@ from dbcheck.engines.postgresql.check import (
     require_server,
     require_table,
 )
+from dbcheck.engines.postgresql.files import require_readable
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.options import libpq_options
 from dbcheck.engines.postgresql.session import PostgresqlSession
@@ -144,7 +145,7 @@ class PostgresqlWire(ABC):
         *,
         weak: bool,
     ) -> PostgresqlSession:
-        options = libpq_options(self.target, self._arguments)
+        options = self._options()
         return PostgresqlSession(
             self.target,
             options,
@@ -154,6 +155,11 @@ class PostgresqlWire(ABC):
             server=server,
             refusals=self.product.refusals,
         )
+
+    def _options(self) -> dict[str, Any]:
+        """Return libpq's arguments; raise EngineError if it must not connect."""
+        require_readable(self.target, self._arguments)
+        return libpq_options(self.target, self._arguments)
 
     def open_newest(
         self, table: TableSpec, epoch: int, *, server: ServerFacts | None = None
@@ -210,7 +216,7 @@ class PostgresqlWire(ABC):
     def _open(
         self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
     ) -> PostgresqlLink:
-        options = libpq_options(self.target, self._arguments)
+        options = self._options()
         link = PostgresqlLink(
             self.target,
             options,

@@ -1,0 +1,46 @@
+"""The files that libpq reads beside the URL, and that it does so without a hitch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dbcheck.engines.named_files import unreadable_file
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+
+# PostgreSQL 17 manual, 34.15, 34.16, 34.17 and 34.19: each option, the variable that
+# has the same meaning, and the file in the user's home that is read without either.
+_FILES = (
+    ("sslrootcert", "PGSSLROOTCERT", ".postgresql/root.crt"),
+    ("sslcert", "PGSSLCERT", ".postgresql/postgresql.crt"),
+    ("sslkey", "PGSSLKEY", ".postgresql/postgresql.key"),
+    ("sslcrl", "PGSSLCRL", ".postgresql/root.crl"),
+    ("passfile", "PGPASSFILE", ".pgpass"),
+    ("servicefile", "PGSERVICEFILE", ".pg_service.conf"),
+)
+
+
+def require_readable(target: str, arguments: Mapping[str, Any]) -> None:
+    """Raise EngineError for a file that libpq would wait for, or read without end.
+
+    target: how error messages name the server.  arguments: libpq's.
+    """
+    if why := unreadable_file(dict(_named(arguments))):
+        raise EngineError(
+            f"cannot connect to {target}: {why}",
+            id=ErrorId.FILE_NOT_READABLE,
+            hint="Name another file, or remove this one.",
+        )
+
+
+def _named(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what names each file, and the file."""
+    for option, variable, usual in _FILES:
+        if option in arguments:
+            yield option, str(arguments[option])
+        elif found := os.environ.get(variable):
+            yield variable, found
+        else:
+            yield f"~/{usual}", os.path.expanduser(f"~/{usual}")

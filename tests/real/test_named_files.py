@@ -1,0 +1,198 @@
+"""Files that are not what their names say, in each place where dbcheck reads one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from dbcheck import files
+from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.engines.mysql.options import client_options
+from dbcheck.engines.postgresql.engine import PostgresqlEngine
+from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.remote import sshconnect
+from dbcheck.remote.address import SshOptions
+from dbcheck.remote.sshconfig import settings
+from dbcheck.secret import Secret
+
+HUGE = 10 << 30
+
+
+def postgresql(**options: object) -> None:
+    """Connect to a server, of which there is none."""
+    text = "&".join(f"{name}={value}" for name, value in options.items())
+    PostgresqlEngine(f"postgresql://eve@127.0.0.1:1/d?{text}").facts()
+
+
+def mysql(**options: object) -> None:
+    text = "&".join(f"{name}={value}" for name, value in options.items())
+    MysqlEngine(f"mysql://eve@127.0.0.1:1/d?{text}").facts()
+
+
+def in_environment(name: str, more: str = "") -> Callable[[Path], object]:
+    def read(path: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(name, str(path))
+            if more:
+                patch.setenv(more, "x")
+            postgresql()
+
+    return read
+
+
+def trusted(path: Path) -> object:
+    options = SshOptions(known_hosts=path)
+    return sshconnect._trust(paramiko.SSHClient(), {}, options)
+
+
+PLACES: dict[str, Callable[[Path], object]] = {
+    "my.cnf": client_options,
+    "a password": lambda path: Secret("password", "file", (str(path),)).read(),
+    "x.toml": lambda path: files.described("workload", str(path)),
+    "y.toml": lambda path: files.described("matrix", str(path)),
+    "ssh_config": lambda path: settings("db1", path),
+    "known_hosts": trusted,
+    "a key": lambda path: sshconnect._identities({}, SshOptions(identity_file=path)),
+    "sslrootcert": lambda path: postgresql(sslmode="verify-full", sslrootcert=path),
+    "sslcert": lambda path: postgresql(sslmode="require", sslcert=path),
+    "sslkey": lambda path: postgresql(sslmode="require", sslkey=path),
+    "sslcrl": lambda path: postgresql(sslmode="verify-full", sslcrl=path),
+    "passfile": lambda path: postgresql(passfile=path),
+    "PGPASSFILE": in_environment("PGPASSFILE"),
+    "PGSSLROOTCERT": in_environment("PGSSLROOTCERT"),
+    "PGSERVICEFILE": in_environment("PGSERVICEFILE", "PGSERVICE"),
+    "ssl_ca": lambda path: mysql(ssl_ca=path, ssl_verify_cert="true"),
+    "ssl_cert": lambda path: mysql(ssl_cert=path),
+    "ssl_key": lambda path: mysql(ssl_key=path),
+    "option_files": lambda path: mysql(option_files=path),
+}
+
+
+def made(kind: str, path: Path) -> Path:
+    if kind == "fifo":
+        os.mkfifo(path, 0o600)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "zeros":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch(0o600)
+        os.truncate(path, HUGE)
+    return path
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["fifo", "folder", "zeros", "huge"])
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_no_file_to_read_is_refused_at_once(
+    place: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = made(kind, tmp_path / place)
+    with pytest.raises(DbcheckError) as caught:
+        PLACES[place](path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "zeros"])
+def test_a_key_of_ssh_config_that_is_none_is_not_offered(
+    kind: str, tmp_path: Path
+) -> None:
+    path = made(kind, tmp_path / "id_x")
+    assert sshconnect._identities({"identityfile": [str(path)]}, SshOptions()) == []
+
+
+@pytest.mark.parametrize(
+    "name", [".pg_service.conf", ".pgpass", ".postgresql/root.crt", ".my.cnf"]
+)
+def test_so_is_one_in_its_usual_place(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PGSERVICE", "x")
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(DbcheckError, match=str(path)):
+        mysql() if name == ".my.cnf" else postgresql()
+
+
+def test_no_file_is_named_by_dev_null(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in "UserKnownHostsFile /dev/null", which many write."""
+    monkeypatch.delenv("MYSQL_PWD", raising=False)
+    null = Path(os.devnull)
+    assert client_options(null) == {}
+    assert settings("db1", null) == {"hostname": "db1"}
+    assert trusted(null) == [null]
+
+
+MINE = "[client]\nuser=eve\nssl-ca=/ca.pem\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "why"),
+    [
+        (0o666, MINE, "any user may write"),
+        (0o602, MINE, "any user may write"),
+        (0o644, MINE + "password=hunter2\n", "has the mode 644"),
+        (0o640, MINE + "password=hunter2\n", "has the mode 640"),
+        (0o644, MINE, ""),
+        (0o600, MINE + "password=hunter2\n", ""),
+    ],
+)
+def test_an_option_file_that_others_may_change_or_read_is_refused(
+    mode: int, text: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MYSQL_PWD", raising=False)
+    file = tmp_path / ".my.cnf"
+    file.write_text(text)
+    file.chmod(mode)
+    if not why:
+        assert client_options(file)["user"] == "eve"
+        return
+    with pytest.raises(UsageError, match=why) as caught:
+        client_options(file)
+    assert "hunter2" not in str(caught.value)
+    assert f"chmod {'600' if 'hunter2' in text else 'o-w'} {file}" in caught.value.hint
+
+
+def test_a_password_that_is_not_used_may_be_anywhere(tmp_path: Path) -> None:
+    file = tmp_path / ".my.cnf"
+    file.write_text(MINE + "password=hunter2\n")
+    file.chmod(0o644)
+    assert client_options(file, has_password=True)["user"] == "eve"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("place", ["my.cnf", "ssh_config"])
+def test_a_file_of_another_user_is_refused(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not one of the user who called sudo, whose home root may have."""
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    monkeypatch.delenv("MYSQL_PWD", raising=False)
+    file = tmp_path / place
+    file.write_text("[client]\n" if place == "my.cnf" else "Host db1\n  User me\n")
+    os.chown(file, 54321, -1)
+    with pytest.raises(UsageError, match=r"another user \(uid 54321\)"):
+        PLACES[place](file)
+    monkeypatch.setenv("SUDO_UID", "54321")
+    PLACES[place](file)
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o660])
+def test_a_configuration_of_ssh_that_others_may_write_is_refused(
+    mode: int, tmp_path: Path
+) -> None:
+    """It names programs, and ssh(1) refuses it as well."""
+    file = tmp_path / "config"
+    file.write_text("Host db1\n  ProxyCommand touch x\n")
+    file.chmod(mode)
+    with pytest.raises(UsageError, match="others may write it"):
+        settings("db1", file)
