@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ _RECORDS = ("manifest", "recalled", "load", "cut", "restore", "after", "verdict"
 # Read as a whole, unlike rows, losses and the logs of the witness: they are as large as
 # the load was, and read piece by piece, or line by line.
 WHOLE_MAX = 1 << 25  # bytes
-_STREAMED = (".bin", ".jsonl")
+_STREAMED = re.compile(r"survivors-.*\.bin|different-.*\.jsonl|acks.*\.log|losses\.csv")
 
 
 def rows_of(run: RunFolder) -> Iterator[str]:
@@ -73,15 +74,17 @@ def strangers(folder: Path, kind: str) -> Iterator[str]:
 def too_large(folder: Path) -> str:
     """Return the name of a file, or of one with a line, too large to read; else ""."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        logged = path.suffix == ".log" and path.name != LOG
-        streamed = path.suffix in _STREAMED or logged or path.name == "losses.csv"
-        too_long = path.suffix == ".jsonl" and _has_long_line(path)
-        if too_long or (not streamed and path.stat().st_size > WHOLE_MAX):
+        if path.stat().st_size <= WHOLE_MAX:
+            continue
+        if not _STREAMED.fullmatch(path.name) or _has_long_line(path):
             return path.relative_to(folder).as_posix()
     return ""
 
 
 def _has_long_line(path: Path) -> bool:
+    """Say whether a file of lines of JSON has one that is too long."""
+    if path.suffix != ".jsonl":
+        return False
     with path.open("rb") as file:
         while line := file.readline(WHOLE_MAX + 1):
             if len(line) > WHOLE_MAX:

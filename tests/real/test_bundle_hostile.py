@@ -181,7 +181,7 @@ def at_most(more: int) -> Any:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@pytest.mark.parametrize("name", ["losses.csv", "different-ledger.jsonl"])
+@pytest.mark.parametrize("name", ["losses.csv", "different-ledger.jsonl", "x.log"])
 def test_a_large_file_is_not_held_in_memory(name: str, tmp_path: Path) -> None:
     target = changed(tmp_path, holding(name, 512 * MIB), _PACK_FROM=1 << 40)
     with at_most(256 * MIB):
@@ -202,4 +202,19 @@ def test_names_of_many_folders_are_refused(tmp_path: Path) -> None:
 
     target = changed(tmp_path, change, _PARTS_MAX=99)
     with pytest.raises(BundleRefused, match="cannot hold 'a/b/c"):
+        verify(target, FrameLogReader())
+
+
+def test_a_list_of_cycles_is_not_held_in_memory(tmp_path: Path) -> None:
+    source, target = tmp_path / "b.tar", tmp_path / "f.tar"
+    bundle_of(campaign_of(tmp_path, (CONTROL, PASSED)).path, source)
+
+    def forgery(folder: Path, index: Index) -> Index:
+        with (folder / "cycles.jsonl").open("wb") as file:
+            file.write(b"{}\n")
+            file.truncate(64 * MIB)
+        return index
+
+    forged(source, target, forgery)
+    with pytest.raises(BundleRefused, match=r"cycles\.jsonl is too large"):
         verify(target, FrameLogReader())
