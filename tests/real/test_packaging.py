@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -46,19 +46,7 @@ def source(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.mark.parametrize(
-    ("more", "found_in"),
-    [
-        # The packages that dbcheck needs are those of the tests.  pip is not shown
-        # them: it would remove the dbcheck that is among them.
-        ({"PIP_NO_DEPS": "1"}, sysconfig.get_path("purelib")),
-        pytest.param({}, "", marks=pytest.mark.wide),
-    ],
-    ids=["dbcheck alone", "with its requirements"],
-)
-def test_the_install_commands_of_readme_work(
-    source: Path, tmp_path: Path, more: dict[str, str], found_in: str
-) -> None:
+def test_the_install_commands_of_readme_work(source: Path, tmp_path: Path) -> None:
     """Run them as they stand there, with the system's own Python and an empty home."""
     blocks = re.findall(r"(?:^    .*\n)+", (source / "README.md").read_text(), re.M)
     (block,) = (block for block in blocks if "pip install" in block)
@@ -68,11 +56,10 @@ def test_the_install_commands_of_readme_work(
     # As on Debian, where pip refuses to install outside of a virtual environment.
     env = kept | {"HOME": str(tmp_path), "PATH": path, "PIP_REQUIRE_VIRTUALENV": "1"}
     env.setdefault("XDG_CONFIG_HOME", str(Path.home() / ".config"))  # pip's mirrors
-    shown = ("cd /", f"export PYTHONPATH={found_in}", "dbcheck --version")
+    shown = ("cd /", "dbcheck --version", "pip check >&2")
     where = "python -c 'import dbcheck; print(dbcheck.__file__)'"
-    said = run(
-        "sh", "-e", "-c", "\n".join((block, *shown, where)), cwd=source, env=env | more
-    )
+    commands = "\n".join((block, *shown, where))
+    said = run("sh", "-e", "-c", commands, cwd=source, env=env)
     *_, version, place = said.splitlines()
     assert version.endswith(dbcheck.__version__)
     assert Path(place).is_relative_to(tmp_path / "dbcheck-venv")
@@ -111,3 +98,36 @@ def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
         place / "bin" / "dbcheck", "report", "run", "--format", "html", cwd=elsewhere
     )
     assert "uPlot" in page
+
+
+@pytest.mark.parametrize("pinned", [True, False], ids=["by its hash", "by its version"])
+def test_a_wheel_that_was_exchanged_is_refused(pinned: bool, tmp_path: Path) -> None:
+    """As a package index could do it; pip alone takes any file with that name."""
+    pins = (ROOT / "constraints" / "dbcheck.txt").read_text()
+    found = re.search(r"^click==([\d.]+) \\\n(?:    --hash=.*\n)+", pins, re.M)
+    assert found
+    head = "".join(line for line in pins.splitlines(True) if line.startswith("--"))
+    version = found[1]
+    described = f"click-{version}.dist-info"
+    with zipfile.ZipFile(tmp_path / f"click-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("click.py", "print('of another')")
+        kept = f"Metadata-Version: 2.1\nName: click\nVersion: {version}\n"
+        wheel.writestr(f"{described}/METADATA", kept)
+        tagged = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        wheel.writestr(f"{described}/WHEEL", tagged)
+        wheel.writestr(f"{described}/RECORD", "")
+    wanted = head + found[0] if pinned else f"click=={version}\n"
+    (tmp_path / "wanted.txt").write_text(wanted)
+    done = subprocess.run(
+        (
+            *(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps"),
+            *("--find-links", tmp_path, "--target", tmp_path / "to"),
+            *("-r", tmp_path / "wanted.txt"),
+        ),
+        env={name: value for name, value in os.environ.items() if "PIP_" not in name},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode == 0) is not pinned, done.stdout + done.stderr
+    assert (tmp_path / "to" / "click.py").exists() is not pinned
+    assert ("DO NOT MATCH THE HASHES" in done.stderr) is pinned, done.stderr
