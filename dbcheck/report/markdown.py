@@ -20,6 +20,7 @@ from dbcheck.report.words import matrix as of_matrix
 from dbcheck.report.words import run as of_run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@$&])")
+_BLOCK = re.compile(r"^(\d{0,9})([-+=.)])(?=[ =-]|$)")  # begins a list, or is a rule
 # What a word has that a renderer makes a link or a picture of by itself, which a
 # backslash does not prevent: addresses (GitHub Flavored Markdown 0.29, 6.9) and bare
 # names of hosts; what trackers look for in the finished page: @name, #1, !1, %1, ~1,
@@ -175,7 +176,8 @@ def _line(text: str) -> str:
 
 def _text(text: str) -> str:
     """Return *text* as one line in which nothing has a meaning to Markdown."""
-    return " ".join(map(_word, _line(text).split(" ")))
+    words = _line(text).strip(" ").split(" ")
+    return _BLOCK.sub(r"\1\\\2", " ".join(map(_word, words)))
 
 
 def _word(word: str) -> str:

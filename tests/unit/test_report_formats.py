@@ -130,6 +130,7 @@ LINKS = (
     *("0fe1cdab", "2611230", "eve/x@0fe1cdab", ":tada:", "x|eve@evil.example|x"),
     *("`@eve", "``x@eve.example`", "\\@eve", "x@y.example\\", "<eve@evil.example>"),
     *("![x](http://evil.example)", "[x](http://evil.example)", "**@eve**"),
+    *("1. x", "1) x", "+ x", "- x", "---", "===", "    x", "    @eve"),
 )
 TRACKED = re.compile(r"[@#!%]\w|\b[0-9a-f]{7,}\b|\b[A-Za-z]+-\d|:\w+:|evil\.example")
 
