@@ -152,6 +152,19 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
             id=ErrorId.DATA_NOT_ON_DRIVES,
             hint="Name the drives that it is on in dbcheck_power_drives.",
         )
+    if seen.notes_on_them:
+        raise PowerError(
+            f"{seen.notes_on_them} is on these drives as well, and what has to be put "
+            "back after the cut is noted there",
+            id=ErrorId.CUT_NOTE_ON_CUT_DRIVE,
+            hint="Mount a filesystem of another drive there, or cut the host.",
+        )
+    _require_private(seen)
+    _require_mounts(seen)
+
+
+def _require_private(seen: Survey) -> None:
+    """Raise PowerError if another account could lead root elsewhere around the cut."""
     if seen.exposed:
         raise PowerError(
             "; ".join(seen.exposed),
@@ -160,14 +173,6 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
             "the host (chown root, chmod go-w; the server's account needs no more than "
             "what is mounted), or mount the drive in one that is, as /srv.",
         )
-    if seen.notes_on_them:
-        raise PowerError(
-            f"{seen.notes_on_them} is on these drives as well, and what has to be put "
-            "back after the cut is noted there",
-            id=ErrorId.CUT_NOTE_ON_CUT_DRIVE,
-            hint="Mount a filesystem of another drive there, or cut the host.",
-        )
-    _require_mounts(seen)
 
 
 def _require_mounts(seen: Survey) -> None:

@@ -9,7 +9,7 @@ from dbcheck.errors import WitnessError
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 
-PARTS = ("dbcheck.owners",)  # of the agent's program, in front of it
+PARTS = ("dbcheck.owners", "dbcheck.witness.folders")  # of the agent's program
 PROGRAM = program("dbcheck.witness.agent", *PARTS)
 REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "ENOSPC": (

@@ -1,0 +1,106 @@
+"""The folders and files of a witness, in which no other user may have a hand.
+
+This file is sent over the channel, after remote/wire.py and owners.py, and before
+agent.py: Python 3.8, no more than the standard library.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from typing import Any
+
+from dbcheck.owners import exchangeable, expanded, own_users
+from dbcheck.remote.wire import Refusal
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def folder_of(ask: Any) -> str:
+    """Return the folder that a request names, with the user's own link followed.
+
+    /~/NAME is NAME in the user's home, and /~USER/NAME in that of another.
+    """
+    folder = ask["folder"]
+    if not isinstance(folder, str):
+        raise TypeError("the name of a folder is not valid text")
+    if folder.startswith("/~"):
+        try:
+            folder = expanded(folder[1:])
+        except LookupError as error:
+            raise Refusal("no-user", str(error.args[0])) from None
+    if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
+        folder = os.path.realpath(folder)
+    return folder
+
+
+def own_folder_of(ask: Any) -> str:
+    """Return folder_of() to write there; refuse root one that others can exchange.
+
+    Root would make and remove files wherever they had it lead.
+    """
+    folder = folder_of(ask)
+    if os.geteuid() == 0 and (why := exchangeable(folder)):
+        raise Refusal("not-own", f"others could exchange {folder}: {why}")
+    return folder
+
+
+def require_own(folder: str) -> None:
+    """Refuse a folder in which another user may have put files, or may do so.
+
+    In /var/tmp, or the like, any user may have made it before us.
+    """
+    if os.path.islink(folder):
+        raise Refusal("not-own", f"{folder} is a link")
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(fd)
+    finally:
+        os.close(fd)
+    if status.st_uid not in own_users():
+        raise Refusal(
+            "not-own", f"{folder} belongs to user {status.st_uid}, not to this one"
+        )
+    # A group of the user's own, as many systems give each: then 0775 is their default.
+    others = 0o002 if status.st_gid == os.getegid() else 0o022
+    if (mode := stat.S_IMODE(status.st_mode)) & others:
+        raise Refusal("not-own", f"{folder} has mode {mode:o}: others may write")
+
+
+def open_file(folder: str, name: str) -> int:
+    """Return a descriptor of a file in *folder* to read it; follow no link.
+
+    Raise FileNotFoundError or NotADirectoryError if one of them is not there.
+    """
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(name, flags, dir_fd=place)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):  # the latter on FreeBSD
+            raise Refusal("not-own", f"{folder}/{name} is a link") from None
+        error.filename = os.path.join(folder, name)
+        raise
+    finally:
+        os.close(place)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Refusal("not-own", f"{folder}/{name} is not a file")
+    return fd
+
+
+def run_folder(folder: str, run_id: str) -> str:
+    """Return where the run's files are; refuse an id that could lead elsewhere."""
+    if not RUN_ID.fullmatch(run_id):
+        raise Refusal("run-id", f"not a run id: {run_id!r}")
+    return os.path.join(folder, run_id)
+
+
+def list_folder(path: str) -> list[str]:
+    """Return the names in *path*; none if it does not exist."""
+    try:
+        return os.listdir(path)
+    except FileNotFoundError:
+        return []
