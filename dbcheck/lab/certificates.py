@@ -66,7 +66,7 @@ class Identity:
 
         The account alone can read them, and cannot replace them.  Raise OSError.
         """
-        owned.make_folder(folder, None, 0o711 if account else 0o700)
+        owned.make_folder(folder, None, reader=account)
         files = IdentityFiles(
             folder / "ca.pem", folder / "server.pem", folder / "server.key"
         )

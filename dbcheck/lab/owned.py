@@ -29,10 +29,13 @@ def give(descriptor: int, account: Account | None) -> None:
         os.fchown(descriptor, account.uid, account.gid)
 
 
-def make_folder(path: Path, account: Account | None, mode: int = 0o700) -> None:
+def make_folder(
+    path: Path, account: Account | None, reader: Account | None = None
+) -> None:
     """Make the folder *path*, unless it is there, and give it to *account*.
 
-    Nobody else may write in the folder above.  Raise OSError if something else is
+    reader: may list it and pass through.  Nobody else may write in the folder above.
+    Raise OSError if something else is
     there, or a folder of a third account.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,10 +46,22 @@ def make_folder(path: Path, account: Account | None, mode: int = 0o700) -> None:
         owners = {os.geteuid(), *([account.uid] if account else [])}
         if os.fstat(folder).st_uid not in owners:
             raise PermissionError(errno.EPERM, "it belongs to another account", path)
-        os.fchmod(folder, mode)
+        os.fchmod(folder, 0o700)
         give(folder, account)
+        show(folder, reader)
     finally:
         os.close(folder)
+
+
+def show(descriptor: int, account: Account | None) -> None:
+    """Let *account* read what is open, beside its owner; nothing happens without one.
+
+    A folder it can list and pass through.
+    """
+    if account is not None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        os.fchown(descriptor, -1, account.gid)
+        os.fchmod(descriptor, 0o750 if is_folder else 0o640)
 
 
 def make_file(path: Path, account: Account | None, text: str = "") -> None:

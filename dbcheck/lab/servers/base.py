@@ -216,10 +216,10 @@ class DatabaseServer(abc.ABC):
     def _begin_run(self, password: str) -> None:
         """Make the folder beside the data, with the password of the account dbcheck.
 
-        It and its files are this process's own, the server may pass through it to the
-        folder of its account's.
+        It and its files are this process's own.  The server's account may list it, read
+        the log there, and pass through to the folder of its own.
         """
-        owned.make_folder(self.run, None, 0o711 if self._account else 0o700)
+        owned.make_folder(self.run, None, reader=self._account)
         owned.make_folder(self.server_run, self._account)
         owned.make_file(self.run / "password", None, password + "\n")
 
@@ -403,6 +403,8 @@ class DatabaseServer(abc.ABC):
         if self._held is not None:
             self._held.lend()
         with open(self.log_file, "ab", opener=owned.plainly) as server_log:
+            if self._log_account is None:
+                owned.show(server_log.fileno(), self._account)
             self._log_start = server_log.tell()
             self._process = self._spawn(command, server_log.fileno())
         self._tree = ServerTree(self._process, program, self.data)
