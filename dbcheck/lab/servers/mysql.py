@@ -115,8 +115,13 @@ class MysqlServer(InnodbServer):
         no two servers use one data folder is seen to by InnoDB's locks.
         """
         owned.remove_stale(self.socket.with_name("socket.lock"))
-        if not self.log_file.exists():
-            owned.make_file(self.log_file, self._account)
+        logs = [self.log_file]
+        if "json" in self.settings.get("log_error_services", ""):
+            # MySQL names it so (Reference Manual 8.4, 7.4.2.7).
+            logs.append(self.log_file.with_name(f"{self.log_file.name}.00.json"))
+        for log in logs:  # which its account may not make in that folder
+            if not log.exists():
+                owned.make_file(log, self._account)
         super()._launch()
 
     @property
