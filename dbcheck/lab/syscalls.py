@@ -6,6 +6,7 @@ Each raises OSError with the number that the kernel gave.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 MS_NOSUID = 2  # mount(2), linux/mount.h
@@ -17,6 +18,10 @@ CLONE_NEWNS = 0x00020000  # unshare(2)
 PR_SET_PDEATHSIG = 1  # prctl(2), linux/prctl.h
 PR_SET_TIMERSLACK = 29
 PR_SET_IO_FLUSHER = 57
+# keyctl(2), which has another number on each of them (asm/unistd.h).
+_KEYCTL = {"x86_64": 250, "armv7l": 311, "ppc64le": 271, "s390x": 280}
+_KEYCTL |= dict.fromkeys(("aarch64", "loongarch64", "riscv64"), 219)
+_JOIN_SESSION_KEYRING = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,3 +60,17 @@ def prctl(option: int, value: int) -> None:
     """Set one property of this process, as prctl(2) does."""
     zero = ctypes.c_ulong(0)
     _check(_libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero))
+
+
+def leave_keyring() -> None:
+    """Have a new session keyring, in this thread and in what it starts from now on.
+
+    The old one is inherited by every process, whatever its account becomes, and lets it
+    read the keys of whoever logged in (session-keyring(7)).  Nothing happens where the
+    system has no keyrings, or lets no process here use them.
+    """
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None or _libc.syscall(number, _JOIN_SESSION_KEYRING, None) >= 0:
+        return
+    if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
+        _check(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import grp
 import os
 import pwd
@@ -24,7 +25,7 @@ from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabRestarter
 from tests.kit.drive_mounts import own_mounts as own_mounts
-from tests.kit.lab_access import Table, server_pid
+from tests.kit.lab_access import Table, execute_on, server_pid
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
 
@@ -179,6 +180,31 @@ def test_a_user_id_is_free_once_what_a_killed_lab_left_is_removed(
             assert uid_of(after) == number
     finally:
         lab.close()
+
+
+# Numbers of add_key(2) and keyctl(2), one of its operations, the session keyring's id.
+ADD_KEY, KEYCTL = {"aarch64": (217, 219)}.get(os.uname().machine, (248, 250))
+JOIN, SESSION = 1, -3
+KEYS = Path("/proc/keys")  # that the reader may see (proc(5))
+
+
+@pytest.mark.skipif(
+    os.uname().machine not in ("x86_64", "aarch64") or not KEYS.exists(),
+    reason="no keys here, or by other system calls",
+)
+def test_a_server_has_no_key_of_who_started_its_lab(tmp_path: Path) -> None:
+    """A process keeps those of its login, whatever its account becomes."""
+    skip_without_server("postgresql")
+    call = ctypes.CDLL(None).syscall
+    if call(KEYCTL, JOIN, None) < 0:
+        pytest.skip("processes may have no keyring of their own here")
+    assert call(ADD_KEY, b"user", b"dbcheck-test", b"secret", 6, SESSION) >= 0
+    as_other = ["setpriv", "--reuid=2000300001", "--clear-groups", "--", "cat", KEYS]
+    assert b"dbcheck-test" in subprocess.check_output(as_other)
+    with Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab") as lab:
+        statements = "create table keys (line text)", f"copy keys from '{KEYS}'"
+        seen = execute_on(lab, *statements, "select * from keys")
+    assert "dbcheck-test" not in str(seen)
 
 
 # argv: the folder, the victim.  As the first account it fills the folder.

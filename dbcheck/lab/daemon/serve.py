@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LabError
-from dbcheck.lab import namespace
+from dbcheck.lab import namespace, syscalls
 from dbcheck.lab.account import Account, lacking, packaged
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import requests, rpc
@@ -424,6 +424,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
+    if os.geteuid() == 0:  # the server is another account's
+        syscalls.leave_keyring()
     _watch(entry, client, lock)
     try:
         _run(entry, lock, ready, isolated=isolated)
