@@ -41,6 +41,8 @@ DATA_DRIVE, LOG_DRIVE = "files", "log"  # names of drives, and of their mount po
 RUNGS = tuple(each.value for each in Rung)
 POWER_SCOPES = tuple(each.value for each in PowerScope)
 WRITE_CACHES = ("auto", "write back", "write through")
+# Root would write to that device (xfs(5), ext4(5)), whoever made the lab's drives.
+_OTHER_DEVICES = frozenset({"logdev", "rtdev", "journal_dev", "journal_path"})
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less
 TIME_MAX = 60_000  # of a drive, in the unit of each
 MIB = 1 << 20
@@ -121,7 +123,8 @@ class LabSpec:
     drive:         of no consequence on the rung called process.
     rung:          drive (a real filesystem on the virtual drive) or process (a
                    plain folder; the cut is SIGKILL and proves no more than that).
-    mount_options: as mount -o takes them, e.g. "barrier=0".
+    mount_options: as mount -o takes them, e.g. "barrier=0"; none that names another
+                   device.
     write_cache:   what the kernel is told of the drive's cache (queue/write_cache):
                    auto is the truth.  With "write through" it sends no flushes, as
                    when a layer between filesystem and drive swallows them.
@@ -174,6 +177,13 @@ class LabSpec:
                 id=ErrorId.DRIVE_RUNG_NEEDED,
                 hint="Leave out the power scope, or use the rung drive.",
             )
+        for option in self.mount_options.split(","):
+            if option.partition("=")[0].strip() in _OTHER_DEVICES:
+                raise UsageError(
+                    f"the mount option {option} names a device that is not the lab's",
+                    id=ErrorId.LAB_DECIDES_SETTING,
+                    hint="Leave it out: a lab uses its own drives alone.",
+                )
         small = self.drive.size_bytes < XFS_BYTES_MIN
         if self.rung == "drive" and self.filesystem == "xfs" and small:
             raise UsageError(

@@ -207,6 +207,22 @@ def test_a_server_has_no_key_of_who_started_its_lab(tmp_path: Path) -> None:
     assert "dbcheck-test" not in str(seen)
 
 
+def test_no_program_on_a_drive_makes_its_server_root(tmp_path: Path) -> None:
+    """Whoever made a recording had all of the drive in hand, as root here."""
+    skip_without_server("postgresql")
+    spec = LabSpec("postgresql", filesystem="ext4", mount_options="suid,dev")
+    with Lab.start(spec, tmp_path / "lab") as lab:
+        folder = BASE / lab.name / "files"
+        make = f"cp $(command -v id) {folder} && chmod 4755 {folder}/id"
+        enter = ("nsenter", "--target", str(server_pid(lab)), "--mount", "--")
+        subprocess.run([*enter, "sh", "-c", make], check=True)
+        statements = (
+            "create table who (id int)",
+            f"copy who from program '{folder}/id -u'",
+        )
+        assert execute_on(lab, *statements, "select * from who") == [(uid_of(lab),)]
+
+
 # argv: the folder, the victim.  As the first account it fills the folder.
 FILL = """
 import os, sys

@@ -87,3 +87,12 @@ def test_a_lab_of_an_earlier_version_has_a_drive_without_these_faults() -> None:
     for name in (*faults, "honest_flushes", "newest_bytes"):
         del values["drive"][name]
     assert LabSpec.from_json(json.dumps(values)) == LabSpec("mysql")
+
+
+@pytest.mark.parametrize("option", ["logdev=/dev/sda1", "journal_dev=2049"])
+def test_a_lab_has_no_other_devices_than_its_own(option: str) -> None:
+    """As a recording of somebody else's would have root mount it."""
+    spec = LabSpec("mysql", mount_options="noatime,nobarrier")
+    text = spec.to_json().replace("noatime", option)
+    with pytest.raises(UsageError, match=f"{option} names a device"):
+        LabSpec.from_json(text)

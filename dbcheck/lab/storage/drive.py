@@ -35,6 +35,7 @@ _IN_CACHE = frozenset({"cached_writes", "cached_bytes"})
 _SYNC_S = 60.0
 _RELEASED_S = 2.0  # until what was killed, or meets errors, uses the filesystem no more
 _TELLING = 16  # writes; a few may be the filesystem's own, of a server at rest
+_NEVER = "nosuid,nodev"  # the last word counts (mount(8))
 _NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
 
 
@@ -267,12 +268,14 @@ class DriveStorage:
     def _mount(self, loop: block.LoopDevice) -> None:
         """Mount the filesystem.
 
-        Several labs may replay one recording, and XFS refuses a second filesystem of
+        Whoever made a recording may have put programs with the set-user-ID bit of
+        root's on it, and devices.  Several labs may replay one recording, and XFS refuses a second filesystem of
         the same UUID (xfs(5), nouuid).
         """
         spec, options = self._spec, self._spec.mount_options
         if self._replays() and spec.filesystem == "xfs":
             options = ",".join(filter(None, (options, "nouuid")))
+        options = ",".join(filter(None, (options, _NEVER)))
         block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
 
     def unmount(self) -> None:
