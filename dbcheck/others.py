@@ -11,10 +11,8 @@ from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.owners import is_ours, own_users
+from dbcheck.owners import has_acl, is_ours, own_users
 from dbcheck.steps import steps
-
-_ACL = "system.posix_acl_access"  # acl(5); its mask is shown as the group's bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +71,6 @@ def is_group_of(gid: int, allowed: Set[int]) -> bool:
         return False
     members |= {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == gid}
     return members <= allowed
-
-
-def has_acl(path: Path) -> bool:
-    """Return whether the mode's bits of the group show what others may do at most."""
-    try:
-        return bool(os.getxattr(path, _ACL))
-    except (OSError, AttributeError):  # it has none, or the system knows none
-        return False
 
 
 def _name_of(gid: int) -> str:

@@ -1,13 +1,17 @@
 """Which files are this user's own, whose are trusted, and where a home is.
 
-This file is sent to the witness with its agent: Python 3.8, and no import of dbcheck's.
+This file is sent to the witness with its agent: Python 3.8, and of dbcheck steps alone.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from pathlib import Path
+
+from dbcheck.steps import steps
+
+_ACL = "system.posix_acl_access"  # acl(5); its mask is shown as the group's bits
 
 
 def own_users() -> set[int]:
@@ -24,32 +28,41 @@ def is_ours(found: os.stat_result) -> bool:
 def exchangeable(path: str) -> str:
     """Return why another user could exchange *path* for a link, "" if none could.
 
-    Such a user owns a folder above it, or may write there.  In a sticky one, as /tmp,
-    nobody can rename what is another's (unlink(2), EPERM).  What is not there is made
-    later, by us.
+    Such a user owns a folder or link that leads there, or may write in a folder on the
+    way.  In a sticky one, as /tmp, nobody can rename what is another's (unlink(2),
+    EPERM).  What is not there is made later, by us or by another user.
     """
     users = own_users() | {0}
-    for above in _above(path):
+    for step in steps(Path(path)):
         try:
-            owners = {os.lstat(above).st_uid, os.stat(above).st_uid}
-            status = os.stat(above)
+            above = step.parent.stat()
+            shared = others_write(above, step.parent)
+            if shared and not above.st_mode & stat.S_ISVTX:
+                return f"{step.parent} has mode {stat.S_IMODE(above.st_mode):o}"
+            owner = step.lstat().st_uid
         except FileNotFoundError:
             continue
-        if not owners <= users:
-            return f"{above} belongs to user {max(owners - users)}"
-        # A group of the user's own, as many systems give each.
-        others = 0o002 if status.st_gid == os.getegid() else 0o022
-        if status.st_mode & others and not status.st_mode & stat.S_ISVTX:
-            return f"{above} has mode {stat.S_IMODE(status.st_mode):o}"
+        if owner not in users:
+            return f"{step} belongs to user {owner}"
     return ""
 
 
-def _above(path: str) -> Iterator[str]:
-    """Yield the folders above *path*, as it is given, and above where it leads."""
-    for folder in {os.path.abspath(path), os.path.realpath(path)}:
-        while folder != os.path.dirname(folder):
-            folder = os.path.dirname(folder)
-            yield folder
+def others_write(found: os.stat_result, place: int | str | Path) -> int:
+    """Return which bits of a mode let others than its owner write there, 0 if none.
+
+    place: its path or descriptor.  A group of the user's own, as many systems give
+    each, is no other: then 0775 is their default.
+    """
+    own = found.st_gid == os.getegid() and not has_acl(place)
+    return found.st_mode & (stat.S_IWOTH if own else stat.S_IWOTH | stat.S_IWGRP)
+
+
+def has_acl(place: int | str | Path) -> bool:
+    """Return whether the mode's bits of the group show what others may do at most."""
+    try:
+        return bool(os.getxattr(place, _ACL))
+    except (OSError, AttributeError):  # it has none, or the system knows none
+        return False
 
 
 def expanded(path: str) -> str:

@@ -1,9 +1,9 @@
 """The witness's side: append frames to a log, make them durable, confirm them.
 
-This file is sent over the channel, after remote/wire.py, owners.py and folders.py, and
-run there; nothing is installed and it ends with the channel.  As wire.py, it needs a
-POSIX system and the standard library of Python 3.8, no more.  The frames of the log are
-defined here alone.
+This file is sent over the channel, after remote/wire.py and the modules that channel.py
+names, and run there; nothing is installed and it ends with the channel.  As wire.py, it
+needs a POSIX system and the standard library of Python 3.8, no more.  The frames of the
+log are defined here alone.
 
 A run has log 0 and, if its load runs in several processes, one more for each: its
 manifest says how many.  A log is a sequence of frames, little endian:

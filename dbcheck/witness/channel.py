@@ -9,7 +9,8 @@ from dbcheck.errors import WitnessError
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 
-PARTS = ("dbcheck.owners", "dbcheck.witness.folders")  # of the agent's program
+# Of the agent's program.
+PARTS = ("dbcheck.steps", "dbcheck.owners", "dbcheck.witness.folders")
 PROGRAM = program("dbcheck.witness.agent", *PARTS)
 REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "ENOSPC": (

@@ -1,7 +1,7 @@
 """The folders and files of a witness, in which no other user may have a hand.
 
-This file is sent over the channel, after remote/wire.py and owners.py, and before
-agent.py: Python 3.8, no more than the standard library.
+This file is sent over the channel, after remote/wire.py, steps.py and owners.py, and
+before agent.py: Python 3.8, no more than the standard library.
 """
 
 from __future__ import annotations
@@ -12,14 +12,22 @@ import re
 import stat
 from typing import Any
 
-from dbcheck.owners import exchangeable, expanded, own_users
+from dbcheck.owners import exchangeable, expanded, others_write, own_users
 from dbcheck.remote.wire import Refusal
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def folder_of(ask: Any) -> str:
-    """Return the folder that a request names, with the user's own link followed.
+    """Return the folder that a request names, with the user's own link followed."""
+    folder = _named_by(ask)
+    if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
+        folder = os.path.realpath(folder)
+    return folder
+
+
+def _named_by(ask: Any) -> str:
+    """Return the folder that a request names.
 
     /~/NAME is NAME in the user's home, and /~USER/NAME in that of another.
     """
@@ -31,8 +39,6 @@ def folder_of(ask: Any) -> str:
             folder = expanded(folder[1:])
         except LookupError as error:
             raise Refusal("no-user", str(error.args[0])) from None
-    if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
-        folder = os.path.realpath(folder)
     return folder
 
 
@@ -41,31 +47,36 @@ def own_folder_of(ask: Any) -> str:
 
     Root would make and remove files wherever they had it lead.
     """
-    folder = folder_of(ask)
+    require_kept(_named_by(ask))
+    return folder_of(ask)
+
+
+def require_kept(folder: str) -> None:
+    """Refuse root a folder, there or not, that others can exchange."""
     if os.geteuid() == 0 and (why := exchangeable(folder)):
         raise Refusal("not-own", f"others could exchange {folder}: {why}")
-    return folder
 
 
 def require_own(folder: str) -> None:
     """Refuse a folder in which another user may have put files, or may do so.
 
-    In /var/tmp, or the like, any user may have made it before us.
+    In /var/tmp, or the like, any user may have made it before us, or what leads there.
     """
+    require_kept(folder)
     if os.path.islink(folder):
         raise Refusal("not-own", f"{folder} is a link")
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
+        shared = others_write(status, fd)
     finally:
         os.close(fd)
     if status.st_uid not in own_users():
         raise Refusal(
             "not-own", f"{folder} belongs to user {status.st_uid}, not to this one"
         )
-    # A group of the user's own, as many systems give each: then 0775 is their default.
-    others = 0o002 if status.st_gid == os.getegid() else 0o022
-    if (mode := stat.S_IMODE(status.st_mode)) & others:
+    if shared:
+        mode = stat.S_IMODE(status.st_mode)
         raise Refusal("not-own", f"{folder} has mode {mode:o}: others may write")
 
 

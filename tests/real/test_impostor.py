@@ -11,7 +11,6 @@ import pwd
 import shutil
 import socket
 import ssl
-import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,6 +27,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from tests.kit.certificates import Authority
+from tests.kit.files import let_write
 from tests.kit.hostile import (
     CLEARTEXT,
     MD5,
@@ -113,14 +113,7 @@ class Place:
     def listed(self, _: Path) -> None:
         """For its own group, as it seems: another's entry is in a list beside that."""
         os.chown(self.folder, KEEPER, pwd.getpwuid(KEEPER).pw_gid)
-        entries = [(1, 7, -1), (2, 7, STRANGER), (4, 5, -1), (16, 7, -1), (32, 5, -1)]
-        packed = b"".join(struct.pack("<HHi", *entry) for entry in entries)
-        try:  # linux/posix_acl_xattr.h
-            os.setxattr(
-                self.folder, "system.posix_acl_access", struct.pack("<I", 2) + packed
-            )
-        except OSError as error:
-            pytest.skip(f"no lists of access on this filesystem: {error}")
+        let_write(self.folder, STRANGER)
 
     def below(self, folder: Path) -> None:
         """In a folder of another's, who may put another one in its place."""

@@ -15,7 +15,7 @@ from dbcheck.core.acks import pack
 from dbcheck.core.history import Ack
 from dbcheck.remote import wire
 from dbcheck.witness import agent
-from tests.kit.files import AS_ROOT
+from tests.kit.files import AS_ROOT, let_write
 from tests.kit.witness_logs import RUN, entries
 
 TOKEN = agent.token_of(RUN, 0)
@@ -452,8 +452,32 @@ def below_everybodys(folder: Path) -> None:
     folder.symlink_to(above / folder.name)
 
 
+def below_one_that_a_list_names(folder: Path) -> None:
+    """Root's own folder, as it seems by its group."""
+    below_everybodys(folder)
+    folder.with_name("above").chmod(0o755)
+    let_write(folder.with_name("above"), 12345)
+
+
+def by_a_link_of_another_users(folder: Path) -> None:
+    """Root's own link leads to it."""
+    between, above = folder.with_name("between"), folder.with_name("above")
+    above.mkdir()
+    between.symlink_to(above)
+    os.lchown(between, 12345, 12345)
+    folder.symlink_to(between / folder.name)
+
+
 @AS_ROOT
-@pytest.mark.parametrize("plant", [below_another_users, below_everybodys])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        below_another_users,
+        below_everybodys,
+        below_one_that_a_list_names,
+        by_a_link_of_another_users,
+    ],
+)
 def test_root_writes_in_no_folder_that_others_can_exchange(
     replies: Replies, plant: Callable[[Path], None]
 ) -> None:
@@ -471,7 +495,29 @@ def test_root_writes_in_no_folder_that_others_can_exchange(
     assert sorted(above.rglob("*")) == before
     above.chmod(0o1777)
     os.chown(above, 0, 0)
-    assert [kind for kind, _ in replies.create()] == [wire.MARK]
+    if plant is not by_a_link_of_another_users:
+        assert [kind for kind, _ in replies.create()] == [wire.MARK]
+
+
+@AS_ROOT
+def test_root_uses_no_folder_whose_way_another_user_made_meanwhile(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As any user may in /tmp, where nothing was when root looked."""
+    shared, roots = Path(replies.folder), Path(replies.folder).with_name("roots")
+    shared.mkdir()
+    shared.chmod(0o1777)
+    roots.mkdir()
+    replies.folder = str(shared / "above/folder")
+
+    def make_after_another(path: str) -> None:
+        (shared / "above").symlink_to(roots)
+        os.lchown(shared / "above", 12345, 12345)
+        wire.make_folder(path)
+
+    monkeypatch.setattr(agent, "make_folder", make_after_another)
+    assert code_of(replies.create()) == "not-own"
+    assert not list(roots.rglob("*/*"))
 
 
 @pytest.mark.parametrize("plant", [of_another_user, open_to_others, a_link])

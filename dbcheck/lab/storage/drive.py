@@ -268,9 +268,9 @@ class DriveStorage:
     def _mount(self, loop: block.LoopDevice) -> None:
         """Mount the filesystem.
 
-        Whoever made a recording may have put programs with the set-user-ID bit of
-        root's on it, and devices.  Several labs may replay one recording, and XFS refuses a second filesystem of
-        the same UUID (xfs(5), nouuid).
+        Whoever made a recording may have put devices on it, and programs of root's with
+        the set-user-ID bit.  Several labs may replay one recording, and XFS refuses a
+        second filesystem of the same UUID (xfs(5), nouuid).
         """
         spec, options = self._spec, self._spec.mount_options
         if self._replays() and spec.filesystem == "xfs":
