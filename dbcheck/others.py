@@ -33,13 +33,13 @@ def who_may_change(path: Path) -> Change | None:
     """
     try:
         found = path.stat()
-        if who := _who_may_write(path, found):
+        if who := who_may_write(path, found):
             return _written(f"{who[0]} may write {path}", who[1], path)
         if not is_ours(found):
             return _owned(path, found)
         for step in steps(path):
             folder = step.parent.stat()
-            who = _who_may_write(step.parent, folder)
+            who = who_may_write(step.parent, folder)
             if who and not folder.st_mode & stat.S_ISVTX:
                 return _written(f"{who[0]} may replace {step}", who[1], step.parent)
             if not is_ours(found := step.lstat()):
@@ -49,8 +49,11 @@ def who_may_change(path: Path) -> Change | None:
     return None
 
 
-def _who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
-    """Return who else than its owner may write, and what ends that; None if nobody."""
+def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
+    """Return who else than its owner may write, and what ends that; None if nobody.
+
+    Trusted are whom who_may_change() trusts.
+    """
     if found.st_mode & stat.S_IWOTH:
         return "any user", "chmod o-w"
     if not found.st_mode & stat.S_IWGRP:

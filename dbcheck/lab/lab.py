@@ -34,6 +34,7 @@ from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.switch import LabSwitch
+from dbcheck.others import who_may_write
 from dbcheck.owners import is_ours
 from dbcheck.remote.address import SshOptions
 
@@ -374,8 +375,8 @@ def _require_private(parent: Path) -> None:
         status = parent.stat()
     except OSError:  # for the mkdir to report
         return
-    sticky = status.st_mode & stat.S_ISVTX
-    if not is_ours(status) or (status.st_mode & stat.S_IWOTH and not sticky):
+    shared = who_may_write(parent, status) and not status.st_mode & stat.S_ISVTX
+    if shared or not is_ours(status):
         raise LabError(
             f"others can rename what is in {parent}, also the lab's folder",
             id=ErrorId.FOLDER_OPEN_TO_OTHERS,

@@ -25,6 +25,7 @@ from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabRestarter
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.files import let_write
 from tests.kit.lab_access import Table, execute_on, server_pid
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
@@ -287,14 +288,17 @@ def test_a_folder_in_the_place_of_a_lock_file_is_named(tmp_path: Path) -> None:
         owned.remove_stale(tmp_path / "socket.lock")
 
 
-@pytest.mark.parametrize(("uid", "mode"), [(0, 0o777), (2_000_300_001, 0o755)])
+@pytest.mark.parametrize("who", ["all", "owner", "group", "listed"])
 def test_a_lab_is_built_in_no_folder_in_which_others_rename(
-    uid: int, mode: int, tmp_path: Path
+    who: str, tmp_path: Path
 ) -> None:
-    shared = tmp_path / "shared"
+    shared, other = tmp_path / "shared", 2_000_300_001
     shared.mkdir()
-    shared.chmod(mode)
-    os.chown(shared, uid, uid)
+    if who == "listed":
+        let_write(shared, other)
+    else:
+        shared.chmod({"all": 0o777, "owner": 0o755, "group": 0o2775}[who])
+        os.chown(shared, other * (who == "owner"), other * (who == "group"))
     with pytest.raises(LabError, match="others can rename"):
         Lab.start(LabSpec("postgresql", rung="process"), shared / "lab")
     assert not list(shared.iterdir())
