@@ -112,10 +112,17 @@ def text(path: Path, account: Account | None, most: int, start: int = 0) -> str:
 def remove_stale(file: Path) -> None:
     """Remove what a server that was cut off left in a folder of its account's.
 
-    Raise LabError if it cannot be removed, Unrecoverable if the filesystem is damaged.
+    Nothing happens if that folder is a link, as it may be in a recording.  Raise
+    LabError if it cannot be removed, Unrecoverable if the filesystem is damaged.
     """
     try:
-        file.unlink(missing_ok=True)
+        folder = os.open(file.parent, _FOLDER)
+        try:
+            os.unlink(file.name, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
     except OSError as error:
         kind = Unrecoverable if error.errno in DAMAGED else LabError
         raise kind(

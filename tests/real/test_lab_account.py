@@ -200,8 +200,8 @@ def test_a_server_has_no_key_of_who_started_its_lab(tmp_path: Path) -> None:
     if call(KEYCTL, JOIN, None) < 0:
         pytest.skip("processes may have no keyring of their own here")
     assert call(ADD_KEY, b"user", b"dbcheck-test", b"secret", 6, SESSION) >= 0
-    as_other = ["setpriv", "--reuid=2000300001", "--clear-groups", "--", "cat", KEYS]
-    assert b"dbcheck-test" in subprocess.check_output(as_other)
+    as_other = ["setpriv", "--reuid=2000300001", "--clear-groups", "--", "cat"]
+    assert b"dbcheck-test" in subprocess.check_output([*as_other, str(KEYS)])
     with Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab") as lab:
         statements = "create table keys (line text)", f"copy keys from '{KEYS}'"
         seen = execute_on(lab, *statements, "select * from keys")
@@ -286,6 +286,19 @@ def test_a_folder_in_the_place_of_a_lock_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "socket.lock").mkdir()
     with pytest.raises(LabError, match=r"socket\.lock cannot be removed"):
         owned.remove_stale(tmp_path / "socket.lock")
+
+
+def test_nothing_is_removed_where_a_link_leads(tmp_path: Path) -> None:
+    """As one that a recording has in the place of the data folder."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "postmaster.pid").touch()
+    (tmp_path / "data").symlink_to(other)
+    for folder in ("data", "none"):
+        owned.remove_stale(tmp_path / folder / "postmaster.pid")
+    assert (other / "postmaster.pid").exists()
+    owned.remove_stale(other / "postmaster.pid")
+    assert not list(other.iterdir())
 
 
 @pytest.mark.parametrize("who", ["all", "owner", "group", "listed"])

@@ -14,7 +14,7 @@ import pytest
 from dbcheck.core.acks import pack
 from dbcheck.core.history import Ack
 from dbcheck.remote import wire
-from dbcheck.witness import agent
+from dbcheck.witness import agent, folders
 from tests.kit.files import AS_ROOT, let_write
 from tests.kit.witness_logs import RUN, entries
 
@@ -572,7 +572,7 @@ def test_a_tilde_is_the_home_of_the_user(
 def test_a_tilde_and_a_name_is_the_home_of_that_user(replies: Replies) -> None:
     name = pwd.getpwuid(os.geteuid()).pw_name
     home = os.path.expanduser(f"~{name}")
-    assert agent.folder_of({"folder": f"/~{name}/acks"}) == f"{home}/acks"
+    assert folders.folder_of({"folder": f"/~{name}/acks"}) == f"{home}/acks"
     replies.folder = "/~no-such-user/acks"
     assert code_of(replies.create()) == "no-user"
 
