@@ -182,6 +182,22 @@ def test_the_socket_in_its_own_folder_is_the_servers(folder: Path, mode: int) ->
     assert heard == [SECRET.encode() + b"\0"] * 2
 
 
+def test_a_service_is_where_it_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To psycopg as well, which would look at the environment first."""
+    own, heard = server_folder(folder), list[bytes]()
+    services = folder / "services"
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    with hostile(asks(CLEARTEXT, heard), 2, uid=STRANGER) as port:
+        services.write_text(f"[prod]\nhost={own}\nport={port}\nuser=eve\n")
+        file = own / f".s.PGSQL.{port}"
+        with hostile_socket(file, asks(CLEARTEXT, []), KEEPER, clients=4):
+            refusals("postgresql:///x?service=prod")
+    assert not heard
+
+
 def test_who_names_the_account_decides(folder: Path) -> None:
     place = Place(folder, "sticky")
     file = place.folder / ".s.PGSQL.5432"

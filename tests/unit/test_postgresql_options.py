@@ -109,6 +109,20 @@ def test_a_service_is_read(tmp_path: Path) -> None:
     assert added(service="sure") == {}
 
 
+def test_where_to_connect_is_the_same_to_either_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psycopg takes what the environment says before what a service does."""
+    (tmp_path / "services").write_text("[far]\nhost=db1,db2\nport=1,2\n")
+    monkeypatch.setenv("PGHOST", "db3")
+    monkeypatch.setenv("PGHOSTADDR", "192.0.2.1,192.0.2.2")
+    found = libpq_options("db1", {"service": "far"})
+    assert (found["host"], found["port"]) == ("db1,db2", "1,2")
+    assert found["hostaddr"] == "192.0.2.1,192.0.2.2"
+    monkeypatch.delenv("PGHOSTADDR")
+    assert "hostaddr" not in libpq_options("db1", {"service": "far"})
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

@@ -32,6 +32,7 @@ _REQUIRES_AUTH = 16_00_00  # the first libpq with require_auth
 _NO_SUCH_SERVER = "?"  # for target_session_attrs
 _NO_FOLDER = "/"
 _PORT = "5432"
+_WHERE = ("host", "hostaddr", "port")
 
 UNVERIFIED_HINT = (
     "Make the connection verify the server: add sslmode=verify-full&sslrootcert=FILE"
@@ -51,8 +52,8 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     target: how error messages name the server.  Raise EngineError if libpq cannot use
     the arguments, or is too old to refuse what it must not send.
     """
-    options = dict(arguments)
     effective = _effective(target, arguments)
+    options = {**arguments, **effective.where()}
     if effective.options.get("require_auth"):
         return options
     hosts = effective.hosts()
@@ -97,6 +98,14 @@ class _Effective:
 
     options: Mapping[str, str]
     default_host: str
+
+    def where(self) -> dict[str, str]:
+        """Return what of them says where to connect, as arguments.
+
+        psycopg reads the environment itself, and before a service file (psycopg 3.3,
+        conninfo_attempts): it would connect elsewhere than libpq does by itself.
+        """
+        return {name: self.options[name] for name in _WHERE if self.options[name]}
 
     def hosts(self) -> list[tuple[str, str]]:
         """Return each host that libpq may connect to, or socket's folder, and its port.
