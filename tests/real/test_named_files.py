@@ -149,17 +149,22 @@ MINE = "[client]\nuser=eve\nssl-ca=/ca.pem\n"
 def test_an_option_file_that_others_may_change_or_read_is_refused(
     mode: int, text: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The user's own, and one that the URL names for the driver to read."""
     monkeypatch.delenv("MYSQL_PWD", raising=False)
     file = tmp_path / ".my.cnf"
     file.write_text(text)
     file.chmod(mode)
+    url = f"mysql://eve@127.0.0.1:1/d?option_files={file}"
     if not why:
         assert client_options(file)["user"] == "eve"
+        MysqlEngine(url)
         return
-    with pytest.raises(UsageError, match=why) as caught:
-        client_options(file)
-    assert "hunter2" not in str(caught.value)
-    assert f"chmod {'600' if 'hunter2' in text else 'o-w'} {file}" in caught.value.hint
+    for read in (client_options, lambda _: MysqlEngine(url)):
+        with pytest.raises(UsageError, match=why) as caught:
+            read(file)
+        assert "hunter2" not in str(caught.value)
+        do = "600" if "hunter2" in text else "o-w"
+        assert f"chmod {do} {file}" in caught.value.hint
 
 
 def test_a_password_that_is_not_used_may_be_anywhere(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import shlex
 import stat
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
 _SWITCHES = ("ssl_disabled", "ssl_verify_identity")
 # The files that the driver reads; the last two are the same, option files in a URL.
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key", "option_files", "read_default_file")
+_PASSWORD = re.compile(rb"^\s*passw(or)?d", re.IGNORECASE | re.MULTILINE)
 # The values of ssl-verify-server-cert in an option file.
 _ON = ("1", "on", "true")
 _OFF = ("0", "off", "false")
@@ -34,8 +36,9 @@ _OFF = ("0", "off", "false")
 def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     """Return the driver's arguments for *url*, its options among them.
 
-    Raise UsageError if an option that is on or off is neither, or if it names an
-    account that this machine does not have.
+    Raise UsageError if an option that is on or off is neither, if it names an account
+    that this machine does not have, or an option file that others may change, or read
+    with a password in it.
     """
     try:
         arguments = dict(url.get_dialect()().create_connect_args(url)[1])
@@ -57,6 +60,10 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
                 hint="Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
+    named = arguments.get("option_files", ())
+    for each in (named,) if isinstance(named, str) else named:
+        _require_files({"option_files": each})
+        _require_option_file(Path(each))
     _require_files(arguments)
     return arguments
 
@@ -156,6 +163,22 @@ def _require_own(path: Path, found: os.stat_result) -> None:
         id=ErrorId.SECRET_FILE_NOT_PRIVATE,
         hint=hint,
     )
+
+
+def _require_option_file(path: Path) -> None:
+    """Raise UsageError if others decide what is in it, or may read a password in it.
+
+    What cannot be read is left to the driver.
+    """
+    try:
+        with plain.opened(path) as file:
+            status = os.fstat(file.fileno())
+            text = plain.content(file, plain.TEXT_MAX)
+    except OSError:
+        return
+    _require_own(path, status)
+    if _PASSWORD.search(text):
+        require_private(path, status, "password")
 
 
 def _require_files(arguments: Mapping[str, Any]) -> None:
