@@ -50,6 +50,9 @@ def _on_mysql(lab: Lab, statements: Sequence[str]) -> None:
             password=lab.password,
             ssl_ca=str(path_of(authority)),
             ssl_verify_cert=True,
+            # The driver trusts the system's authorities as well; they have certificates
+            # for anyone, but for no 127.0.0.1.
+            ssl_verify_identity=True,
         )
     with contextlib.closing(link), contextlib.closing(link.cursor()) as cursor:
         for statement in statements:

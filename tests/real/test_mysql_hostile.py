@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from dbcheck.engines.mysql import connection as mysql_connection
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
+from dbcheck.errors import EngineError, LabError
+from dbcheck.lab.statements import run_statements
 from tests.kit.certificates import Authority
 from tests.kit.hostile import LOCAL_FILES, OK, MysqlPeer, hostile
 
@@ -166,6 +168,35 @@ def test_the_systems_authorities_vouch_for_nobody_in_place_of_the_users(
     peer, refused = log_in(asking(CLEAR, tls), {"ssl_verify_cert": True})
     assert SECRET.encode() not in peer.heard
     assert "not verified" in str(refused)
+
+
+def test_they_vouch_for_no_node_of_a_cluster_in_the_lab(
+    tls: ssl.SSLContext,
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    of_cluster = Authority.new(tmp_path / "cluster.pem")
+    peers: list[MysqlPeer] = []
+
+    def serve(client: socket.socket) -> None:
+        peers.append(MysqlPeer(client))
+        with contextlib.closing(peers[0]):
+            asking(CLEAR, tls)(peers[0])
+
+    with hostile(serve) as port:
+        lab: Any = SimpleNamespace(
+            name="db1",
+            spec=SimpleNamespace(engine="mysql"),
+            target_url=f"mysql://dbcheck@127.0.0.1:{port}/dbcheck",
+            password=SECRET,
+            authority=of_cluster.path.read_text(),
+            authority_file="",
+        )
+        with pytest.raises(LabError, match="(?i)certificate"):
+            run_statements(lab, ["select 1"])
+    assert SECRET.encode() not in peers[0].heard
 
 
 @pytest.mark.parametrize("how", ["ssl_verify_cert", "ssl_verify_identity"])
