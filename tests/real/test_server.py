@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,6 +141,41 @@ def test_its_port_stays_its_own_while_it_is_down(own_server: DatabaseServer) -> 
         socket.create_connection(("127.0.0.1", own_server.port))
     own_server.start()
     assert engine_of(own_server).ready() is None
+
+
+@pytest.mark.wide_with("mysql")
+@pytest.mark.parametrize("ends", ["kill", "stop", "by itself"])
+def test_nobody_who_waits_for_its_port_has_it_when_it_ends(
+    own_server: DatabaseServer, ends: str
+) -> None:
+    """Also not who had an address beside its own before it listened."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        allow, had, over = own_server._held, threading.Event(), threading.Event()
+        assert allow is not None
+        allow.lend()
+        other.bind(("127.0.0.1", own_server.port))
+
+        def wait() -> None:
+            while not (over.is_set() or had.is_set()):
+                with contextlib.suppress(OSError):
+                    other.listen()
+                    had.set()
+
+        own_server.start()
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        try:
+            if ends == "by itself":
+                os.kill(own_server.pids()[0], signal.SIGKILL)
+                wait_until(lambda: own_server.failure() is not None, "it has ended")
+            else:
+                getattr(own_server, ends)()
+        finally:
+            over.set()
+            waiting.join()
+        assert not had.is_set()
+        own_server.kill()
 
 
 def test_a_port_is_free_again_once_nobody_keeps_it(

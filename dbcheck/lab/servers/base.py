@@ -94,6 +94,7 @@ class DatabaseServer(abc.ABC):
     needs_entry: ClassVar[bool]  # in /etc/passwd, of its account
     needs: tuple[str, ...]  # of programs.PACKAGES, the server itself first
     own: ClassVar[frozenset[str]]  # settings that the lab alone decides
+    restarts: ClassVar[bool] = False  # it may leave its port, and take it again
     tls: IdentityFiles | None = None  # of a node of a cluster
 
     def __init__(
@@ -301,11 +302,14 @@ class DatabaseServer(abc.ABC):
         except BaseException:
             self.kill()
             raise
+        if not self.restarts:
+            self._keep_port()
         return True
 
     def kill_now(self) -> None:
         """Send SIGKILL to all its processes and return at once; kill() waits."""
         if self._tree is not None:
+            self._keep_port()
             self._tree.kill_now()
 
     def kill(self, timeout_s: float = GONE_S) -> None:
@@ -314,16 +318,16 @@ class DatabaseServer(abc.ABC):
         Nothing happens if none is running.  Raise LabError after timeout_s
         seconds; kill() may then be called again.
         """
-        if self._tree is None:
-            return
-        self._tree.kill_now()
-        self._tree.wait_gone(timeout_s)
-        self._ended()
+        if self._tree is not None:
+            self.kill_now()
+            self._tree.wait_gone(timeout_s)
+            self._ended()
 
     def stop(self, timeout_s: float = 60.0) -> None:
         """Shut it down in an orderly way; raise LabError if it had to be killed."""
         if self._process is None or self._tree is None:
             return
+        self._keep_port()
         self._tree.thaw()
         self._process.send_signal(self.stop_signal)
         try:
@@ -507,8 +511,11 @@ class DatabaseServer(abc.ABC):
         """Forget the processes, which are gone."""
         self._process = None
         self._tree = None
+
+    def _keep_port(self) -> None:
+        """Let nobody else have its port, nor who waits for its end, until it starts."""
         if self._held is not None:
-            self._held.keep()  # or another account may listen in its place
+            self._held.keep()
 
 
 def _last_lines(text: str) -> str:

@@ -59,6 +59,7 @@ class PatroniServer(PostgresqlServer):
     """
 
     name = "patroni"
+    restarts = True
     stop_signal = signal.SIGTERM
     needs = (
         *PostgresqlServer.needs,
