@@ -50,9 +50,10 @@ def who_may_change(path: Path) -> Change | None:
 
 
 def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
-    """Return who else than its owner may write, and what ends that; None if nobody.
+    """Return who else than its owner may write, and the command that ends that.
 
-    Trusted are whom who_may_change() trusts.
+    None if nobody may.  found: the status of *path*.  Trusted are whom
+    who_may_change() trusts.
     """
     if found.st_mode & stat.S_IWOTH:
         return "any user", "chmod o-w"
@@ -66,14 +67,18 @@ def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
 
 
 def is_group_of(gid: int, allowed: Set[int]) -> bool:
-    """Return whether a group has a name, and no members but those *allowed*."""
+    """Return whether a group has a name and members, all of whom are *allowed*.
+
+    One without members is what programs get by its set-group-ID bit, or its members
+    are in a directory that lists none (getpwent(3), sssd.conf(5), "enumerate").
+    """
     try:
         named = grp.getgrgid(gid).gr_mem
         members = {pwd.getpwnam(name).pw_uid for name in named}
     except KeyError:
         return False
     members |= {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == gid}
-    return members <= allowed
+    return bool(members) and members <= allowed
 
 
 def _name_of(gid: int) -> str:

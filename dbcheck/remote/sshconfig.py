@@ -17,6 +17,7 @@ import paramiko.config
 from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.others import who_may_write
 from dbcheck.owners import is_ours
 
 _INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
@@ -87,12 +88,13 @@ def _text(path: Path) -> str:
     """Return what a file holds; raise OSError, and ValueError if others decide it.
 
     It names programs, so ssh(1) refuses it then as well (readconf.c of OpenSSH 9.9,
-    read_config_file_depth, SSHCONF_CHECKPERM).
+    read_config_file_depth, SSHCONF_CHECKPERM).  A group that has the user alone may
+    write it, as Debian's ssh(1) has it: there files are made with the mode 0664.
     """
     with plain.opened(path) as file:
         found = os.fstat(file.fileno())
         if not is_ours(found):
             raise ValueError(f"{path} belongs to another user (uid {found.st_uid})")
-        if stat.S_ISREG(found.st_mode) and found.st_mode & 0o022:
-            raise ValueError(f"{path}: others may write it (chmod go-w)")
+        if stat.S_ISREG(found.st_mode) and (who := who_may_write(path, found)):
+            raise ValueError(f"{who[0]} may write {path} ({who[1]} ends that)")
         return plain.content(file, plain.TEXT_MAX).decode()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -191,13 +193,36 @@ def test_a_file_of_another_user_is_refused(
     PLACES[place](file)
 
 
-@pytest.mark.parametrize("mode", [0o666, 0o660])
+def group_without_members() -> int:
+    used = {entry.pw_gid for entry in pwd.getpwall()}
+    groups = (one.gr_gid for one in grp.getgrall() if not one.gr_mem)
+    return next(gid for gid in groups if gid not in used)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("mode", "gid"), [(0o666, -1), (0o660, 54321), (0o660, group_without_members())]
+)
 def test_a_configuration_of_ssh_that_others_may_write_is_refused(
-    mode: int, tmp_path: Path
+    mode: int, gid: int, tmp_path: Path
 ) -> None:
-    """It names programs, and ssh(1) refuses it as well."""
+    """It names programs, and ssh(1) refuses it as well.
+
+    Whoever is in a group without a name, or of which no members are listed, is unknown.
+    """
     file = tmp_path / "config"
     file.write_text("Host db1\n  ProxyCommand touch x\n")
+    os.chown(file, -1, gid)
     file.chmod(mode)
-    with pytest.raises(UsageError, match="others may write it"):
+    with pytest.raises(UsageError, match=f"may write {file}"):
         settings("db1", file)
+
+
+def test_the_users_own_group_may_write_the_configuration_of_ssh(tmp_path: Path) -> None:
+    """So are files made where the umask is 002, and Debian's ssh(1) reads them."""
+    if grp.getgrgid(os.getgid()).gr_name != pwd.getpwuid(os.getuid()).pw_name:
+        pytest.skip("this user has no group of its own")
+    file = tmp_path / "config"
+    file.write_text("Host db1\n  User me\n")
+    file.chmod(0o664)
+    assert settings("db1", file)["user"] == "me"
