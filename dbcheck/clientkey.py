@@ -23,6 +23,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,7 +102,8 @@ class ClientKey:
                 raise RunFormatError(
                     f"others may read {path}, which must be private",
                     id=ErrorId.SECRET_FILE_NOT_PRIVATE,
-                    hint=f"Find out who changed that; then run: chmod 600 {path}",
+                    hint=f"Find out who changed that; then run: chmod 600"
+                    f" {shlex.quote(str(path))}",
                 )
             key = stored.from_bytes(file.read(_FILE_BYTES_MAX), cls, str(path))
         if len(key.secret) != 2 * KEY_BYTES or set(key.secret) - set(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +18,7 @@ TEXT_MAX = 1 << 24  # bytes of a file that a person writes
 SECRET_MAX = 1 << 16  # bytes of a file that holds a secret
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> BufferedReader:
     """Open a regular file, also by a link, to read it; raise OSError.
 
     O_NONBLOCK is for what takes its place after it was looked at (open(2), fifo(7)).

@@ -27,6 +27,7 @@ rots here is never held against a server.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 import shlex
@@ -197,7 +198,7 @@ class RunFolder:
     def manifest(self) -> Manifest:
         """Read the manifest."""
         path = self.path / "manifest.json"
-        return read_manifest(path.read_bytes(), str(path))
+        return read_manifest(stored.content(path), str(path))
 
     def key(self) -> ClientKey | None:
         """Return the client's key to this run.
@@ -216,7 +217,7 @@ class RunFolder:
         """
         if self._made_here:
             return True
-        content = (self.path / "manifest.json").read_bytes()
+        content = stored.content(self.path / "manifest.json")
         return clientkey.is_own(read_manifest(content, str(self.path)).run_id, content)
 
     def remember(self) -> None:
@@ -386,8 +387,7 @@ class RunFolder:
                 id=ErrorId.SURVIVORS_NOT_READ,
                 hint="Run dbcheck reconcile without --offline first.",
             )
-        content = path.read_bytes()
-        after = stored.from_bytes(content, AfterRecord, str(path))
+        after = stored.read(path, AfterRecord)
         self._require_nodes(after.nodes, str(path), each=True)
         return after
 
@@ -475,14 +475,7 @@ class RunFolder:
 
     def result(self) -> RunResult:
         """Read the judgement; raise RunFormatError if it is damaged or not here."""
-        path = self.path / "verdict.json"
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise RunFormatError(
-                f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
-            ) from None
-        return stored.from_bytes(content, RunResult, str(path))
+        return stored.read(self.path / "verdict.json", RunResult)
 
     def write_verdict(self, values: Mapping[str, Any]) -> None:
         """Store the judgement."""
@@ -491,9 +484,7 @@ class RunFolder:
     def _read(self, name: str, kind: type[T]) -> T | None:
         """Read a record, None if it is not there; raise RunFormatError."""
         path = self.path / name
-        if not path.is_file():
-            return None
-        return stored.from_bytes(path.read_bytes(), kind, str(path))
+        return stored.read(path, kind) if os.path.lexists(path) else None
 
     def _write(self, name: str, chunks: Iterable[bytes]) -> None:
         stored.write(self.path / name, chunks)

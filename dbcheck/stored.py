@@ -26,6 +26,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
+from dbcheck import plain
 from dbcheck.durable import sync
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError, RunWriteError
@@ -34,6 +35,7 @@ from dbcheck.owners import is_ours, own_users
 T = TypeVar("T")
 
 FORMAT = 1  # of the records; one of another format is refused
+_RECORD_MAX = 1 << 28  # bytes; eight times what a bundle may hold
 
 
 def to_bytes(value: object) -> bytes:
@@ -94,6 +96,27 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
         raise RunFormatError(
             f"{where} is damaged: {error}", id=ErrorId.RECORD_DAMAGED
         ) from None
+
+
+def content(path: Path) -> bytes:
+    """Return what the file of a record holds; raise RunFormatError if it has none.
+
+    Somebody else may have made the folder: the file may be a FIFO, or without end.
+    """
+    try:
+        return plain.read(path, _RECORD_MAX)
+    except OSError as error:
+        raise RunFormatError(
+            f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+        ) from None
+
+
+def read(path: Path, kind: type[T]) -> T:
+    """Return the record in *path*; raise RunFormatError if it has none.
+
+    kind: as for from_bytes().
+    """
+    return from_bytes(content(path), kind, str(path))
 
 
 def make_folder(path: Path) -> None:

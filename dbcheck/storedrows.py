@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from dbcheck import plain
 from dbcheck.core.records import StoredRows
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.error_ids import ErrorId
@@ -24,7 +25,7 @@ def read_rows(path: Path, stored_rows: StoredRows) -> Iterator[Records]:
     """
     digest, rows = hashlib.sha256(), 0
     try:
-        with path.open("rb") as file:
+        with plain.opened(path) as file:
             while content := file.read(_RECORDS_PER_READ * RECORD.itemsize):
                 digest.update(content)
                 whole = len(content) // RECORD.itemsize
@@ -56,10 +57,14 @@ def read_ids(path: Path) -> list[int] | None:
     Raise RunFormatError if it is damaged.
     """
     try:
-        with path.open("rb") as file:
+        with plain.opened(path) as file:
             return [msgspec.json.decode(line, type=_Id).row_id for line in file]
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise RunFormatError(
+            f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+        ) from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise RunFormatError(
             f"{path} is damaged: {error}", id=ErrorId.RECORD_DAMAGED

@@ -187,24 +187,23 @@ class CampaignFolder:
 
     def plan(self) -> Plan:
         """Read the plan."""
-        return stored.from_bytes(self._plan.read_bytes(), Plan, str(self._plan))
+        return stored.read(self._plan, Plan)
 
     def remember(self) -> None:
         """Note that the campaign is this user's own; raise RunWriteError."""
-        madehere.remember(_SUBJECT, self._plan.read_bytes())
+        madehere.remember(_SUBJECT, stored.content(self._plan))
 
     def is_own(self) -> bool:
         """Say whether this user's client made the campaign, by this very plan.
 
         Another's plan may not choose the inventory: it names programs that are run.
         """
-        return madehere.is_own(_SUBJECT, self._plan.read_bytes())
+        return madehere.is_own(_SUBJECT, stored.content(self._plan))
 
     def cycles(self) -> list[Cycle]:
         """Read the result of each cycle, in their order; controls come first."""
         found = (
-            stored.from_bytes(path.read_bytes(), Cycle, str(path))
-            for path in (self.path / "cycles").glob("*.json")
+            stored.read(path, Cycle) for path in (self.path / "cycles").glob("*.json")
         )
         return sorted(found, key=lambda cycle: (cycle.number, cycle.run))
 
@@ -230,7 +229,7 @@ class CampaignFolder:
         path = self.path / "server.json"
         if not path.is_file():
             return NOTHING_KNOWN
-        return stored.from_bytes(path.read_bytes(), Known, str(path))
+        return stored.read(path, Known)
 
     def write_known(self, known: Known) -> None:
         """Store what the runs so far showed of the server."""

@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dbcheck import stored
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunFormatError
 from dbcheck.judge.results import MatrixResult
 from dbcheck.runs import new_run_id
 
@@ -25,9 +23,4 @@ def write_matrix(runs: Path, result: MatrixResult) -> Path:
 
 def read_matrix(path: Path) -> MatrixResult:
     """Read a stored result; raise RunFormatError if it is none, or is damaged."""
-    try:
-        return stored.from_bytes(path.read_bytes(), MatrixResult, str(path))
-    except OSError as error:
-        raise RunFormatError(
-            f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
-        ) from None
+    return stored.read(path, MatrixResult)

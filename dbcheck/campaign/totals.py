@@ -91,7 +91,9 @@ def ending(folder: CampaignFolder) -> tuple[str, str]:
     An interrupt has no id.
     """
     file = folder.path / ERROR_FILE
-    text = file.read_text("utf-8", errors="replace").strip() if file.is_file() else ""
+    text = ""
+    if file.is_file() and not file.is_symlink():  # whose text the report would show
+        text = file.read_text("utf-8", errors="replace").strip()
     before, _, last = text.rpartition("\n")
     return (before, last) if last in _IDS else (text, "")
 

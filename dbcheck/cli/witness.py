@@ -15,6 +15,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from dbcheck import plain
 from dbcheck.campaign.fetching import at_most, room_for_log
 from dbcheck.campaign.independence import require_independent
 from dbcheck.campaign.logs import StoredLogs
@@ -185,7 +186,7 @@ def _logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
 
 
 def _json_lines(log: _Log) -> Iterator[str]:
-    with log.path.open("rb") as file:
+    with plain.opened(log.path) as file:
         chunks = iter(lambda: file.read(_READ_BYTES), b"")
         for entry in LogScan(chunks, log.run_id, number=log.number):
             if isinstance(entry, AckBatch):

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import msgspec
 
-from dbcheck import madehere, stored
+from dbcheck import madehere, plain, stored
 from dbcheck.core.crashstate import CrashState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, RunFormatError, UsageError
@@ -98,8 +98,7 @@ class Exploration:
 
     def plan(self) -> Plan:
         """Read it; raise RunFormatError if it is damaged."""
-        path = self.path / _PLAN
-        return stored.from_bytes(path.read_bytes(), Plan, str(path))
+        return stored.read(self.path / _PLAN, Plan)
 
     def remember(self) -> None:
         """Note that the recording is this user's own; raise RunWriteError."""
@@ -125,7 +124,7 @@ class Exploration:
 
     def _files(self) -> list[Path]:
         """Return what a lab is built from."""
-        return sorted(path for path in self.recording.glob("*") if path.is_file())
+        return sorted(path for path in self.recording.glob("*") if not path.is_dir())
 
     def _recorded(self) -> bytes:
         """Return the digest of each of these files, by name, as JSON.
@@ -135,7 +134,7 @@ class Exploration:
         digests = {}
         for path in self._files():
             try:
-                with path.open("rb") as file:
+                with plain.opened(path) as file:
                     digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 raise LabError(
@@ -163,8 +162,7 @@ class Exploration:
         path = self.path / _STATES
         if not path.exists():
             return []
-        content = path.read_bytes()
-        whole, _, rest = content.rpartition(b"\n")
+        whole, _, rest = stored.content(path).rpartition(b"\n")
         if rest:
             stored.write(path, [whole + b"\n"] if whole else [])
         try:
@@ -200,9 +198,7 @@ class Exploration:
     def findings(self) -> list[Finding]:
         """Read the findings, in their order."""
         paths = self.path.glob("finding-*.json")
-        found = [
-            stored.from_bytes(path.read_bytes(), Finding, str(path)) for path in paths
-        ]
+        found = [stored.read(path, Finding) for path in paths]
         return sorted(found, key=lambda finding: finding.number)
 
     def write_result(self, values: Any) -> None:

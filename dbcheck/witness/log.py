@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dbcheck import plain
 from dbcheck.core.acks import AckArray, count, pack, unpack
 from dbcheck.core.history import PREFLIGHT_SESSION, SESSION_MAX
 from dbcheck.core.values import Json
@@ -379,7 +380,7 @@ def _event(frame: _Frame) -> dict[str, Any]:
 def _file_chunks(path: Path) -> Iterator[bytes]:
     """Stream a file; raise WitnessError if it cannot be read."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with plain.opened(path) as file:
             while chunk := file.read(_READ_BYTES):
                 yield chunk
     except OSError as error:

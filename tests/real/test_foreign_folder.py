@@ -15,11 +15,18 @@ import pytest
 
 from dbcheck import clientkey, stored
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.judging import judge_run
+from dbcheck.campaign.totals import ERROR_FILE, ending
+from dbcheck.cli.report import read
 from dbcheck.clientkey import ClientKey
+from dbcheck.core.table import LEDGER
+from dbcheck.errors import DbcheckError
 from dbcheck.runs import RunFolder
+from dbcheck.witness.log import FrameLogReader
 from tests.kit.hostile import hostile
 from tests.kit.nodes import having
 from tests.kit.samples import MANIFEST, PLAN
+from tests.kit.stored_run import campaign_files, run_files
 from tests.kit.witness_logs import LogMaker
 
 RUN = MANIFEST.run_id
@@ -163,3 +170,41 @@ def test_a_campaign_of_a_stranger_does_not_choose_the_inventory(tmp_path: Path) 
     (tmp_path / "ran").unlink()
     assert "has no host db1" in dbcheck(tmp_path, *resumed)[1]
     assert (tmp_path / "ran").exists()
+
+
+# --------------------------------------------------------------- what is in a folder
+
+FILES = {
+    "run": ("acks.log", "survivors-ledger.bin", "different-ledger.jsonl", "load.json"),
+    "campaign": ("cycles/0001.json",),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["fifo", "zeros"])
+@pytest.mark.parametrize(("of", "name"), [(of, n) for of in FILES for n in FILES[of]])
+def test_what_is_no_file_in_a_folder_is_refused_at_once(
+    tmp_path: Path, of: str, name: str, kind: str
+) -> None:
+    for each, content in (run_files() if of == "run" else campaign_files()).items():
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_bytes(content)
+    path = tmp_path / name
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(DbcheckError, match=f"{path}.*not a regular file"):
+        if of == "run":
+            run = RunFolder.open(tmp_path)
+            run.different_ids(LEDGER.name)
+            judge_run(run, FrameLogReader())
+        read(tmp_path)
+
+
+def test_no_text_of_another_file_gets_into_a_report(tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    (tmp_path / "passwords").write_text(PASSWORD)
+    (folder.path / ERROR_FILE).symlink_to(tmp_path / "passwords")
+    assert ending(folder) == ("", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,8 +150,13 @@ def test_a_recording_is_the_users_own_to_the_last_byte(
         assert not folder.is_own()
         path.write_bytes(b"recorded")
     assert folder.is_own()
-    (folder.recording / "log.drive").write_bytes(b"")
+    log = folder.recording / "log.drive"
+    log.write_bytes(b"")
     assert not folder.is_own()
+    log.unlink()
+    os.mkfifo(log)
+    with pytest.raises(LabError, match=f"{log} cannot be read: not a regular file"):
+        folder.is_own()
 
 
 @pytest.mark.parametrize("name", [".", "recording", "recording/lab.json"])
