@@ -34,6 +34,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
@@ -197,8 +198,12 @@ class RunFolder:
 
     def manifest(self) -> Manifest:
         """Read the manifest."""
-        path = self.path / "manifest.json"
-        return read_manifest(stored.content(path), str(path))
+        return read_manifest(self._manifest, str(self.path / "manifest.json"))
+
+    @cached_property
+    def _manifest(self) -> bytes:
+        """What the manifest's file holds; read once, so what was checked is used."""
+        return stored.content(self.path / "manifest.json")
 
     def key(self) -> ClientKey | None:
         """Return the client's key to this run.
@@ -217,8 +222,7 @@ class RunFolder:
         """
         if self._made_here:
             return True
-        content = stored.content(self.path / "manifest.json")
-        return clientkey.is_own(read_manifest(content, str(self.path)).run_id, content)
+        return clientkey.is_own(self.manifest().run_id, self._manifest)
 
     def remember(self) -> None:
         """Keep the key where the loss of the folder does not reach it.

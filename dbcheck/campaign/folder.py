@@ -17,6 +17,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -136,7 +137,9 @@ class Cycle:
     despite: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a class and a depth that no cut has."""
+        """Refuse a class and a depth that no cut has, and a run that is no folder's."""
+        if self.run in (".", "..") or "/" in self.run:
+            raise ValueError(f"{self.run!r} is not a run id")
         if self.cut_class:
             CutClass(self.cut_class)
         if self.depth:
@@ -181,24 +184,29 @@ class CampaignFolder:
     def _plan(self) -> Path:
         return self.path / "campaign.json"
 
+    @cached_property
+    def _content(self) -> bytes:
+        """What the plan's file holds; read once, so what was checked is used."""
+        return stored.content(self._plan)
+
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Keep every other dbcheck out; raise RunWriteError if one is in."""
         return stored.locked(self.path)
 
     def plan(self) -> Plan:
         """Read the plan."""
-        return stored.read(self._plan, Plan)
+        return stored.from_bytes(self._content, Plan, str(self._plan))
 
     def remember(self) -> None:
         """Note that the campaign is this user's own; raise RunWriteError."""
-        madehere.remember(_SUBJECT, stored.content(self._plan))
+        madehere.remember(_SUBJECT, self._content)
 
     def is_own(self) -> bool:
         """Say whether this user's client made the campaign, by this very plan.
 
         Another's plan may not choose the inventory: it names programs that are run.
         """
-        return madehere.is_own(_SUBJECT, stored.content(self._plan))
+        return madehere.is_own(_SUBJECT, self._content)
 
     def cycles(self) -> list[Cycle]:
         """Read the result of each cycle, in their order; controls come first."""

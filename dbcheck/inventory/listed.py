@@ -25,6 +25,7 @@ Variables = dict[str, Any]
 
 _BESIDE = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")
+_PROGRAMS = (b"#!", b"\x7fELF")  # how they begin
 _CONFIG = "ANSIBLE_CONFIG"
 _DEFAULT_CONFIGS = ("~/.ansible.cfg", "/etc/ansible/ansible.cfg")
 _VAULT, _VAULTS = "ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_VAULT_IDENTITY_LIST"
@@ -79,12 +80,13 @@ class Listing:
 def listing(path: Path) -> Listing:
     """Return what an inventory lists.
 
-    Ansible runs an inventory that is an executable program, unless its name ends as
-    that of a YAML file.  Nothing in the working directory has an effect.  Raise
-    UsageError if it cannot read all of it, or if others may write what it reads.
+    Ansible runs an inventory that is an executable program; one whose name ends as
+    that of a YAML file is refused.  Nothing in the working directory has an effect.
+    Raise UsageError if it cannot read all of it, or if others may write what it reads.
     """
     for one in _files_of(path):
         require_trusted(one)
+        _require_no_program(one)
     try:
         done = subprocess.run(
             children.module(
@@ -156,6 +158,25 @@ def _files_of(path: Path) -> Iterator[Path]:
                 continue
             seen.add(real)
             yield from (Path(folder, name) for name in (*folders, *files))
+
+
+def _require_no_program(path: Path) -> None:
+    """Raise UsageError if a file with the name of a YAML file is a program.
+
+    Ansible would run it in a folder of inventories, and where it names the plugin for
+    programs, as YAML (ansible.builtin.script, ansible.builtin.auto).
+    """
+    if path.suffix not in _YAML or not path.is_file() or not os.access(path, os.X_OK):
+        return
+    with path.open("rb") as file:
+        if not file.read(4).startswith(_PROGRAMS):
+            return
+    raise UsageError(
+        f"{path} is a program, with the name of a YAML file",
+        id=ErrorId.ANSIBLE_INVENTORY_FAILED,
+        hint="Rename it if it is to be run; else run: chmod a-x"
+        f" {shlex.quote(str(path))}",
+    )
 
 
 def _environment(path: Path) -> dict[str, str]:

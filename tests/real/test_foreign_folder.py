@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import struct
@@ -144,6 +145,19 @@ def test_the_users_own_run_is_reconciled_with_the_options_of_its_url(
     assert PASSWORD.encode() in heard, said
 
 
+def test_the_manifest_that_was_checked_is_the_one_that_is_used(
+    tmp_path: Path, asking: tuple[int, bytearray]
+) -> None:
+    """Others of a folder's group may change the file between the two."""
+    mine = stranger(tmp_path, asking[0])
+    mine.remember()
+    run = RunFolder.open(mine.path)
+    assert run.is_own()
+    (run.path / "manifest.json").write_bytes(stored.to_bytes(MANIFEST))
+    assert run.manifest() == mine.manifest() != RunFolder.open(run.path).manifest()
+    assert not RunFolder.open(run.path).is_own()
+
+
 # -------------------------------------------------------------------------- a campaign
 
 
@@ -170,6 +184,27 @@ def test_a_campaign_of_a_stranger_does_not_choose_the_inventory(tmp_path: Path) 
     (tmp_path / "ran").unlink()
     assert "has no host db1" in dbcheck(tmp_path, *resumed)[1]
     assert (tmp_path / "ran").exists()
+
+
+def test_so_is_the_plan(tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    folder.remember()
+    again = CampaignFolder.open(folder.path)
+    assert again.is_own()
+    other = stored.to_bytes(replace(PLAN, inventory="/another"))
+    (folder.path / "campaign.json").write_bytes(other)
+    assert again.plan() == PLAN
+    assert not CampaignFolder.open(folder.path).is_own()
+
+
+def test_a_cycle_names_no_folder_outside_of_its_campaign(tmp_path: Path) -> None:
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    content = campaign_files()["cycles/0001.json"].replace(RUN.encode(), b"../../ours")
+    values = json.loads(content)
+    del values["format"], values["sha256"]
+    (folder.path / "cycles" / "0001.json").write_bytes(stored.to_bytes(values))
+    with pytest.raises(DbcheckError, match="'../../ours' is not a run id"):
+        folder.cycles()
 
 
 # --------------------------------------------------------------- what is in a folder

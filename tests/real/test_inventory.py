@@ -238,25 +238,36 @@ def test_any_locale_will_do(
     assert load(path.parent).entry("db01")
 
 
-@pytest.mark.parametrize(("name", "runs"), [("program", True), ("hosts.yml", False)])
 def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
-    folder: Path, name: str, runs: bool
+    folder: Path,
 ) -> None:
-    """As Ansible does, and README says; but a YAML file is read."""
+    """As Ansible does, and README says."""
     groups = {
         "_meta": {"hostvars": {"db1": {"dbcheck_target": "postgresql://u@db1/d"}}},
         "all": {"hosts": ["db1"]},
     }
     script = f"#!/bin/sh\ntouch {folder}/ran\necho '{json.dumps(groups)}'\n"
-    text = f'#!/usr/bin/env -S sh -c "touch {folder}/ran"\nall: {{hosts: {{db1: }}}}\n'
-    path = write(folder, script if runs else text, name)
+    path = write(folder, script, "program")
     path.chmod(0o757)
     with pytest.raises(UsageError, match="any user may write"):
         load(path)
     path.chmod(0o755)
-    found = load(path)
-    assert (folder / "ran").exists() == runs
-    assert set(found.entries if runs else found.others) == {"db1"}
+    assert set(load(path).entries) == {"db1"}
+    assert (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_program_with_the_name_of_a_yaml_file_is_not_run(
+    folder: Path, inside: bool
+) -> None:
+    """Neither in a folder of inventories, nor because its YAML asks for that."""
+    script = f"#!/bin/sh\nplugin: ansible.builtin.script\na: $(touch {folder}/ran)\n"
+    path = write(folder, script, "all/hosts.yml")
+    path.chmod(0o755)
+    with pytest.raises(UsageError, match=f"{path} is a program") as caught:
+        load(path.parent if inside else path)
+    assert not (folder / "ran").exists()
+    assert f"chmod a-x {path}" in caught.value.hint
 
 
 def give(path: Path, *, group: bool) -> None:
