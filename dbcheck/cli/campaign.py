@@ -190,7 +190,8 @@ def _not_own(folder: Path) -> UsageError:
         " whose inventory may be used",
         id=ErrorId.OPTION_NEEDS_ANOTHER,
         hint=f"Name the inventory yourself: {shlex.join(words)}. It may be left out by"
-        " the user who began the campaign, and not if an older dbcheck began it.",
+        " the account that began the campaign, with sudo if that was used, and not if"
+        " an older dbcheck began it.",
     )
 
 

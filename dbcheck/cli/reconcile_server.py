@@ -114,7 +114,8 @@ def _not_own(folder: RunFolder, entry: Entry) -> UsageError:
         f" of yours. There is no key of run {run_id} in {clientkey.folder()}, or it is"
         " that of another manifest",
         id=ErrorId.OPTION_NEEDS_ANOTHER,
-        hint=f"Give what the run was made with: {reconcile_command(folder.path, flags)}"
+        hint="Use the account that made it, with sudo if that was used; or give what it"
+        f" was made with: {reconcile_command(folder.path, flags)}"
         ", or --name with its host in the inventory. The password is sent to that"
         " server, so no folder may choose it.",
     )

@@ -7,6 +7,7 @@ from typing import Self
 
 import msgspec
 
+from dbcheck import plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.recording import RECORD_ANEW
@@ -77,7 +78,7 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Read it; raise LabError if it is not there or damaged."""
         path = folder / _FILE
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            return msgspec.json.decode(plain.read(path), type=cls)
         except (OSError, msgspec.DecodeError) as error:
             raise LabError(
                 f"{path} cannot be read: {error}",

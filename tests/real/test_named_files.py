@@ -17,6 +17,8 @@ from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.options import client_options
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.lab.drive.recording import Recording
+from dbcheck.lab.recorded import RecordedLab
 from dbcheck.remote import sshconnect
 from dbcheck.remote.address import SshOptions
 from dbcheck.remote.sshconfig import settings
@@ -57,6 +59,8 @@ PLACES: dict[str, Callable[[Path], object]] = {
     "a password": lambda path: Secret("password", "file", (str(path),)).read(),
     "x.toml": lambda path: files.described("workload", str(path)),
     "y.toml": lambda path: files.described("matrix", str(path)),
+    "x.drive": Recording,
+    "lab.json": lambda path: RecordedLab.read(path.parent),
     "ssh_config": lambda path: settings("db1", path),
     "known_hosts": trusted,
     "a key": lambda path: sshconnect._identities({}, SshOptions(identity_file=path)),

@@ -26,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
+from dbcheck import plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 
@@ -34,6 +35,7 @@ _FORMAT = 1
 _PIECE_BYTES = 1 << 16  # of the base: zeros are left out piece by piece
 _ZEROS = bytes(_PIECE_BYTES)
 _BYTES_MAX = 4 << 30  # of recorded writes; they are held in memory
+_READ_MAX = 2 * _BYTES_MAX  # of all that is stored
 RECORD_ANEW = "Record anew: dbcheck lab explore with --engine."
 
 
@@ -177,7 +179,7 @@ class Recording:
     def __init__(self, path: Path) -> None:
         """Read *path*; raise LabError if it is damaged or not a recording."""
         try:
-            with zipfile.ZipFile(path) as stored:
+            with plain.opened(path) as file, zipfile.ZipFile(file) as stored:
                 self._read(stored)
             self._check()
         except OSError as error:
@@ -200,6 +202,8 @@ class Recording:
             at += length
 
     def _read(self, stored: zipfile.ZipFile) -> None:
+        if sum(member.file_size for member in stored.infolist()) > _READ_MAX:
+            raise ValueError(f"it holds more than {_READ_MAX >> 20:,} MiB")
         facts = json.loads(stored.read("facts.json"))
         if (facts["format"], facts["byteorder"]) != (_FORMAT, sys.byteorder):
             raise ValueError("another version or machine made it")
