@@ -61,6 +61,7 @@ from dbcheck.storedrows import read_ids, read_rows
 
 T = TypeVar("T")
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]{0,99}")  # stored ones: also others'
 
 
 def new_run_id(utc: str) -> str:
@@ -79,6 +80,11 @@ def require_run_id(text: str) -> str:
     return text
 
 
+def names_folder(run_id: str) -> bool:
+    """Say whether a folder, and a file of the state folder, can have that name."""
+    return bool(_NAME.fullmatch(run_id))
+
+
 def reconcile_command(run: Path, flags: Sequence[str] = ()) -> str:
     """Return the command, as a shell takes it, that judges the run in folder *run*."""
     return shlex.join(("dbcheck", "reconcile", str(run), *flags))
@@ -92,7 +98,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
             f"{where} is damaged: no servers are of the family {manifest.family!r}",
             id=ErrorId.RECORD_DAMAGED,
         )
-    if manifest.run_id in ("", ".", "..") or "/" in manifest.run_id:  # names a folder
+    if not names_folder(manifest.run_id):
         raise RunFormatError(
             f"{where} is damaged: {manifest.run_id!r} is not a run id",
             id=ErrorId.RECORD_DAMAGED,

@@ -31,7 +31,7 @@ from dbcheck.core.verdict import CycleVerdict
 from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.runs import RunFolder
+from dbcheck.runs import RunFolder, names_folder
 
 _SUBJECT = "campaigns"  # in the state folder
 _BOUNDS_PPM = range(100, 500_001)  # as --until takes them
@@ -138,7 +138,7 @@ class Cycle:
 
     def __post_init__(self) -> None:
         """Refuse a class and a depth that no cut has, and a run that is no folder's."""
-        if self.run in (".", "..") or "/" in self.run:
+        if self.run and not names_folder(self.run):
             raise ValueError(f"{self.run!r} is not a run id")
         if self.cut_class:
             CutClass(self.cut_class)

@@ -22,7 +22,7 @@ from dbcheck.cli.report import read
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.table import LEDGER
 from dbcheck.errors import DbcheckError
-from dbcheck.runs import RunFolder
+from dbcheck.runs import RunFolder, read_manifest
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.hostile import hostile
 from tests.kit.nodes import having
@@ -143,6 +143,13 @@ def test_the_users_own_run_is_reconciled_with_the_options_of_its_url(
     (run.path / clientkey.FILE).unlink()
     _, said = dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
     assert PASSWORD.encode() in heard, said
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a\0b", "a\ud800", "a" * 300, ""])
+def test_a_run_id_that_no_folder_can_have_is_refused(name: str) -> None:
+    """It names the user's key to the run."""
+    with pytest.raises(DbcheckError, match="the manifest is damaged: .* not a run id"):
+        read_manifest(stored.to_bytes(replace(MANIFEST, run_id=name)), "the manifest")
 
 
 def test_the_manifest_that_was_checked_is_the_one_that_is_used(

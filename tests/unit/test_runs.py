@@ -375,7 +375,7 @@ def test_one_rotten_bit_is_told(tmp_path: Path) -> None:
     manifest = run.path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"epoch": 2', '"epoch": 3'))
     with pytest.raises(RunFormatError, match="checksum mismatch"):
-        run.manifest()
+        RunFolder.open(run.path).manifest()
 
 
 def test_one_dbcheck_at_a_time(tmp_path: Path) -> None:
