@@ -16,6 +16,7 @@ from typing import IO
 
 TEXT_MAX = 1 << 24  # bytes of a file that a person writes
 SECRET_MAX = 1 << 16  # bytes of a file that holds a secret
+_PIECE_BYTES = 1 << 16
 
 
 def opened(path: Path) -> BufferedReader:
@@ -35,9 +36,12 @@ def opened(path: Path) -> BufferedReader:
 
 def content(file: IO[bytes], most: int) -> bytes:
     """Return all that *file* holds from here on; raise OSError if it is more."""
-    found = file.read(most + 1)
+    found = bytearray()
+    # Piece by piece: read() takes as much memory as it is asked for.
+    while len(found) <= most and (piece := file.read(_PIECE_BYTES)):
+        found += piece
     _require_size(len(found), most)
-    return found
+    return bytes(found)
 
 
 def read(path: Path, most: int = TEXT_MAX) -> bytes:
