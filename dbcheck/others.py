@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import grp
 import os
-import pwd
 import shlex
 import stat
-from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.owners import has_acl, is_ours, own_users
+from dbcheck.owners import has_acl, is_group_of, is_ours, own_users
 from dbcheck.steps import steps
 
 
@@ -64,21 +62,6 @@ def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
     if is_group_of(found.st_gid, own_users() | {0}):
         return None
     return f"the group {_name_of(found.st_gid)}", "chmod g-w"
-
-
-def is_group_of(gid: int, allowed: Set[int]) -> bool:
-    """Return whether a group has a name and members, all of whom are *allowed*.
-
-    One without members is what programs get by its set-group-ID bit, or its members
-    are in a directory that lists none (getpwent(3), sssd.conf(5), "enumerate").
-    """
-    try:
-        named = grp.getgrgid(gid).gr_mem
-        members = {pwd.getpwnam(name).pw_uid for name in named}
-    except KeyError:
-        return False
-    members |= {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == gid}
-    return bool(members) and members <= allowed
 
 
 def _name_of(gid: int) -> str:

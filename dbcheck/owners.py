@@ -5,8 +5,11 @@ This file is sent to the witness with its agent: Python 3.8, and of dbcheck step
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from dbcheck.steps import steps
@@ -50,11 +53,29 @@ def exchangeable(path: str) -> str:
 def others_write(found: os.stat_result, place: int | str | Path) -> int:
     """Return which bits of a mode let others than its owner write there, 0 if none.
 
-    place: its path or descriptor.  A group of the user's own, as many systems give
-    each, is no other: then 0775 is their default.
+    place: its path or descriptor.  A group that has the user alone, as many systems
+    give each, is no other: then 0775 is their default.
     """
-    own = found.st_gid == os.getegid() and not has_acl(place)
-    return found.st_mode & (stat.S_IWOTH if own else stat.S_IWOTH | stat.S_IWGRP)
+    bits = found.st_mode & (stat.S_IWOTH | stat.S_IWGRP)
+    if not bits & stat.S_IWGRP or has_acl(place):
+        return bits
+    own = is_group_of(found.st_gid, own_users() | {0})
+    return bits & ~stat.S_IWGRP if own else bits
+
+
+def is_group_of(gid: int, allowed: AbstractSet[int]) -> bool:
+    """Return whether a group has a name and members, all of whom are *allowed*.
+
+    One without members is what programs get by its set-group-ID bit, or its members
+    are in a directory that lists none (getpwent(3), sssd.conf(5), "enumerate").
+    """
+    try:
+        named = grp.getgrgid(gid).gr_mem
+        members = {pwd.getpwnam(name).pw_uid for name in named}
+    except KeyError:
+        return False
+    members |= {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == gid}
+    return bool(members) and members <= allowed
 
 
 def has_acl(place: int | str | Path) -> bool:

@@ -17,8 +17,7 @@ import struct
 from collections.abc import Iterator, Set
 from pathlib import Path
 
-from dbcheck.others import is_group_of
-from dbcheck.owners import has_acl, own_users
+from dbcheck.owners import has_acl, is_group_of, own_users
 from dbcheck.steps import steps
 
 _CONNECT_S = 2.0

@@ -420,6 +420,17 @@ def open_to_a_shared_group(folder: Path) -> None:
     os.chown(folder, -1, 12345)
 
 
+def test_a_group_that_another_user_is_in_by_its_entry_is_shared(
+    replies: Replies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `users` is, where it is everybody's group (passwd(5))."""
+    open_to_own_group(Path(replies.folder))
+    ours = pwd.getpwuid(os.geteuid())
+    other = pwd.struct_passwd(("other", "x", 12345, *ours[3:]))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [ours, other])
+    assert code_of(replies.create()) == "not-own"
+
+
 @pytest.mark.parametrize(
     "plant", [of_another_user, open_to_others, open_to_a_shared_group, a_link]
 )
