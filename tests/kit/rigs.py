@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dbcheck import workload
+from dbcheck import stored, workload
 from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.folder import Plan
@@ -23,6 +23,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.core.records import Manifest
 from dbcheck.core.schedule import Schedule
 from dbcheck.core.verdict import Verdict
 from dbcheck.core.workload import Workload
@@ -141,6 +142,17 @@ class Bench:
     def judge(self, started: Started) -> Outcome:
         """Read the survivors and judge."""
         return reconcile_run(self.rig, started.run, started.manifest)
+
+
+def store_manifest(run: RunFolder, manifest: Manifest) -> None:
+    """Have the stored manifest of a run say something else."""
+    (run.path / "manifest.json").write_bytes(stored.to_bytes(manifest))
+    read_anew(run)
+
+
+def read_anew(run: RunFolder) -> None:
+    """Have *run* read its manifest again, which it does once."""
+    vars(run).pop("_manifest", None)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit.nodes import with_node
-from tests.kit.rigs import SEED, Bench, bench, schedule_of
+from tests.kit.rigs import SEED, Bench, bench, read_anew, schedule_of
 
 Named = tuple[LossKind, int, int]  # a loss: its kind, session and seq
 
@@ -58,6 +58,7 @@ class OneCut:
         self.bench.execute(f"insert into {table} select * from kept")
         shutil.rmtree(run)
         shutil.copytree(self.saved / "run", run)
+        read_anew(self.second.run)
         shutil.copy(self.saved / "acks.log", self.log)
         for other in self.log.parent.glob("acks-*.log"):
             other.unlink()

@@ -17,7 +17,6 @@ from typing import Any, cast
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck import stored
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
@@ -34,7 +33,7 @@ from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.lab_access import connect
 from tests.kit.nodes import site_of, with_node
-from tests.kit.rigs import SEED, TABLES, Said, quick
+from tests.kit.rigs import SEED, TABLES, Said, quick, store_manifest
 from tests.kit.servers import (
     SERVERS,
     engine_of,
@@ -198,7 +197,7 @@ class Site:
         started = preflight(rig, workload or quick(), SEED)
         if not lab:
             manifest = replace(started.manifest, lab={})
-            (started.run.path / "manifest.json").write_bytes(stored.to_bytes(manifest))
+            store_manifest(started.run, manifest)
             started = replace(started, manifest=manifest)
         return finish_cycle(rig, started)
 

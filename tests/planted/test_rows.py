@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck import stored
 from dbcheck.core.history import Key
 from dbcheck.core.loss import LossKind
 from dbcheck.core.plans.insert import INSERT
@@ -16,7 +15,7 @@ from dbcheck.core.schedule import Schedule
 from dbcheck.load.commit import commit
 from tests.kit.definition import checksum
 from tests.kit.operations import insert
-from tests.kit.rigs import listed_ids
+from tests.kit.rigs import listed_ids, store_manifest
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import Named, OneCut
 
@@ -220,7 +219,7 @@ def earlier_row_changed_once_read(cut: OneCut) -> list[Named]:
         name: replace(table, sound=(epoch,)) for name, table in manifest.tables.items()
     }
     changed = replace(manifest, tables=tables)
-    (cut.second.run.path / "manifest.json").write_bytes(stored.to_bytes(changed))
+    store_manifest(cut.second.run, changed)
     earlier_row_changed(cut)
     return [(CORRUPT, -1, -1)]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from dbcheck import stored
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.known import NOTHING_KNOWN
@@ -26,7 +25,15 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
 from tests.kit.lab_access import connect, server_pid
 from tests.kit.nodes import having, with_node
-from tests.kit.rigs import SEED, Bench, bench, listed_ids, quick, schedule_of
+from tests.kit.rigs import (
+    SEED,
+    Bench,
+    bench,
+    listed_ids,
+    quick,
+    schedule_of,
+    store_manifest,
+)
 from tests.kit.servers import SERVERS
 from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, Fault, engines, faults
@@ -402,4 +409,4 @@ def tell(started: Started, **facts: Any) -> None:
     """Have the stored manifest say something else of the server before the cut."""
     manifest = started.manifest
     told = having(manifest, facts=replace(manifest.writer.facts, **facts))
-    (started.run.path / "manifest.json").write_bytes(stored.to_bytes(told))
+    store_manifest(started.run, told)

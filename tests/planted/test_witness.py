@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import stored
 from dbcheck.campaign.loading import sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
@@ -20,7 +19,7 @@ from dbcheck.errors import UsageError, WitnessError
 from dbcheck.remote.wire import clock_us
 from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
-from tests.kit.rigs import SEED, quick
+from tests.kit.rigs import SEED, quick, store_manifest
 from tests.kit.witness_logs import LogMaker
 from tests.planted.fault import INCONCLUSIVE, PASS, Fault, engines, faults
 from tests.planted.one_cut import OneCut
@@ -183,7 +182,7 @@ def several(cut: OneCut) -> None:
         _log(cut, number).write_bytes(maker.data())
     run.write_load(replace(load, watermarks=(makers[0].watermark(), *marks[1:])))
     manifest = replace(manifest, logs=3)
-    (run.path / "manifest.json").write_bytes(stored.to_bytes(manifest))
+    store_manifest(run, manifest)
 
 
 def last_frame_lost(cut: OneCut) -> None:
