@@ -79,8 +79,8 @@ docs-links: .venv/.docs
 constraints:
 	.ci/constraints
 
-# Types and unit tests take one core each, and about as long. Workers of pytest would
-# each import and collect everything once more: on two cores that costs what it gains.
+# On two cores, with mypy's cache and without: two workers take 35 and 48 s, one process
+# 57 and 54 s.
 check: setup
 	$(MAKE) --no-print-directory --output-sync=target -j 2 types unit style
 
@@ -93,7 +93,7 @@ style:
 	$(BIN)/lint-imports --no-cache
 
 unit:
-	$(PYTEST) -q tests/unit
+	$(PYTEST) -q -n 2 --dist loadfile tests/unit
 
 fix: setup
 	$(BIN)/ruff format .

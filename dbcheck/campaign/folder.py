@@ -137,7 +137,7 @@ class Cycle:
     despite: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a class and a depth that no cut has, and a run that is no folder's."""
+        """Refuse an unknown class or depth, and a run id that names no folder."""
         if self.run and not names_folder(self.run):
             raise ValueError(f"{self.run!r} is not a run id")
         if self.cut_class:
