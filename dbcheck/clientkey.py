@@ -94,9 +94,7 @@ class ClientKey:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise RunFormatError(
-                f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
-            ) from None
+            raise stored.unreadable(path, error) from None
         with file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise RunFormatError(

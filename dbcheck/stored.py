@@ -98,6 +98,13 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
         ) from None
 
 
+def unreadable(path: Path, error: OSError) -> RunFormatError:
+    """Return the error for a record that cannot be read."""
+    return RunFormatError(
+        f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
+    )
+
+
 def content(path: Path) -> bytes:
     """Return what the file of a record holds; raise RunFormatError if it has none.
 
@@ -106,9 +113,7 @@ def content(path: Path) -> bytes:
     try:
         return plain.read(path, _RECORD_MAX)
     except OSError as error:
-        raise RunFormatError(
-            f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
-        ) from None
+        raise unreadable(path, error) from None
 
 
 def read(path: Path, kind: type[T]) -> T:

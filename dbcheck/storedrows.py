@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dbcheck import plain
+from dbcheck import plain, stored
 from dbcheck.core.records import StoredRows
 from dbcheck.core.survivors import RECORD, Records
 from dbcheck.error_ids import ErrorId
@@ -62,9 +62,7 @@ def read_ids(path: Path) -> list[int] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RunFormatError(
-            f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
-        ) from None
+        raise stored.unreadable(path, error) from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise RunFormatError(
             f"{path} is damaged: {error}", id=ErrorId.RECORD_DAMAGED

@@ -16,8 +16,27 @@ from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit.rigs import FAMILIES
 
+PLANTED = "planted"
 DBCHECK = (sys.executable, "-m", "dbcheck")
 QUICK = 'plan = "insert"\npayload_bytes = [200]\nsessions = 4\ncut_after_s = [{}, {}]\n'
+
+
+def run_dbcheck(folder: Path, *words: str | Path) -> tuple[int, str]:
+    """Run a command in *folder* to its end; return its exit code and what it said.
+
+    The password that it is given is PLANTED.
+    """
+    done = subprocess.run(
+        (*DBCHECK, *map(str, words)),
+        cwd=folder,
+        env=os.environ | {"DBCHECK_PASSWORD": PLANTED},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
 
 
 class User:

@@ -6,8 +6,6 @@ import json
 import os
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +26,10 @@ from tests.kit.hostile import hostile
 from tests.kit.nodes import having
 from tests.kit.samples import MANIFEST, PLAN
 from tests.kit.stored_run import campaign_files, run_files
+from tests.kit.users import PLANTED, run_dbcheck
 from tests.kit.witness_logs import LogMaker
 
 RUN = MANIFEST.run_id
-PASSWORD = "planted"
 
 
 @pytest.fixture(autouse=True)
@@ -39,21 +37,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's state folder, which does not exist yet."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "dbcheck"
-
-
-def dbcheck(folder: Path, *words: str | Path) -> tuple[int, str]:
-    """Run a command in *folder* to its end; return its exit code and what it said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dbcheck", *map(str, words)],
-        cwd=folder,
-        env=os.environ | {"DBCHECK_PASSWORD": PASSWORD},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stderr
 
 
 # ------------------------------------------------------------------------------- a run
@@ -99,8 +82,8 @@ def test_a_run_of_a_stranger_does_not_choose_who_is_sent_the_password(
 ) -> None:
     port, heard = asking
     run = stranger(tmp_path, port)
-    code, said = dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
-    assert PASSWORD.encode() not in heard
+    code, said = run_dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
+    assert PLANTED.encode() not in heard
     assert code == 2
     assert (
         "needs --target and --witness: nothing shows that it is a run of yours" in said
@@ -125,7 +108,7 @@ def test_a_key_counts_for_its_own_manifest_alone(
         content = stored.to_bytes(replace(run.manifest(), run_id=path))
         (run.path / "manifest.json").write_bytes(content)
         ClientKey.draw(path, content).write(given)
-    code, said = dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
+    code, said = run_dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
     assert (code, bytes(heard)) == ((2, b"") if forged == "manifest" else (4, b"")), (
         said
     )
@@ -141,8 +124,8 @@ def test_the_users_own_run_is_reconciled_with_the_options_of_its_url(
     assert key is not None
     clientkey.remember(key)
     (run.path / clientkey.FILE).unlink()
-    _, said = dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
-    assert PASSWORD.encode() in heard, said
+    _, said = run_dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
+    assert PLANTED.encode() in heard, said
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a\0b", "a\ud800", "a" * 300, ""])
@@ -181,15 +164,15 @@ def test_a_campaign_of_a_stranger_does_not_choose_the_inventory(tmp_path: Path) 
     plan = replace(PLAN, name="db1", inventory=str(hosts))
     folder = CampaignFolder.create(tmp_path / "campaign", plan)
     resumed = ("campaign", "--resume", folder.path)
-    code, said = dbcheck(tmp_path, *resumed)
+    code, said = run_dbcheck(tmp_path, *resumed)
     assert not (tmp_path / "ran").exists()
     assert code == 2
     command = f"dbcheck campaign --resume {folder.path} --inventory FILE"
     assert command in " ".join(said.split())
-    assert "has no host db1" in dbcheck(tmp_path, *resumed, "--inventory", hosts)[1]
+    assert "has no host db1" in run_dbcheck(tmp_path, *resumed, "--inventory", hosts)[1]
     folder.remember()
     (tmp_path / "ran").unlink()
-    assert "has no host db1" in dbcheck(tmp_path, *resumed)[1]
+    assert "has no host db1" in run_dbcheck(tmp_path, *resumed)[1]
     assert (tmp_path / "ran").exists()
 
 
@@ -247,6 +230,6 @@ def test_what_is_no_file_in_a_folder_is_refused_at_once(
 
 def test_no_text_of_another_file_gets_into_a_report(tmp_path: Path) -> None:
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
-    (tmp_path / "passwords").write_text(PASSWORD)
+    (tmp_path / "passwords").write_text(PLANTED)
     (folder.path / ERROR_FILE).symlink_to(tmp_path / "passwords")
     assert ending(folder) == ("", "")

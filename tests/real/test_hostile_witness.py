@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +42,7 @@ from tests.kit.nodes import having, host_after, site_of
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.reports import printed, run_result
 from tests.kit.samples import FACTS, LOAD, MANIFEST
+from tests.kit.users import run_dbcheck
 from tests.kit.witness_logs import LogMaker
 
 ACKED, KEPT = 5, 3  # the server lost the last two rows
@@ -292,21 +290,6 @@ def test_no_command_is_printed_with_folders_that_a_witness_chose(site: Site) -> 
 # --------------------------------------------------------------------- the command line
 
 
-def dbcheck(*words: str | Path, folder: Path) -> tuple[int, str]:
-    """Run a command to its end; return its exit code and what it said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dbcheck", *map(str, words)],
-        cwd=folder,
-        env=os.environ | {"DBCHECK_PASSWORD": "planted"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stderr
-
-
 def test_a_witness_does_not_choose_who_is_sent_the_password(
     site: Site, tmp_path: Path
 ) -> None:
@@ -316,19 +299,19 @@ def test_a_witness_does_not_choose_who_is_sent_the_password(
         url = f"postgresql://u@127.0.0.1:{evil.getsockname()[1]}/d?sslmode=disable"
         site.write(manifest=having(FIRST, target=url, witness="file:/elsewhere"))
         flags = ["--witness", site.witness.url, "--wait", "1"]
-        ran = dbcheck("reconcile", *flags, "--run", RUN, folder=tmp_path)
+        ran = run_dbcheck(tmp_path, "reconcile", *flags, "--run", RUN)
         assert ran[0] == 2
         assert "--run needs --target" in ran[1]
         run = site.recall()
-        ran = dbcheck("reconcile", run.path, *flags, folder=tmp_path)
+        ran = run_dbcheck(tmp_path, "reconcile", run.path, *flags)
         assert ran[0] == 2
         assert "needs --target" in ran[1]
         flags = ["--target", "postgresql://u@127.0.0.1:1/d", "--wait", "1"]
-        ran = dbcheck("reconcile", run.path, *flags, folder=tmp_path)
+        ran = run_dbcheck(tmp_path, "reconcile", run.path, *flags)
         assert ran[0] == 2
         assert "needs --witness" in ran[1]
         flags += ["--witness", site.witness.url]
-        ran = dbcheck("reconcile", run.path, *flags, folder=tmp_path)
+        ran = run_dbcheck(tmp_path, "reconcile", run.path, *flags)
         assert ran[0] == 3  # that server does not answer
         assert "the run's manifest has a different target URL" in ran[1]
         with pytest.raises(BlockingIOError, match="temporarily unavailable"):
@@ -338,7 +321,7 @@ def test_a_witness_does_not_choose_who_is_sent_the_password(
 def test_a_copy_that_was_changed_ends_with_an_error(site: Site, tmp_path: Path) -> None:
     site.write(manifest=replace(FIRST, seed=7))
     flags = ["--witness", site.witness.url, "--target", "postgresql://u@127.0.0.1:1/d"]
-    code, said = dbcheck("reconcile", *flags, "--run", RUN, folder=tmp_path)
+    code, said = run_dbcheck(tmp_path, "reconcile", *flags, "--run", RUN)
     assert code == 4
     assert "is not what this client left there" in said
 
@@ -347,5 +330,5 @@ def test_a_run_that_is_removed_takes_its_key_with_it(
     site: Site, tmp_path: Path
 ) -> None:
     flags = ["--witness", site.witness.url, "--run", RUN]
-    code, said = dbcheck("clean", *flags, folder=tmp_path)
+    code, said = run_dbcheck(tmp_path, "clean", *flags)
     assert (code, clientkey.recall(RUN)) == (0, None), said
