@@ -9,7 +9,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.owners import has_acl, is_group_of, is_ours, own_users
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import UsageError
+from dbcheck.owners import has_acl, is_ours, others_write
 from dbcheck.steps import steps
 
 
@@ -21,20 +23,28 @@ class Change:
     end: str
 
 
+def require_closed(path: Path, what: str, id: ErrorId, hint: str) -> None:
+    """Raise UsageError if another user may change what lies at *path*.
+
+    what: it belongs to, in the message.  hint: before the command that ends it.
+    """
+    if change := who_may_change(path):
+        raise UsageError(
+            f"{change.how}: it is part of {what}, or leads to one",
+            id=id,
+            hint=f"{hint} run: {change.end}",
+        )
+
+
 def who_may_change(path: Path) -> Change | None:
     """Return how another user may write, replace or lead elsewhere what *path* names.
 
-    None if none may, or if *path* cannot be inspected: then it cannot be read either.
-    Each folder and link that leads there counts.  Trusted are this user, root, who
-    called sudo, and a group that has one of them alone, as many systems give each user:
-    there files are made with the mode 0664.
+    None if none may.  What is missing is safe where no other user can make it.  Each
+    folder and link that leads there counts.  Trusted are this user, root, who called
+    sudo, and a group that has one of them alone, as many systems give each user: there
+    files are made with the mode 0664.
     """
     try:
-        found = path.stat()
-        if who := who_may_write(path, found):
-            return _written(f"{who[0]} may write {path}", who[1], path)
-        if not is_ours(found):
-            return _owned(path, found)
         for step in steps(path):
             folder = step.parent.stat()
             who = who_may_write(step.parent, folder)
@@ -42,6 +52,11 @@ def who_may_change(path: Path) -> Change | None:
                 return _written(f"{who[0]} may replace {step}", who[1], step.parent)
             if not is_ours(found := step.lstat()):
                 return _owned(step, found)
+        found = path.stat()
+        if who := who_may_write(path, found):
+            return _written(f"{who[0]} may write {path}", who[1], path)
+        if not is_ours(found):
+            return _owned(path, found)
     except OSError:
         pass
     return None
@@ -53,14 +68,13 @@ def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
     None if nobody may.  found: the status of *path*.  Trusted are whom
     who_may_change() trusts.
     """
-    if found.st_mode & stat.S_IWOTH:
+    bits = others_write(found, path)
+    if bits & stat.S_IWOTH:
         return "any user", "chmod o-w"
-    if not found.st_mode & stat.S_IWGRP:
+    if not bits:
         return None
     if has_acl(path):
         return "whom its access control list names", "setfacl -b"
-    if is_group_of(found.st_gid, own_users() | {0}):
-        return None
     return f"the group {_name_of(found.st_gid)}", "chmod g-w"
 
 

@@ -51,7 +51,10 @@ def read(path: Path, most: int = TEXT_MAX) -> bytes:
 
 
 def require(path: Path, most: int = TEXT_MAX) -> None:
-    """Raise OSError unless *path* is a file that others can read whole, by its name."""
+    """Raise OSError unless *path* is a regular file of that size at most.
+
+    For files that a library opens by name.
+    """
     with opened(path) as file:
         _require_size(os.fstat(file.fileno()).st_size, most)
 
@@ -64,5 +67,11 @@ def _require_size(size: int, most: int) -> None:
 def _require_regular(path: Path, found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(found.st_mode) and str(path) != os.devnull:
+    if not stat.S_ISREG(found.st_mode) and not _is_null(found):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def _is_null(found: os.stat_result) -> bool:
+    """Say whether that is the device /dev/null, by whatever name."""
+    null = os.stat(os.devnull)
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == null.st_rdev

@@ -233,7 +233,8 @@ class RunFolder:
     def remember(self) -> None:
         """Keep the key where the loss of the folder does not reach it.
 
-        From then on the run is this user's own.  Raise RunWriteError if that fails.
+        From then on the run is this user's own.  Nothing happens without a key of this
+        run.  Raise RunWriteError if that fails, and RunFormatError if a key is damaged.
         """
         key, run_id = self.key(), self.manifest().run_id
         if key is None or key.run_id != run_id:

@@ -189,9 +189,9 @@ def _not_own(folder: Path) -> UsageError:
         f"{folder} needs --inventory: nothing shows that it is a campaign of yours,"
         " whose inventory may be used",
         id=ErrorId.OPTION_NEEDS_ANOTHER,
-        hint=f"Name the inventory yourself: {shlex.join(words)}. It may be left out by"
-        " the account that began the campaign, with sudo if that was used, and not if"
-        " an older dbcheck began it.",
+        hint=f"Name the inventory yourself: {shlex.join(words)}. Only the account that"
+        " began the campaign, with sudo if that was used, can leave it out, and not for"
+        " a campaign of an older dbcheck.",
     )
 
 

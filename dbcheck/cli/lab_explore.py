@@ -155,8 +155,9 @@ def _require_trusted(folder: Exploration, *, trust: bool) -> None:
             f"nothing shows that you recorded {folder.path} as it is now, and a lab"
             " runs what it holds: the settings and the data of its server",
             id=ErrorId.EXPLORATION_NOT_OWN,
-            hint="The state folder of who recorded it knows it, unless an older dbcheck"
-            " did, or it was damaged since. If you trust who made it, add --trust.",
+            hint="Use the account that recorded it, with sudo if that was used. dbcheck"
+            " does not know a recording of an older version, or one that has changed"
+            " since. If you trust who made it, add --trust.",
         )
 
 

@@ -178,7 +178,7 @@ def _padding(size: int) -> bytes:
 def opened(path: Path) -> Iterator[Archive]:
     """Open a bundle for all that is read of it; raise BundleRefused, and OSError.
 
-    Another file may take its name meanwhile: nothing is read by that any more.
+    The open file is read, and not what may have its name by then.
     """
     try:
         file = plain.opened(path)

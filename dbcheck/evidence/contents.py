@@ -72,7 +72,7 @@ def strangers(folder: Path, kind: str) -> Iterator[str]:
 
 
 def too_large(folder: Path) -> str:
-    """Return the name of a file, or of one with a line, too large to read; else ""."""
+    """Return the name of a file that is or has a line too large to read, else ""."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.stat().st_size <= WHOLE_MAX:
             continue

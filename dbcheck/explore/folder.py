@@ -28,7 +28,7 @@ from dbcheck.errors import LabError, RunFormatError, UsageError
 from dbcheck.judge.explored import Finding, StateJudgement
 from dbcheck.lab.drive.recording import RECORD_ANEW, SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
-from dbcheck.others import who_may_change
+from dbcheck.others import require_closed
 from dbcheck.runs import RunFolder
 
 _PLAN, _STATES = "exploration.json", "states.jsonl"
@@ -114,13 +114,13 @@ class Exploration:
     def require_closed(self) -> None:
         """Raise UsageError if another user may change what a lab is built from."""
         for path in (self.recording, *self._files()):
-            if change := who_may_change(path):
-                raise UsageError(
-                    f"{change.how}: it is part of an exploration, or leads to one",
-                    id=ErrorId.EXPLORATION_OPEN_TO_OTHERS,
-                    hint="A lab runs what an exploration holds. Copy it to a folder of"
-                    f" your own, or run: {change.end}",
-                )
+            require_closed(
+                path,
+                "an exploration",
+                ErrorId.EXPLORATION_OPEN_TO_OTHERS,
+                "A lab runs what an exploration holds. Copy it to a folder of your own,"
+                " or",
+            )
 
     def _files(self) -> list[Path]:
         """Return what a lab is built from."""

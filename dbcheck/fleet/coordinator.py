@@ -17,7 +17,7 @@ from dbcheck import clientkey, dask, interrupt
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.core.fleet import State
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, FleetError, RunFormatError, UsageError
+from dbcheck.errors import DbcheckError, FleetError
 from dbcheck.fleet import placing
 from dbcheck.fleet.messages import (
     ALIVE_S,
@@ -214,7 +214,9 @@ class Coordinator:
                 consent.remember(rig.entry.wiring)
                 rig.agreed = True
             for name in set(runs).difference(rig.job.files):  # made by the worker
-                with contextlib.suppress(UsageError, RunFormatError):  # no run
+                with contextlib.suppress(
+                    DbcheckError
+                ):  # no run, or its key cannot be kept
                     RunFolder.open((rig.folder.path / name).parent).remember()
             for text in rig.new_results():
                 self._view.line(rig.entry.name, text)

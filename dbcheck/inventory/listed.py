@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from dbcheck import children
+from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.inventory.trusted import require_trusted
+from dbcheck.inventory.trusted import require_no_additions, require_trusted
 
 Variables = dict[str, Any]
 
@@ -29,6 +29,7 @@ _PROGRAMS = (b"#!", b"\x7fELF")  # how they begin
 _CONFIG = "ANSIBLE_CONFIG"
 _DEFAULT_CONFIGS = ("~/.ansible.cfg", "/etc/ansible/ansible.cfg")
 _VAULT, _VAULTS = "ANSIBLE_VAULT_PASSWORD_FILE", "ANSIBLE_VAULT_IDENTITY_LIST"
+_PROMPTS = ("prompt", "prompt_ask_vault_pass")
 _TIMEOUT_S = 120
 _MESSAGE_MAX = 400
 # Ansible refuses to start in a locale that is not UTF-8, or that is not installed.
@@ -87,6 +88,7 @@ def listing(path: Path) -> Listing:
     for one in _files_of(path):
         require_trusted(one)
         _require_no_program(one)
+    require_no_additions(_folder_of(path))
     try:
         done = subprocess.run(
             children.module(
@@ -144,11 +146,15 @@ def _inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ...]:
     return tuple(hosts)
 
 
+def _folder_of(path: Path) -> Path:
+    """Return where Ansible looks for variables beside the inventory *path*."""
+    inside = path.resolve()
+    return inside if inside.is_dir() else inside.parent
+
+
 def _files_of(path: Path) -> Iterator[Path]:
     """Yield the files and folders that Ansible reads, or runs, for *path*."""
-    inside = path.resolve()
-    beside = inside if inside.is_dir() else inside.parent
-    for one in (path, *(beside / name for name in _BESIDE)):
+    for one in (path, *(_folder_of(path) / name for name in _BESIDE)):
         yield one
         seen = set()
         for folder, folders, files in os.walk(one, followlinks=True):
@@ -168,9 +174,16 @@ def _require_no_program(path: Path) -> None:
     """
     if path.suffix not in _YAML or not path.is_file() or not os.access(path, os.X_OK):
         return
-    with path.open("rb") as file:
-        if not file.read(4).startswith(_PROGRAMS):
-            return
+    try:
+        with plain.opened(path) as file:
+            if not file.read(4).startswith(_PROGRAMS):
+                return
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}",
+            id=ErrorId.ANSIBLE_INVENTORY_FAILED,
+            hint="The user who runs dbcheck must be able to read the inventory.",
+        ) from None
     raise UsageError(
         f"{path} is a program, with the name of a YAML file",
         id=ErrorId.ANSIBLE_INVENTORY_FAILED,
@@ -193,19 +206,29 @@ def _environment(path: Path) -> dict[str, str]:
     env |= {**_SETTINGS, "ANSIBLE_LOCAL_TEMP": tempfile.gettempdir()}
     for name in (_CONFIG, _VAULT):  # as Ansible resolves them where it was started
         if value := env.get(name):
-            env[name] = os.path.abspath(os.path.expanduser(value))
+            env[name] = str(_resolved(value))
             require_trusted(Path(env[name]))
-    for value in (*_DEFAULT_CONFIGS, *_vault_files(env.get(_VAULTS, ""))):
-        require_trusted(Path("/", os.path.expanduser(value)))
+    if config := env.get(_CONFIG):  # or the folder that it is in
+        require_trusted(Path(config, "ansible.cfg"))
+    for value in _DEFAULT_CONFIGS:
+        require_trusted(_resolved(value))
+    for value in _vault_files(env.get(_VAULTS, "")):  # from where Ansible starts
+        require_trusted(Path("/", os.path.expanduser(os.path.expandvars(value))))
     return env
 
 
 def _vault_files(text: str) -> Iterator[str]:
-    """Yield the files in a list of vault ids, each LABEL@FILE or LABEL@prompt."""
+    """Yield the files in a list of vault ids, each FILE, LABEL@FILE or LABEL@prompt."""
     for one in text.split(","):
-        source = one.strip().rpartition("@")[2]
-        if source and not source.startswith("prompt"):
+        label, at, rest = one.strip().partition("@")
+        source = rest if at else label
+        if source and source not in _PROMPTS:
             yield source
+
+
+def _resolved(value: str) -> Path:
+    """Return the path that Ansible makes of a setting, from where we were started."""
+    return Path(os.path.abspath(os.path.expanduser(os.path.expandvars(value))))
 
 
 def _messages(stderr: str) -> list[str]:

@@ -6,19 +6,36 @@ from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.others import who_may_change
+from dbcheck.others import require_closed, who_may_write
 
 
 def require_trusted(path: Path) -> None:
     """Raise UsageError if another user may change *path*, which an inventory is of.
 
-    A file that cannot be inspected is accepted: reading it fails later, with the
-    reason.
+    What is missing is accepted where no other user can make it.
     """
-    if change := who_may_change(path):
+    require_closed(
+        path,
+        "an inventory",
+        ErrorId.INVENTORY_OPEN_TO_OTHERS,
+        "An inventory names programs that dbcheck runs. Use one in a folder of your"
+        " own; or, if you trust all who could write it,",
+    )
+
+
+def require_no_additions(folder: Path) -> None:
+    """Raise UsageError if another user may make group_vars in *folder*.
+
+    Where anybody may write, as in /tmp, Ansible would read what they make there.
+    """
+    try:
+        who = who_may_write(folder, folder.stat())
+    except OSError:
+        return
+    if who:
         raise UsageError(
-            f"{change.how}: it is part of an inventory, or leads to one",
+            f"{who[0]} may add variables to an inventory in {folder}",
             id=ErrorId.INVENTORY_OPEN_TO_OTHERS,
-            hint="An inventory names programs that dbcheck runs. Use one in a folder of"
-            f" your own; or, if you trust all who could write it, run: {change.end}",
+            hint="Ansible reads group_vars and host_vars beside an inventory. Move it"
+            " to a folder of your own.",
         )

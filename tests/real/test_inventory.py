@@ -18,6 +18,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory import listed
 from dbcheck.inventory.load import load
+from dbcheck.others import who_may_change
 from tests.kit.files import AS_ROOT, STRANGER
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
@@ -298,6 +299,49 @@ def test_an_inventory_that_another_user_may_change_is_not_run(
         load(given)
     assert not (folder / "ran").exists()
     assert ("chmod g-w" if group else "chown -h 0") in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANSIBLE_VAULT_IDENTITY_LIST", "dev@{0}/me@work/secret"),
+        ("ANSIBLE_VAULT_IDENTITY_LIST", "prompt, dev@$OPEN/me@work/secret"),
+        ("ANSIBLE_VAULT_IDENTITY_LIST", "dev@{0}/prompter.py"),
+        ("ANSIBLE_VAULT_PASSWORD_FILE", "$OPEN/me@work/secret"),
+        ("ANSIBLE_CONFIG", "{0}/me@work"),
+    ],
+)
+def test_what_the_environment_names_for_ansible_is_looked_at(
+    name: str, value: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the paths that Ansible makes of it; a program there would be run."""
+    open_to_all = folder / "open"
+    for each in ("me@work/secret", "me@work/ansible.cfg", "prompter.py"):
+        write(open_to_all, "#!/bin/sh\n", each).chmod(0o777)
+    monkeypatch.setenv("OPEN", str(open_to_all))
+    monkeypatch.setenv(name, value.format(open_to_all))
+    path = write(folder, HOSTS)
+    with refused(ErrorId.INVENTORY_OPEN_TO_OTHERS) as caught:
+        load(path)
+    assert "any user may write" in str(caught.value)
+
+
+def test_nobody_else_adds_variables_to_an_inventory(folder: Path) -> None:
+    """In /tmp anybody may make group_vars, once they were looked for."""
+    path = write(folder / "sticky", HOSTS)
+    path.parent.chmod(0o1777)
+    with refused(ErrorId.INVENTORY_OPEN_TO_OTHERS) as caught:
+        load(path)
+    assert "may add variables" in str(caught.value)
+
+
+def test_what_is_missing_may_be_put_there_by_who_may_write_the_folder(
+    folder: Path,
+) -> None:
+    folder.chmod(0o777)
+    assert who_may_change(folder / "missing") is not None
+    folder.chmod(0o755)
+    assert who_may_change(folder / "missing") is None
 
 
 def test_a_group_of_the_user_alone_may_write_an_inventory(folder: Path) -> None:

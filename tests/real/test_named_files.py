@@ -132,10 +132,12 @@ def test_no_file_is_named_by_dev_null(
 ) -> None:
     """As in "UserKnownHostsFile /dev/null", which many write."""
     monkeypatch.delenv("MYSQL_PWD", raising=False)
-    null = Path(os.devnull)
-    assert client_options(null) == {}
-    assert settings("db1", null) == {"hostname": "db1"}
-    assert trusted(null) == [null]
+    link = tmp_path / "link"
+    link.symlink_to(os.devnull)
+    for null in (Path(os.devnull), link):
+        assert client_options(null) == {}
+        assert settings("db1", null) == {"hostname": "db1"}
+        assert trusted(null) == [null]
 
 
 MINE = "[client]\nuser=eve\nssl-ca=/ca.pem\n"
@@ -198,9 +200,10 @@ def test_a_file_of_another_user_is_refused(
 
 
 def group_without_members() -> int:
+    """Return one; where each has members, one that does not exist."""
     used = {entry.pw_gid for entry in pwd.getpwall()}
     groups = (one.gr_gid for one in grp.getgrall() if not one.gr_mem)
-    return next(gid for gid in groups if gid not in used)
+    return next((gid for gid in groups if gid not in used), 54322)
 
 
 @pytest.mark.root
