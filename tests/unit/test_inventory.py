@@ -432,10 +432,14 @@ def test_each_file_that_ansible_would_read_is_looked_at_first(
 
 @pytest.mark.root
 @pytest.mark.usefixtures("ansible")
-def test_in_a_folder_like_tmp_only_ones_own_inventory_counts(tmp_path: Path) -> None:
+def test_in_a_folder_like_tmp_no_inventory_counts(tmp_path: Path) -> None:
+    """Below it a folder of one's own does: nobody else can rename that."""
     path = written(tmp_path)
     tmp_path.chmod(0o1777)
-    assert load(path).entry("db1")
+    with pytest.raises(UsageError, match="may add variables"):
+        load(path)
+    (tmp_path / "own").mkdir(mode=0o755)
+    assert load(written(tmp_path / "own")).entry("db1")
     os.chown(path, 54321, -1)
     with pytest.raises(UsageError, match="belongs to another user"):
         load(path)
