@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import select
-import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -34,8 +33,7 @@ from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.switch import LabSwitch
-from dbcheck.others import who_may_write
-from dbcheck.owners import is_ours
+from dbcheck.owners import exchangeable
 from dbcheck.remote.address import SshOptions
 
 T = TypeVar("T")
@@ -346,7 +344,7 @@ def _prepare(
 ) -> None:
     """Make the lab's folder, and note it, before anything else is made."""
     folder = folder.parent.resolve() / folder.name
-    _require_private(folder.parent)
+    _require_private(folder)
     # Without namespaces a server of another account must find its way through.
     root_alone = os.geteuid() == 0 and not namespace.available()
     try:
@@ -369,16 +367,15 @@ def _prepare(
         entry.note(recordings={"folder": where, "replayed": recordings.replayed})
 
 
-def _require_private(parent: Path) -> None:
-    """Raise LabError if others can exchange what a lab makes in the folder *parent*."""
+def _require_private(folder: Path) -> None:
+    """Raise LabError if others could exchange a lab's *folder*, or one above it."""
     try:
-        status = parent.stat()
+        why = exchangeable(str(folder))
     except OSError:  # for the mkdir to report
         return
-    shared = who_may_write(parent, status) and not status.st_mode & stat.S_ISVTX
-    if shared or not is_ours(status):
+    if why:
         raise LabError(
-            f"others can rename what is in {parent}, also the lab's folder",
+            f"others could exchange {folder}: {why}",
             id=ErrorId.FOLDER_OPEN_TO_OTHERS,
             hint="Set TMPDIR to a folder of your own, or to /var/tmp.",
         )

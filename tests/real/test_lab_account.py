@@ -301,20 +301,22 @@ def test_nothing_is_removed_where_a_link_leads(tmp_path: Path) -> None:
     assert not list(other.iterdir())
 
 
+@pytest.mark.parametrize("below", [".", "mine", "mine/deeper"])
 @pytest.mark.parametrize("who", ["all", "owner", "group", "listed"])
-def test_a_lab_is_built_in_no_folder_in_which_others_rename(
-    who: str, tmp_path: Path
+def test_a_lab_is_built_in_no_folder_that_others_could_exchange(
+    who: str, below: str, tmp_path: Path
 ) -> None:
     shared, other = tmp_path / "shared", 2_000_300_001
-    shared.mkdir()
+    parent = shared / below
+    parent.mkdir(parents=True, mode=0o700)
     if who == "listed":
         let_write(shared, other)
     else:
         shared.chmod({"all": 0o777, "owner": 0o755, "group": 0o2775}[who])
         os.chown(shared, other * (who == "owner"), other * (who == "group"))
-    with pytest.raises(LabError, match="others can rename"):
-        Lab.start(LabSpec("postgresql", rung="process"), shared / "lab")
-    assert not list(shared.iterdir())
+    with pytest.raises(LabError, match=f"others could exchange {parent}/lab: {shared}"):
+        Lab.start(LabSpec("postgresql", rung="process"), parent / "lab")
+    assert not (parent / "lab").exists()
 
 
 @pytest.mark.parametrize(("uid", "mode"), [(0, 0o777), (2_000_300_001, 0o755)])
