@@ -27,15 +27,23 @@ from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
 from dbcheck.lab.link import Link
 from dbcheck.lab.replicas import follow, rejoin, settings_of
-from dbcheck.lab.servers.base import Source, require_undecided
+from dbcheck.lab.servers.base import Source
+from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
+from dbcheck.lab.servers.settings import require_undecided
 from dbcheck.lab.spec import LabSpec
 
-# By which its nodes know each other.
+# Settings of TLS: by their certificates the nodes know each other.
 _OF_TLS = frozenset(
     {
-        *("ssl", "ssl_ca_file", "ssl_cert_file", "ssl_key_file"),
-        *("ssl_ca", "ssl_cert", "ssl_key"),
+        "ssl",
+        "skip_ssl",
+        "ssl_ca",
+        "ssl_cert",
+        "ssl_key",
+        "ssl_ca_file",
+        "ssl_cert_file",
+        "ssl_key_file",
     }
 )
 
@@ -60,6 +68,8 @@ class ClusterLab:
         require_possible(lab, spec)
         require_undecided(lab.settings, _OF_TLS, "a cluster")
         self.lab, self.spec, self.kind = lab, spec, kind_of(lab, spec)
+        if self.kind is not SiteKind.GROUP_REPLICATION:
+            require_no_group(lab.settings)
         self.labs: dict[str, Lab] = {}
         self._links: dict[str, Link] = {}
         self._authority = Authority()

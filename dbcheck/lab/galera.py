@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.servers.base import require_undecided, standard_name
+from dbcheck.lab.servers.settings import require_undecided, standard_name
 
 _HOST = "127.0.0.1"
 _OPTIONS = "wsrep_provider_options"

@@ -6,34 +6,34 @@ from collections.abc import Mapping, Sequence
 
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.servers.base import require_undecided, standard_name
+from dbcheck.lab.servers.mysql import GROUP
+from dbcheck.lab.servers.settings import require_undecided, standard_name
 from dbcheck.lab.statements import run_statements
 
 _HOST = "127.0.0.1"
-_PREFIX = "group_replication_"
 _NEEDED = {
     "log_bin": "ON",
     "gtid_mode": "ON",
     "enforce_gtid_consistency": "ON",
     "plugin_load_add": "group_replication.so",
     # Once all nodes lost their power, none is there to be joined.
-    f"{_PREFIX}start_on_boot": "OFF",
-    f"{_PREFIX}recovery_use_ssl": "ON",
+    f"{GROUP}start_on_boot": "OFF",
+    f"{GROUP}recovery_use_ssl": "ON",
     # Messages go to each other's port for clients, and only after a login.  XCom's own
     # ports let in who shows no certificate, even with ssl_mode = VERIFY_CA (MySQL 9.7).
-    f"{_PREFIX}communication_stack": "MYSQL",
+    f"{GROUP}communication_stack": "MYSQL",
 }
 # Of these the lab's server has the files (servers.mysql).
 _BY_SERVER = {
-    f"{_PREFIX}{name}"
+    f"{GROUP}{name}"
     for name in ("ssl_mode", "recovery_ssl_ca", "recovery_ssl_verify_server_cert")
 }
 _CHOSEN = {
     "sync_binlog": "1",
     # A member that was cut is out of the group after 5 s, and not after 10 or more.
-    f"{_PREFIX}member_expel_timeout": "0",
+    f"{GROUP}member_expel_timeout": "0",
     # Each server may keep so many bytes of messages, 1 GiB by default.
-    f"{_PREFIX}message_cache_size": str(128 << 20),
+    f"{GROUP}message_cache_size": str(128 << 20),
 }
 _RECOVERY = (
     "change replication source to source_user = '{user}',"
@@ -41,9 +41,9 @@ _RECOVERY = (
 )
 _START = "start group_replication"
 BOOTSTRAP = (
-    f"set global {_PREFIX}bootstrap_group = on",
+    f"set global {GROUP}bootstrap_group = on",
     _START,
-    f"set global {_PREFIX}bootstrap_group = off",
+    f"set global {GROUP}bootstrap_group = off",
 )
 
 
@@ -61,12 +61,12 @@ def group_settings(
         **_NEEDED,
         "server_id": str(number),
         "report_host": _HOST,
-        f"{_PREFIX}group_name": group,
-        f"{_PREFIX}local_address": addresses[number - 1],
-        f"{_PREFIX}group_seeds": ",".join(addresses),
+        f"{GROUP}group_name": group,
+        f"{GROUP}local_address": addresses[number - 1],
+        f"{GROUP}group_seeds": ",".join(addresses),
     }
     asked = {standard_name(name): value for name, value in given.items()}
-    decided = {*ours, f"{_PREFIX}bootstrap_group", *_BY_SERVER}
+    decided = {*ours, f"{GROUP}bootstrap_group", *_BY_SERVER}
     require_undecided(asked, decided, "a replication group")
     return {**ours, **_CHOSEN, **asked}
 

@@ -27,6 +27,7 @@ from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.reply import result_in
 from dbcheck.lab.servers.base import Source
+from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh import sshd
@@ -113,7 +114,7 @@ class Lab:
         Raise LabError, with nothing left behind, if the lab cannot be built;
         UsageError if a setting is the lab's own to decide, or its value is of no use.
         """
-        require_buildable(spec)
+        require_buildable(spec, alone=identity is None)
         if recordings and not namespace.available():
             raise LabError(
                 "recordings need namespaces, which this process may not make",
@@ -294,9 +295,14 @@ def down(name: str) -> bool:
     return alive
 
 
-def require_buildable(spec: LabSpec) -> None:
-    """Raise UsageError for its settings, LabError if this machine cannot build it."""
+def require_buildable(spec: LabSpec, *, alone: bool = False) -> None:
+    """Raise UsageError for its settings, LabError if this machine cannot build it.
+
+    alone: it is no node of a cluster.
+    """
     server_of(spec).check_settings(spec.settings)
+    if alone:
+        require_no_group(spec.settings)
     if lacking := missing(spec):
         raise LabError(
             f"cannot build this lab on this machine: {'; '.join(lacking)}",

@@ -17,7 +17,7 @@ from dbcheck.lab.servers.base import DatabaseServer, Source
 from dbcheck.lab.servers.galera import GaleraServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.myrocks import MyrocksServer
-from dbcheck.lab.servers.mysql import MysqlServer, port_of_member
+from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
@@ -97,10 +97,11 @@ class Machine:
             self._storage = DriveStorage(spec, base, recordings=recordings)
         else:
             self._storage = FolderStorage(base / DATA_DRIVE)
-        self.server = server_of(spec)(
+        kind = server_of(spec)
+        self.server = kind(
             self._storage.folder / "data",
             base / "run",
-            port_of_member(spec.settings),
+            kind.port_in(spec.settings),
             settings=spec.settings,
             log_folder=self._storage.log_folder,
             account=account,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dbcheck.lab.lab import Lab
-from dbcheck.lab.servers.base import Source, standard_name
+from dbcheck.lab.servers.base import Source
+from dbcheck.lab.servers.settings import standard_name
 from dbcheck.lab.statements import run_statements
 
 _LOG_BIN = {"log_bin": "ON", "sync_binlog": "1"}

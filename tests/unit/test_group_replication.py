@@ -16,7 +16,7 @@ from dbcheck.engines.mysql.group_replication import View, is_member
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.lab.group_replication import group_settings
-from dbcheck.lab.servers.mysql import port_of_member
+from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
 
 GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
 FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"
@@ -365,11 +365,26 @@ def test_the_members_of_a_lab_know_each_other() -> None:
         "127.0.0.1:11,127.0.0.1:12,127.0.0.1:13"
     )
     assert second["server_id"] == "2"
-    assert port_of_member(second) == 12
-    assert port_of_member({BINLOG: "0"}) == 0
+    assert MysqlServer.port_in(second) == 12
+    assert MysqlServer.port_in({BINLOG: "0"}) == 0
     assert second["group_replication_consistency"] == "AFTER"
     assert second[BINLOG] == "0"
     for what in ("group_name", "bootstrap_group", "communication_stack", "ssl_mode"):
         name = f"group_replication_{what}"
         with pytest.raises(UsageError, match=f"the lab decides {name}"):
             group_settings(GROUP, 2, ports, {name: "x"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "group_replication_local_address",
+        "Group-Replication-consistency",
+        "loose-group-replication-group-seeds",
+    ],
+)
+def test_settings_of_a_group_are_refused_outside_of_one(name: str) -> None:
+    with pytest.raises(UsageError, match="member of a replication group") as refusal:
+        require_no_group({BINLOG: "1", name: "127.0.0.1:33061"})
+    assert "--topology group-replication" in refusal.value.hint
+    require_no_group({BINLOG: "1"})

@@ -13,7 +13,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -21,12 +21,13 @@ from typing import ClassVar
 from dbcheck import children
 from dbcheck.core.startlog import StartOutcome, decisive, starts_in
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, Unrecoverable, UsageError
+from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import owned, programs, shortage
 from dbcheck.lab.account import Account
 from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import kill_group
+from dbcheck.lab.servers.settings import require_undecided
 from dbcheck.lab.servers.tree import ServerTree
 
 log = logging.getLogger(__name__)
@@ -54,25 +55,6 @@ class Source:
     port: int
     password: str
     member: str
-
-
-def standard_name(setting: str) -> str:
-    """Return the name of a setting as servers show it, however it was written."""
-    return setting.replace("-", "_").lower()
-
-
-def require_undecided(given: Iterable[str], decided: Collection[str], of: str) -> None:
-    """Raise UsageError if a setting was *given* that the lab decides by itself.
-
-    of: whose it is, in messages.
-    """
-    for name in given:
-        if standard_name(name) in decided:
-            raise UsageError(
-                f"the lab decides {name} of {of} itself",
-                id=ErrorId.LAB_DECIDES_SETTING,
-                hint="Leave that setting out.",
-            )
 
 
 class DatabaseServer(abc.ABC):
@@ -163,6 +145,11 @@ class DatabaseServer(abc.ABC):
         """
         require_undecided(settings, cls.own, f"the {cls.name} server")
 
+    @classmethod
+    def port_in(cls, settings: Mapping[str, str]) -> int:
+        """Return the port that its settings name, and that the caller keeps, else 0."""
+        return 0
+
     @property
     def password(self) -> str:
         """Password of the account dbcheck; raise LabError before initialise()."""
@@ -188,7 +175,7 @@ class DatabaseServer(abc.ABC):
 
     def server_log(self, lines: int) -> str:
         """Return the last *lines* of the log, "" if there is none."""
-        return "\n".join(self._written_since(0).splitlines()[-lines:])
+        return last_lines(self._written_since(0), lines)
 
     def initialise(self) -> None:
         """Create the data folder and the account dbcheck.
@@ -281,6 +268,7 @@ class DatabaseServer(abc.ABC):
                 f"the {self.name} server is running already",
                 id=ErrorId.LAB_SERVER_RUNS_ALREADY,
             )
+        self._take_over()
         self._launch()
         deadline = time.monotonic() + timeout_s
         try:
@@ -398,19 +386,26 @@ class DatabaseServer(abc.ABC):
             and self._takes_queries(process.pid)
         )
 
-    def _launch(self) -> None:
-        """Start the process; it may not take queries for a while."""
+    def _take_over(self) -> None:
+        """Give data that another lab's server made to this one's account."""
         if self.adopted and self._account is not None:
             for folder in filter(None, (self.data, self.log_data)):
                 owned.hand_over(folder, self._account)
+
+    def _launch(self) -> None:
+        """Start the process; it may not take queries for a while."""
         command, program = self._command()
         if self._held is not None:
             self._held.lend()
-        with open(self.log_file, "ab", opener=owned.plainly) as server_log:
-            if self._log_account is None:
-                owned.show(server_log.fileno(), self._account)
-            self._log_start = server_log.tell()
-            self._process = self._spawn(command, server_log.fileno())
+        try:
+            with open(self.log_file, "ab", opener=owned.plainly) as server_log:
+                if self._log_account is None:
+                    owned.show(server_log.fileno(), self._account)
+                self._log_start = server_log.tell()
+                self._process = self._spawn(command, server_log.fileno())
+        except BaseException:
+            self._keep_port()
+            raise
         self._tree = ServerTree(self._process, program, self.data)
 
     def _command(self) -> tuple[list[str], Path | None]:
@@ -480,7 +475,7 @@ class DatabaseServer(abc.ABC):
         if status != 0:
             said = owned.text(output_file, None, LOG_BYTES_MAX)
             raise programs.Failed(
-                f"{command[0]} failed with status {status}\n{_last_lines(said)}", status
+                f"{command[0]} failed with status {status}\n{last_lines(said)}", status
             )
 
     def _write_secret(self, file: str, text: str) -> Path:
@@ -501,7 +496,7 @@ class DatabaseServer(abc.ABC):
         return self._written_since(self._log_start)
 
     def _log_end(self) -> str:
-        return _last_lines(self._logged())
+        return last_lines(self._logged())
 
     def _written_since(self, start: int) -> str:
         """Return what was written to the log after byte *start*, "" if nothing."""
@@ -518,5 +513,6 @@ class DatabaseServer(abc.ABC):
             self._held.keep()
 
 
-def _last_lines(text: str) -> str:
-    return "\n".join(text.splitlines()[-LOG_LINES:])
+def last_lines(text: str, most: int = LOG_LINES) -> str:
+    """Return the last lines of a text."""
+    return "\n".join(text.splitlines()[-most:])

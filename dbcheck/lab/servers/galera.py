@@ -11,7 +11,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import Unrecoverable
 from dbcheck.lab import owned, programs, shortage
 from dbcheck.lab.certificates import Identity
-from dbcheck.lab.servers.base import ASKED, LOG_BYTES_MAX, LOG_LINES
+from dbcheck.lab.servers.base import ASKED, LOG_BYTES_MAX, last_lines
 from dbcheck.lab.servers.mariadb import MariadbServer
 
 _OPTIONS = "wsrep_provider_options"
@@ -135,10 +135,9 @@ class GaleraServer(MariadbServer):
         text = self._said(log)
         found = _POSITION.findall(text)
         if failed or not found:
-            said = "\n".join(text.splitlines()[-LOG_LINES:])
             raise Unrecoverable(
                 f"the {self.name} server did not recover its data:"
-                f" {failed or 'it shows no position'}\n{said}",
+                f" {failed or 'it shows no position'}\n{last_lines(text)}",
                 id=ErrorId.LAB_SERVER_NOT_STARTED,
             )
         return str(found[-1])

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import owned, programs
 from dbcheck.lab.account import Account
 from dbcheck.lab.servers.innodb import InnodbServer, options
+from dbcheck.lab.servers.settings import standard_name
 
 _SIZES = {
     "innodb_buffer_pool_size": "64M",
@@ -24,7 +25,7 @@ _CREATE_SETTINGS = {
     "disable_log_bin": "",
 }
 
-_OF_GROUP = "group_replication_"
+GROUP = "group_replication_"  # begins the settings of a replication group
 
 # One statement on a line: that is how mysqld reads the file.
 _ACCOUNTS = """\
@@ -80,6 +81,15 @@ class MysqlServer(InnodbServer):
         """
         return programs.find_mysqld()
 
+    @classmethod
+    def port_in(cls, settings: Mapping[str, str]) -> int:
+        """Return the port of a member of a group, see lab/group_replication.py.
+
+        The other members send their messages to where it listens for clients.
+        """
+        address = settings.get(f"{GROUP}local_address", "")
+        return int(address.rpartition(":")[2] or 0)
+
     def _arguments(self) -> list[str]:
         log = {"log_error": str(self.log_file)}  # a file is read again at each start
         return [*super()._arguments(), *options({**self._places(), **log})]
@@ -132,11 +142,11 @@ class MysqlServer(InnodbServer):
     def _tls_settings(self) -> dict[str, str]:
         """Return them; a member of a group has more, which others do not know."""
         own = super()._tls_settings()
-        if own and any(name.startswith(_OF_GROUP) for name in self.settings):
+        if own and any(name.startswith(GROUP) for name in self.settings):
             # Who is not a member gets neither its messages nor its password.
-            own[f"{_OF_GROUP}ssl_mode"] = "VERIFY_CA"
-            own[f"{_OF_GROUP}recovery_ssl_ca"] = own["ssl_ca"]
-            own[f"{_OF_GROUP}recovery_ssl_verify_server_cert"] = "ON"
+            own[f"{GROUP}ssl_mode"] = "VERIFY_CA"
+            own[f"{GROUP}recovery_ssl_ca"] = own["ssl_ca"]
+            own[f"{GROUP}recovery_ssl_verify_server_cert"] = "ON"
         return own
 
     def _places(self) -> dict[str, str]:
@@ -166,10 +176,13 @@ class MysqlServer(InnodbServer):
         return places
 
 
-def port_of_member(settings: Mapping[str, str]) -> int:
-    """Return at which port the other members of a group look for it, 0 if it is none.
-
-    They send their messages to where it listens for clients.
-    """
-    address = settings.get(f"{_OF_GROUP}local_address", "")
-    return int(address.rpartition(":")[2] or 0)
+def require_no_group(settings: Mapping[str, str]) -> None:
+    """Raise UsageError for a setting of a replication group, which there is none of."""
+    for name in settings:
+        if standard_name(name).removeprefix("loose_").startswith(GROUP):
+            raise UsageError(
+                f"the setting {name} is for a member of a replication group only",
+                id=ErrorId.SETTING_INVALID,
+                hint="Leave it out, or have a group: --engine mysql --topology"
+                " group-replication --nodes 3.",
+            )

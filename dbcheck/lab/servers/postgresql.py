@@ -13,12 +13,8 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import owned, programs
 from dbcheck.lab.process import Process
-from dbcheck.lab.servers.base import (
-    USER,
-    DatabaseServer,
-    Source,
-    standard_name,
-)
+from dbcheck.lab.servers.base import USER, DatabaseServer, Source
+from dbcheck.lab.servers.settings import standard_name
 from dbcheck.lab.shared_memory import remove_segments
 
 # Small, and with nothing outside of the data folder but one SysV segment.  What makes

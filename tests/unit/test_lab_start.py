@@ -1,0 +1,109 @@
+"""What a lab refuses before anything of it is made, and how its server is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import LabError, UsageError
+from dbcheck.lab import lab as lab_module
+from dbcheck.lab import owned
+from dbcheck.lab.account import Account
+from dbcheck.lab.cluster import ClusterLab
+from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.lab import Lab
+from dbcheck.lab.servers import base
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.lab.servers.galera import GaleraServer
+from dbcheck.lab.servers.postgresql import PostgresqlServer
+from dbcheck.lab.spec import LabSpec
+
+ACCOUNT = Account.of_number(2_000_300_001)
+
+
+class Held:
+    """A port that notes what becomes of it."""
+
+    number = 1
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def lend(self) -> None:
+        self.seen.append("lent")
+
+    def keep(self) -> None:
+        self.seen.append("kept")
+
+
+def not_started(*_: object) -> None:
+    raise LabError("no such program", id=ErrorId.PROGRAM_FAILED)
+
+
+@pytest.mark.parametrize("address", ["h", "127.0.0.1:33061"])
+def test_a_lab_alone_takes_no_settings_of_a_group(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab_module, "missing", lambda _: [])
+    settings = {"group_replication_local_address": address}
+    spec = LabSpec("mysql", rung="process", settings=settings)
+    with pytest.raises(UsageError, match="a member of a replication group"):
+        Lab.start(spec, tmp_path / "lab")
+    with pytest.raises(UsageError, match="a member of a replication group"):
+        ClusterLab(spec, ClusterSpec(topology="semi-sync"), tmp_path / "lab")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["ssl", "skip-ssl", "skip_ssl", "ssl_key_file"])
+def test_a_cluster_decides_what_of_tls_its_nodes_know_each_other_by(
+    name: str, tmp_path: Path
+) -> None:
+    lab = LabSpec("mariadb", rung="process", settings={name: ""})
+    with pytest.raises(UsageError, match=f"the lab decides {name} of a cluster"):
+        ClusterLab(lab, ClusterSpec(), tmp_path / "lab")
+
+
+@pytest.mark.parametrize("lacking", ["the log", "the program"])
+def test_a_server_that_could_not_be_started_keeps_its_port(
+    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else any other program could have it while nothing listens there."""
+    held = Held()
+    monkeypatch.setattr(base, "HeldPort", lambda **_: held)
+    server = PostgresqlServer(tmp_path / "data", tmp_path / "run", account=ACCOUNT)
+    monkeypatch.setattr(server, "_command", lambda: ([], None))
+    monkeypatch.setattr(server, "_spawn", not_started)
+    monkeypatch.setattr(owned, "show", lambda *_: None)
+    if lacking == "the program":
+        (tmp_path / "run").mkdir()
+    with pytest.raises((FileNotFoundError, LabError)):
+        server.begin(1.0)
+    assert held.seen == ["lent", "kept"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "looks"),
+    [(PostgresqlServer, "_pid_file_lines"), (GaleraServer, "_recovered")],
+)
+def test_recorded_data_are_the_accounts_before_its_server_looks_at_them(
+    kind: type[DatabaseServer],
+    looks: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = kind(tmp_path / "data", tmp_path / "run", 1, account=ACCOUNT)
+    server.adopted = True
+    server._begun = True  # type: ignore[attr-defined]
+    seen: list[str] = []
+
+    def look() -> None:
+        seen.append("look")
+        raise LookupError
+
+    monkeypatch.setattr(owned, "hand_over", lambda *_: seen.append("hand over"))
+    monkeypatch.setattr(server, looks, look)
+    with pytest.raises(LookupError):
+        server.begin(1.0)
+    assert seen == ["hand over", "look"]
