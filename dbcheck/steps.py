@@ -1,6 +1,7 @@
 """What leads to a path: each folder and link that the kernel passes on the way.
 
-This file is sent to the witness with its agent: Python 3.8, and no import of dbcheck's.
+This file is sent to the witness and to the target's host with their agents: Python 3.8,
+and no import of dbcheck's.
 """
 
 from __future__ import annotations

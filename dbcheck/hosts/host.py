@@ -54,6 +54,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.identity",
     "dbcheck.hosts.agent.reset",
     "dbcheck.hosts.agent.mountinfo",
+    "dbcheck.steps",
     "dbcheck.hosts.agent.points",
     "dbcheck.hosts.agent.drives",
     "dbcheck.hosts.agent.pidfd",

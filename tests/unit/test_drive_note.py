@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.hosts.agent import drivenote, remount
+from dbcheck.hosts.agent import drivenote, drives, remount
 from dbcheck.remote.wire import Refusal
 from tests.kit.drives_alone import MOUNT, SEEN
 
@@ -84,3 +84,36 @@ def test_a_server_counts_as_newer_if_none_of_its_processes_is_older(
     assert newer(7, 8), "the host was started again"
     now_s = time.monotonic()
     assert abs(remount.started_s(os.getpid()) - now_s) < now_s
+
+
+def test_the_folder_of_notes_may_lie_behind_roots_own_links(tmp_path: Path) -> None:
+    """As /var or /var/lib does on some hosts."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "var").symlink_to("real")
+    folder = str(tmp_path / "var" / "notes")
+    drivenote.write_note(folder, VALUES)
+    assert not drives.survey([], str(tmp_path), [], folder)["exposed"]
+    assert drivenote.read_note(folder, ["S1", "S2"])["seen"]["drives"]
+    drivenote.remove_note(folder, ["S1", "S2"])
+    assert list((tmp_path / "real" / "notes").iterdir()) == []
+
+
+@pytest.mark.parametrize("shared", ["links", "real"])
+def test_neither_the_link_to_the_notes_nor_their_folder_may_be_exchanged(
+    shared: str, tmp_path: Path
+) -> None:
+    for name in ("links", "real"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "links" / "lib").symlink_to(tmp_path / "real")
+    folder = str(tmp_path / "links" / "lib" / "notes")
+    drivenote.write_note(folder, VALUES)
+    (tmp_path / shared).chmod(0o777)
+    for act in (
+        lambda: drivenote.write_note(folder, VALUES),
+        lambda: drivenote.read_note(folder, ["S1", "S2"]),
+        lambda: drivenote.remove_note(folder, ["S1", "S2"]),
+    ):
+        with pytest.raises(Refusal, match=f"{shared} can be written by others"):
+            act()
+    (why,) = drives.survey([], str(tmp_path), [], folder)["exposed"]
+    assert f"{shared} can be written by others" in why

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dbcheck.hosts.agent.open import naming, open_regular
-from dbcheck.hosts.agent.points import folder_above, make_private
+from dbcheck.hosts.agent.points import folder_above, make_private, without_links
 from dbcheck.hosts.agent.remount import pids, started_s
 from dbcheck.remote.wire import Refusal, describe_error, fill_durably, host_names
 
@@ -39,7 +39,7 @@ def write_note(folder: str, seen: dict[str, Any]) -> None:
     """
     path = path_of(folder, list(seen["drives"]))
     try:
-        make_private(folder)
+        make_private(without_links(folder))
         with opened(path) as held:
             store(held, path, seen)
     except OSError as error:
@@ -50,10 +50,13 @@ def write_note(folder: str, seen: dict[str, Any]) -> None:
 def opened(path: str) -> Iterator[int]:
     """Give a descriptor of the folder of a note, which only root may write in.
 
-    A note says what root mounts and unmounts, and whose processes it ends.  Raise
+    A note says what root mounts and unmounts, and whose processes it ends.  The folder,
+    or one above it, may be a link of root's, as /var/lib is on some hosts.  Raise
     OSError, or Refusal as folder_above() does.
     """
-    folder = folder_above(path, search_only=False)
+    above, name = os.path.split(path)
+    real = os.path.join(without_links(above), name)
+    folder = folder_above(real, search_only=False)
     try:
         with naming(path):
             yield folder

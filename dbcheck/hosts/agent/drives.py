@@ -18,7 +18,7 @@ from typing import Any
 
 from dbcheck.hosts.agent.facts import BLOCK, scsi_serial
 from dbcheck.hosts.agent.mountinfo import Mounted, mounted
-from dbcheck.hosts.agent.points import exposed
+from dbcheck.hosts.agent.points import exposed, links_to
 from dbcheck.remote.wire import Refusal, first_line, lines, unescape
 
 SWAPS = "/proc/swaps"
@@ -198,8 +198,9 @@ def survey(
 
 def acted_by(mounts: Sequence[dict[str, Any]], notes: str) -> list[str]:
     """Return the paths that root acts by around the cut."""
-    in_notes = os.path.join(notes, "drives-*.json") if os.path.lexists(notes) else notes
-    return [*(each["point"] for each in mounts), in_notes]
+    real = os.path.realpath(notes)
+    in_notes = os.path.join(real, "drives-*.json") if os.path.lexists(real) else real
+    return [*(each["point"] for each in mounts), *links_to(notes), in_notes]
 
 
 def mount_on(part: Part, mount: Mounted) -> dict[str, Any]:

@@ -51,6 +51,6 @@ def syscall(number: int, *arguments: int | None) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     found: int = ctypes.CDLL(None, use_errno=True).syscall(number, *arguments)
     if found < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
     return found

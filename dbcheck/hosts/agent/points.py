@@ -15,10 +15,12 @@ import contextlib
 import os
 import stat
 from collections.abc import Container
+from pathlib import Path
 
 from dbcheck.hosts.agent.mountinfo import Mounted, mount_of_handle, mounted
 from dbcheck.hosts.agent.open import naming, open_folder
 from dbcheck.remote.wire import Refusal, describe_error
+from dbcheck.steps import steps
 
 WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (acl(5))
 OTHERS = "others"  # the code of the refusals
@@ -42,7 +44,8 @@ class _Way:
         """Raise Refusal if others can exchange the folder, or what is in it.
 
         In a sticky one, as /tmp, nobody can rename what is root's (unlink(2), EPERM).
-        Who owns a folder that something is mounted on does not show.
+        The owner of a folder under a mount cannot be seen, so that folder may not lie
+        in a sticky one.
         """
         mount = mount_of_handle(folder)
         if mount in self._dead:
@@ -100,6 +103,21 @@ def folder_above(
         os.close(folder)
         raise
     return folder
+
+
+def links_to(path: str) -> list[str]:
+    """Return the links on the way to *path*, the outermost first; raise OSError."""
+    return [str(step) for step in steps(Path(path)) if os.path.islink(step)]
+
+
+def without_links(path: str) -> str:
+    """Return the path without links that *path* leads to.
+
+    Raise as folder_above() does if others can exchange one of the links.
+    """
+    for link in links_to(path):
+        os.close(folder_above(link))
+    return os.path.realpath(path)
 
 
 def make_private(folder: str) -> None:

@@ -24,13 +24,7 @@ from dbcheck.hosts.agent.drives import GONE_ID, POLL_S, device_of, is_held
 from dbcheck.hosts.agent.mountinfo import mount_id, mount_of_handle, mounted
 from dbcheck.hosts.agent.pidfd import end
 from dbcheck.hosts.agent.points import OTHERS, folder_above
-from dbcheck.hosts.agent.process import (
-    PROCESSES,
-    is_of_account,
-    of_account,
-    pid_of,
-    works_elsewhere,
-)
+from dbcheck.hosts.agent.process import PROCESSES, is_of_account, works_elsewhere
 from dbcheck.hosts.agent.tools import PATHS, found
 from dbcheck.remote.wire import Refusal, describe_error, first_line, lines
 
@@ -93,9 +87,7 @@ def end_server(
     left = pids(directory, account, folder)
 
     def is_left(pid: int) -> bool:
-        process = os.path.join(PROCESSES, str(pid))
-        is_of_it = is_of_account(process, directory, account)
-        return is_of_it and not works_elsewhere(process, directory, folder)
+        return is_of_server(pid, directory, account, folder)
 
     while left and time.monotonic() < ends_s:
         for pid in left:
@@ -111,11 +103,15 @@ def pids(directory: str, account: int, folder: Sequence[int]) -> list[int]:
     account: its owner.  folder: st_dev and st_ino that it had before the cut.  A server
     in a container may work in another directory of the same path.
     """
-    return [
-        pid_of(each)
-        for each in of_account(directory, account)
-        if not works_elsewhere(each, directory, folder)
-    ]
+    every = sorted(map(int, filter(str.isdigit, os.listdir(PROCESSES))))
+    return [pid for pid in every if is_of_server(pid, directory, account, folder)]
+
+
+def is_of_server(pid: int, directory: str, account: int, folder: Sequence[int]) -> bool:
+    """Return whether a process is one of pids() now."""
+    process = os.path.join(PROCESSES, str(pid))
+    is_of_it = is_of_account(process, directory, account)
+    return is_of_it and not works_elsewhere(process, directory, folder)
 
 
 def started_s(pid: int) -> float:
@@ -251,7 +247,7 @@ def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
         with contextlib.suppress(OSError):
             handle = os.open(f"{process}/{link}", os.O_PATH | os.O_CLOEXEC)
             try:
-                if mount_id(f"/proc/self/fdinfo/{handle}") in ids:
+                if mount_of_handle(handle) in ids:
                     return True
             finally:
                 os.close(handle)
