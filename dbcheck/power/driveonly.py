@@ -312,10 +312,12 @@ class DriveOnlySwitch:
         if off.refused:
             points = ", ".join(off.refused)
             raise PowerError(
-                f"{'; '.join(off.refused.values())}, so {points} was not unmounted",
+                f"{'; '.join(off.refused.values())}, so these were not unmounted: "
+                f"{points}",
                 id=ErrorId.HOST_FOLDER_OF_OTHERS,
-                hint="Make that folder root's alone on the host (chown root, chmod "
-                f"go-w), or unmount it by hand. {_AGAIN}",
+                hint=f"Unmount {points} by hand, and what is mounted over it; where "
+                "another user could exchange a folder, first make that folder root's "
+                f"alone (chown root, chmod go-w). {_AGAIN}",
             )
         kept = [
             m.point for m, gone in zip(seen.mounts, off.off, strict=True) if not gone

@@ -143,7 +143,7 @@ def require_fit(scope: DriveScope, seen: Survey) -> None:
             id=ErrorId.DRIVE_USED_OTHERWISE,
             hint="A cut of drives alone needs the filesystem on the drive itself or on "
             "its partition, without LVM, RAID or encryption between, and with nothing "
-            "of another device mounted below it; else cut the host.",
+            "of another device mounted on or below it; else cut the host.",
         )
     if not seen.on_them:
         raise PowerError(
@@ -169,9 +169,10 @@ def _require_private(seen: Survey) -> None:
         raise PowerError(
             "; ".join(seen.exposed),
             id=ErrorId.HOST_FOLDER_OF_OTHERS,
-            hint="Root would act by it after the cut. Make that folder root's alone on "
-            "the host (chown root, chmod go-w; the server's account needs no more than "
-            "what is mounted), or mount the drive in one that is, as /srv.",
+            hint="Root mounts and unmounts by that path around the cut. Make each "
+            "folder on it root's alone (chown root, chmod go-w; the server's account "
+            "needs no more than what is mounted), or mount the drive in one that is, "
+            "as /srv.",
         )
 
 

@@ -195,8 +195,11 @@ def test_a_drive_that_stays_is_on_record(host: Host) -> None:
     [
         pytest.param({"off": False}, "process 9", id="a filesystem is held"),
         pytest.param(
-            {"off": False, "refused": {"/srv": "/ belongs to user 5"}},
-            "/ belongs to user 5, so /srv was not unmounted",
+            {
+                "off": False,
+                "refused": {"/srv": "/ belongs to user 5", "/b": "/b is busy"},
+            },
+            "/ belongs to user 5; /b is busy, so these were not unmounted: /srv, /b",
             id="a folder of another account",
         ),
         pytest.param({"left": (8,)}, "processes 8 did not end", id="the server runs"),
