@@ -9,7 +9,7 @@ import msgspec
 
 from dbcheck import plain
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.errors import LabError, UsageError
 from dbcheck.lab.drive.recording import RECORD_ANEW
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import LabSpec
@@ -45,6 +45,19 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base: str
     password: str
 
+    def __post_init__(self) -> None:
+        """Refuse a path at which no lab that records has its storage.
+
+        What is there is made, mounted on and given to the server's account.
+        """
+        base = Path(self.base)
+        if base.parent != BASE or not base.name.strip(".") or str(base) != self.base:
+            raise ValueError(f"no lab has its storage in {self.base!r}")
+        try:
+            LabSpec.from_json(self.spec)
+        except (LookupError, AttributeError, UsageError) as error:
+            raise ValueError(f"it describes no lab: {error}") from None
+
     def require_server(self, found: str) -> None:
         """Raise LabError unless *found*, printed by a program, is the version."""
         require_version(found, self.server)
@@ -59,19 +72,6 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"cannot write {folder / _FILE}: {error.strerror}",
                 id=ErrorId.FILE_NOT_WRITABLE,
             ) from None
-
-    def __post_init__(self) -> None:
-        """Refuse a path at which no lab that records has its storage.
-
-        What is there is made, mounted on and given to the server's account.
-        """
-        base = Path(self.base)
-        if base.parent != BASE or not base.name.strip(".") or str(base) != self.base:
-            raise ValueError(f"no lab has its storage in {self.base!r}")
-        try:
-            LabSpec.from_json(self.spec)
-        except (LookupError, AttributeError) as error:
-            raise ValueError(f"it describes no lab: {error}") from None
 
     @classmethod
     def read(cls, folder: Path) -> Self:

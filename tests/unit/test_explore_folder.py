@@ -25,6 +25,9 @@ from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.spec import LabSpec
 
 PLAN = Plan("0.1.0", 7, "20260102-030405-a1b2c3")
+OTHER_DEVICE = json.dumps(
+    {**LabSpec("postgresql").to_values(), "mount_options": "logdev=/dev/sda"}
+)
 STATE = CrashState(3, ((17, ((18, 0, 512), (19, 1024, 512))), (4, ())))
 ROW = LostRow("missing-tail", "ledger", 2, 9, 40)
 FAILED = StateJudgement(Verdict.FAIL, 41, {"missing-tail": 1}, "1 missing-tail", (ROW,))
@@ -183,6 +186,7 @@ def test_a_recording_that_others_may_change_is_refused(
         ({"spec": "[]"}, "cannot be read"),
         ({"spec": "{}"}, "describes no lab"),
         ({"spec": "no JSON"}, "cannot be read"),
+        ({"spec": OTHER_DEVICE}, "cannot be read.*names a device that is not the lab"),
     ],
 )
 def test_a_recorded_lab_has_its_storage_where_labs_have_it(
