@@ -1,8 +1,8 @@
 """The operating system account of a lab's server, where root runs the lab.
 
 Each lab has a user and a group id of its own, so that one lab's server can do nothing
-to another's, nor to any other process of the machine.  No account of the machine is
-used as long as that can be had: other services may share it.
+to another's, nor to any other process of the machine.  Only where that is not possible
+is an account of the machine used, which other services may share.
 """
 
 from __future__ import annotations

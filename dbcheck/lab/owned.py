@@ -35,8 +35,7 @@ def make_folder(
     """Make the folder *path*, unless it is there, and give it to *account*.
 
     reader: may list it and pass through.  Nobody else may write in the folder above.
-    Raise OSError if something else is
-    there, or a folder of a third account.
+    Raise OSError if something else is there, or a folder of a third account.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
@@ -81,13 +80,13 @@ def make_file(path: Path, account: Account | None, text: str = "") -> None:
 def plainly(path: str, flags: int) -> int:
     """Open a file as open() does, following no link, for this user alone.
 
-    What it is must be known, as of a file in a folder of this user's.
+    Only for a folder in which no other account can write.
     """
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def read(path: Path, account: Account | None, most: int, start: int = 0) -> bytes:
-    """Return what a file holds after byte *start*, of more than *most* bytes the last.
+    """Return what a file holds from byte *start* on, at most its last *most* bytes.
 
     It is a regular file of the account's, of this user's without one.  Raise OSError
     if it is not, or a link.

@@ -18,8 +18,10 @@ CLONE_NEWNS = 0x00020000  # unshare(2)
 PR_SET_PDEATHSIG = 1  # prctl(2), linux/prctl.h
 PR_SET_TIMERSLACK = 29
 PR_SET_IO_FLUSHER = 57
-# keyctl(2), which has another number on each of them (asm/unistd.h).
-_KEYCTL = {"x86_64": 250, "armv7l": 311, "ppc64le": 271, "s390x": 280}
+# keyctl(2): its number, by machine (the kernel's arch/*/**/syscall*.tbl, and
+# asm-generic/unistd.h for those of the last line).
+_KEYCTL = {"x86_64": 250, "i686": 288, "ppc64le": 271, "s390x": 280}
+_KEYCTL |= dict.fromkeys(("armv6l", "armv7l", "armv8l"), 311)
 _KEYCTL |= dict.fromkeys(("aarch64", "loongarch64", "riscv64"), 219)
 _JOIN_SESSION_KEYRING = 1
 
@@ -67,7 +69,8 @@ def leave_keyring() -> None:
 
     The old one is inherited by every process, whatever its account becomes, and lets it
     read the keys of whoever logged in (session-keyring(7)).  Nothing happens where the
-    system has no keyrings, or lets no process here use them.
+    system has no keyrings, or lets no process here use them; nor on a machine that is
+    not in _KEYCTL: there what is started still has the keyring.
     """
     number = _KEYCTL.get(os.uname().machine)
     if number is None or _libc.syscall(number, _JOIN_SESSION_KEYRING, None) >= 0:

@@ -78,9 +78,9 @@ class Daemon:
             base,
             recordings,
             _password_of(recordings),
-            source,
-            account,
-            identity,
+            source=source,
+            account=account,
+            identity=identity,
         )
         self._answers: dict[type[requests.Request], Callable[[Any], object]] = {
             requests.Describe: lambda _: self._describe(),
@@ -375,8 +375,15 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
             spec = LabSpec.from_json(str(entry.read()["spec"]))
             account = _account_of(entry, spec, isolated=isolated)
             daemon = Daemon(
-                *(entry, lock, folder, base, spec, recordings),
-                *(_source_of(entry), account, _identity_of(entry)),
+                entry=entry,
+                lock=lock,
+                folder=folder,
+                base=base,
+                spec=spec,
+                recordings=recordings,
+                source=_source_of(entry),
+                account=account,
+                identity=_identity_of(entry),
             )
             daemon.start()
             _say(ready, rpc.success(None))

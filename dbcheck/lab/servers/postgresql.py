@@ -194,10 +194,10 @@ class PostgresqlServer(DatabaseServer):
         return " ".join(f"{name}={value}" for name, value in where.items())
 
     def _verifying(self) -> dict[str, str]:
-        """Return what keeps its password from who is not the server that it follows.
+        """Return how it verifies the server that it follows before it sends a password.
 
-        That shows a certificate, or proves that it knows the password, too: both of
-        SCRAM's sides do (RFC 5802, 9; PostgreSQL 16 manual, 34.1.2, require_auth).
+        By its certificate; without TLS by SCRAM, in which that server, too, proves that
+        it knows the password (RFC 5802, 9; PostgreSQL 16 manual, 34.1.2, require_auth).
         """
         if self.tls is not None and self.has_tls():
             return {"sslmode": "verify-ca", "sslrootcert": str(self.tls.authority)}

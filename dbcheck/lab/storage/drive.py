@@ -35,7 +35,7 @@ _IN_CACHE = frozenset({"cached_writes", "cached_bytes"})
 _SYNC_S = 60.0
 _RELEASED_S = 2.0  # until what was killed, or meets errors, uses the filesystem no more
 _TELLING = 16  # writes; a few may be the filesystem's own, of a server at rest
-_NEVER = "nosuid,nodev"  # the last word counts (mount(8))
+_SAFE = "nosuid,nodev"  # put last: of two options mount(8) takes the later one
 _NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
 
 
@@ -275,7 +275,7 @@ class DriveStorage:
         spec, options = self._spec, self._spec.mount_options
         if self._replays() and spec.filesystem == "xfs":
             options = ",".join(filter(None, (options, "nouuid")))
-        options = ",".join(filter(None, (options, _NEVER)))
+        options = ",".join(filter(None, (options, _SAFE)))
         block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
 
     def unmount(self) -> None:
