@@ -64,18 +64,17 @@ def is_servers_port(wire: socket.socket, accounts: Set[int]) -> bool:
 
     wire: of TCP; what leads to another machine is nobody's here.  Who has it has
     accepted the connection: one that waits for that, or whose program closed it, has
-    no inode, and is shown as root's.
+    no inode, and is shown as root's.  The kernel may show a row twice, where it goes on
+    with its table in another read(2) (seen with Linux 6.18).
     """
     try:
         ours, theirs = _address(wire.getsockname()), _address(wire.getpeername())
         rows = [row for row in _rows(theirs, ours) if row[_STATE] == _ESTABLISHED]
-        owners = {int(row[_UID]) for row in rows if int(row[_INODE])}
-        if len(owners) != 1 or len(rows) != 1:
-            return False
+        ((uid, inode),) = {(int(row[_UID]), int(row[_INODE])) for row in rows}
     except (OSError, ValueError, IndexError):
         return False
-    (uid,) = owners
-    return uid in accounts or (uid in _ours() and _is_one_account(uid))
+    is_known = uid in accounts or (uid in _ours() and _is_one_account(uid))
+    return is_known and inode != 0
 
 
 def account_id(account: str) -> int | None:

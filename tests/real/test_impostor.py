@@ -334,6 +334,32 @@ def test_a_port_is_whose_program_has_the_connection(
     assert shown == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("others", "trusted"),
+    [([], True), ([(0, 7)], True), ([(STRANGER, 7)], False), ([(0, 8)], False)],
+)
+def test_a_row_that_the_kernel_shows_twice_is_one(
+    others: list[tuple[int, int]],
+    trusted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It shows none twice at will, so here is a table as it writes it."""
+    table = tmp_path / "tcp"
+    monkeypatch.setattr(peers, "_TABLES", {table: 4})
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as wire,
+    ):
+        server, client = (
+            f"0100007F:{name()[1]:04X}" for name in (wire.getpeername, wire.getsockname)
+        )
+        begin = f"7: {server} {client} 01 00000000:00000000 00:00000000 00000000"
+        rows = [f"{begin} {uid} 0 {inode} 1\n" for uid, inode in [(0, 7), *others]]
+        table.write_text("  sl  local_address rem_address   st\n" + "".join(rows))
+        assert peers.is_servers_port(wire, set()) is trusted
+
+
 def test_a_switch_whose_nonce_asks_for_the_password_gets_none_without_tls() -> None:
     heard = bytearray()
 
