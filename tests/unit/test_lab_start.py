@@ -78,7 +78,8 @@ def test_a_server_that_could_not_be_started_keeps_its_port(
     monkeypatch.setattr(owned, "show", lambda *_: None)
     if lacking == "the program":
         (tmp_path / "run").mkdir()
-    with pytest.raises((FileNotFoundError, LabError)):
+    why = "no such program" if lacking == "the program" else "No such file"
+    with pytest.raises((FileNotFoundError, LabError), match=why):
         server.begin(1.0)
     assert held.seen == ["lent", "kept"]
 
@@ -100,10 +101,10 @@ def test_recorded_data_are_the_accounts_before_its_server_looks_at_them(
 
     def look() -> None:
         seen.append("look")
-        raise LookupError
+        raise LookupError("looked")
 
     monkeypatch.setattr(owned, "hand_over", lambda *_: seen.append("hand over"))
     monkeypatch.setattr(server, looks, look)
-    with pytest.raises(LookupError):
+    with pytest.raises(LookupError, match="looked"):
         server.begin(1.0)
     assert seen == ["hand over", "look"]
