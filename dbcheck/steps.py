@@ -20,7 +20,8 @@ def steps(path: Path) -> Iterator[Path]:
     lies in.  Raise OSError if a component cannot be inspected.
     """
     at, links = Path("/"), _LINKS_MAX
-    left = _reversed_parts(Path.cwd() / path)
+    # The current folder may have been deleted; an absolute path does not need it.
+    left = _reversed_parts(path if path.is_absolute() else Path.cwd() / path)
     while left:
         part = left.pop()
         if part == "..":

@@ -37,7 +37,6 @@ from dbcheck.lab.spec import LabSpec
 _OF_TLS = frozenset(
     {
         "ssl",
-        "skip_ssl",
         "ssl_ca",
         "ssl_cert",
         "ssl_key",

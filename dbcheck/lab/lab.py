@@ -362,9 +362,12 @@ def _prepare(
             hint="Name a new folder.",
         ) from None
     except OSError as error:
-        raise LabError(
-            f"cannot make {folder}: {error.strerror}", id=ErrorId.FOLDER_NOT_WRITABLE
-        ) from None
+        raise _not_made(folder, error) from None
+    try:
+        _require_private(folder)  # a folder above it may be younger than the first look
+    except LabError:
+        folder.rmdir()
+        raise
     entry.note(folder=str(folder), spec=spec.to_json(), stays=keep)
     if os.geteuid() == 0 and _has_own_account(spec):
         state.reserve_account(entry)
@@ -377,14 +380,21 @@ def _require_private(folder: Path) -> None:
     """Raise LabError if others could exchange a lab's *folder*, or one above it."""
     try:
         why = exchangeable(str(folder))
-    except OSError:  # for the mkdir to report
-        return
+    except OSError as error:
+        raise _not_made(folder, error) from None
     if why:
         raise LabError(
             f"others could exchange {folder}: {why}",
             id=ErrorId.FOLDER_OPEN_TO_OTHERS,
-            hint="Set TMPDIR to a folder of your own, or to /var/tmp.",
+            hint="Set TMPDIR to a folder of your own, or to /var/tmp, which must be "
+            "sticky (chmod 1777).",
         )
+
+
+def _not_made(folder: Path, error: OSError) -> LabError:
+    return LabError(
+        f"cannot make {folder}: {error.strerror}", id=ErrorId.FOLDER_NOT_WRITABLE
+    )
 
 
 def _spawn(

@@ -55,7 +55,7 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"no lab has its storage in {self.base!r}")
         try:
             LabSpec.from_json(self.spec)
-        except (LookupError, AttributeError, UsageError) as error:
+        except (LookupError, AttributeError, RecursionError, UsageError) as error:
             raise ValueError(f"it describes no lab: {error}") from None
 
     def require_server(self, found: str) -> None:

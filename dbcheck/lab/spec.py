@@ -177,6 +177,13 @@ class LabSpec:
                 id=ErrorId.DRIVE_RUNG_NEEDED,
                 hint="Leave out the power scope, or use the rung drive.",
             )
+        if not self.mount_options.isprintable() or {*'"\\'} & {*self.mount_options}:
+            raise UsageError(
+                f"the mount options {self.mount_options!r} hold a quotation mark, a"
+                " backslash or a control character",
+                id=ErrorId.LAB_DECIDES_SETTING,
+                hint="Leave it out: the lab's own options would be part of that text.",
+            )
         for option in self.mount_options.split(","):
             if option.partition("=")[0].strip() in _OTHER_DEVICES:
                 raise UsageError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import struct
 
 MS_NOSUID = 2  # mount(2), linux/mount.h
 MS_NODEV = 4
@@ -18,11 +19,18 @@ CLONE_NEWNS = 0x00020000  # unshare(2)
 PR_SET_PDEATHSIG = 1  # prctl(2), linux/prctl.h
 PR_SET_TIMERSLACK = 29
 PR_SET_IO_FLUSHER = 57
-# keyctl(2): its number, by machine (the kernel's arch/*/**/syscall*.tbl, and
-# asm-generic/unistd.h for those of the last line).
-_KEYCTL = {"x86_64": 250, "i686": 288, "ppc64le": 271, "s390x": 280}
-_KEYCTL |= dict.fromkeys(("armv6l", "armv7l", "armv8l"), 311)
-_KEYCTL |= dict.fromkeys(("aarch64", "loongarch64", "riscv64"), 219)
+# keyctl(2): its number, by the machine and the bits of this program, which may be 32
+# on a kernel of 64 (the kernel's arch/*/**/syscall*.tbl, and asm-generic/unistd.h).
+_KEYCTL = {
+    32: {
+        **dict.fromkeys(("i686", "x86_64"), 288),
+        **dict.fromkeys(("armv6l", "armv7l", "armv8l", "aarch64"), 311),
+    },
+    64: {
+        **{"x86_64": 250, "ppc64le": 271, "s390x": 280},
+        **dict.fromkeys(("aarch64", "loongarch64", "riscv64"), 219),
+    },
+}
 _JOIN_SESSION_KEYRING = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,7 +80,8 @@ def leave_keyring() -> None:
     system has no keyrings, or lets no process here use them; nor on a machine that is
     not in _KEYCTL: there what is started still has the keyring.
     """
-    number = _KEYCTL.get(os.uname().machine)
+    bits = 8 * struct.calcsize("P")
+    number = _KEYCTL[bits].get(os.uname().machine)
     if number is None or _libc.syscall(number, _JOIN_SESSION_KEYRING, None) >= 0:
         return
     if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):

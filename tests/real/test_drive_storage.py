@@ -19,6 +19,7 @@ from dbcheck.hosts.agent import tools
 from dbcheck.lab import namespace
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.lab.storage import drive as drive_module
 from dbcheck.lab.storage.drive import DriveStorage
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.waiting import wait_until
@@ -153,3 +154,18 @@ def test_mounts_stay_inside_and_do_not_pin_those_outside(tmp_path: Path) -> None
         inside.stdin.write("\n")
         inside.stdin.flush()
         assert inside.stdout.readline() == "1\n"
+
+
+def test_a_filesystem_that_is_not_mounted_safely_is_taken_off(
+    tmp_path: Path, idle: MariadbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs and devices on it could be anybody's: it may hold a recording."""
+    monkeypatch.setattr(drive_module, "_SAFE", "noatime")
+    storage = DriveStorage(LabSpec("mariadb", filesystem="ext4"), tmp_path)
+    (tmp_path / "files").mkdir()
+    try:
+        with pytest.raises(LabError, match="left out noatime, which a lab's drive"):
+            storage.build()
+        assert not os.path.ismount(storage.folder)
+    finally:
+        storage.close(idle)

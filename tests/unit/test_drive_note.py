@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.hosts.agent import drivenote, drives, remount
+from dbcheck.hosts.agent import drivenote, drives, points, remount
 from dbcheck.remote.wire import Refusal
 from tests.kit.drives_alone import MOUNT, SEEN
 
@@ -117,3 +117,39 @@ def test_neither_the_link_to_the_notes_nor_their_folder_may_be_exchanged(
             act()
     (why,) = drives.survey([], str(tmp_path), [], folder)["exposed"]
     assert f"{shared} can be written by others" in why
+
+
+def test_what_was_looked_at_is_what_the_notes_are_reached_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that changes while the way is looked at leads nowhere else."""
+    for name in ("real", "other"):
+        (tmp_path / name).mkdir()
+    link = tmp_path / "lib"
+    link.symlink_to("real")
+    looked = points.folder_above
+
+    def exchanged(path: str) -> int:
+        link.unlink(missing_ok=True)
+        link.symlink_to("other")
+        return looked(path)
+
+    monkeypatch.setattr(points, "folder_above", exchanged)
+    assert points.without_links(str(link / "notes")) == str(tmp_path / "real/notes")
+
+
+def test_notes_are_on_a_drive_if_a_link_that_leads_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_drive = tmp_path / "mnt"
+    for each in ("mnt", "real"):
+        (tmp_path / each).mkdir()
+    (tmp_path / "to-drive").symlink_to("mnt/none-yet")
+    (on_drive / "away").symlink_to(tmp_path / "real")
+    monkeypatch.setattr(
+        drives, "device_at", lambda path: "7:0" if str(on_drive) in path else "8:1"
+    )
+    for notes in ("mnt", "mnt/none-yet", "to-drive", "to-drive/notes", "mnt/away"):
+        assert drives.are_on({"7:0"}, str(tmp_path / notes)), notes
+    for notes in ("real", "real/none-yet"):
+        assert not drives.are_on({"7:0"}, str(tmp_path / notes)), notes

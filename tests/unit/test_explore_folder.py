@@ -186,6 +186,7 @@ def test_a_recording_that_others_may_change_is_refused(
         ({"spec": "[]"}, "cannot be read"),
         ({"spec": "{}"}, "describes no lab"),
         ({"spec": "no JSON"}, "cannot be read"),
+        ({"spec": "[" * 100_000}, "describes no lab"),
         ({"spec": OTHER_DEVICE}, "cannot be read.*names a device that is not the lab"),
     ],
 )

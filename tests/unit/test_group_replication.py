@@ -371,8 +371,9 @@ def test_the_members_of_a_lab_know_each_other() -> None:
     assert second[BINLOG] == "0"
     for what in ("group_name", "bootstrap_group", "communication_stack", "ssl_mode"):
         name = f"group_replication_{what}"
-        with pytest.raises(UsageError, match=f"the lab decides {name}"):
-            group_settings(GROUP, 2, ports, {name: "x"})
+        for given_name in (name, f"loose_{name}", f"loose_skip_{name}"):
+            with pytest.raises(UsageError, match=f"the lab decides {given_name}"):
+                group_settings(GROUP, 2, ports, {given_name: "x"})
 
 
 @pytest.mark.parametrize(

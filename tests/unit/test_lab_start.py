@@ -47,16 +47,19 @@ def test_a_lab_alone_takes_no_settings_of_a_group(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab_module, "missing", lambda _: [])
-    settings = {"group_replication_local_address": address}
-    spec = LabSpec("mysql", rung="process", settings=settings)
-    with pytest.raises(UsageError, match="a member of a replication group"):
-        Lab.start(spec, tmp_path / "lab")
-    with pytest.raises(UsageError, match="a member of a replication group"):
-        ClusterLab(spec, ClusterSpec(topology="semi-sync"), tmp_path / "lab")
+    for modifier in ("", "loose_"):
+        settings = {f"{modifier}group_replication_local_address": address}
+        spec = LabSpec("mysql", rung="process", settings=settings)
+        with pytest.raises(UsageError, match="a member of a replication group"):
+            Lab.start(spec, tmp_path / "lab")
+        with pytest.raises(UsageError, match="a member of a replication group"):
+            ClusterLab(spec, ClusterSpec(topology="semi-sync"), tmp_path / "lab")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["ssl", "skip-ssl", "skip_ssl", "ssl_key_file"])
+@pytest.mark.parametrize(
+    "name", ["ssl", "skip-ssl", "disable_ssl", "loose-skip-ssl", "ssl_key_file"]
+)
 def test_a_cluster_decides_what_of_tls_its_nodes_know_each_other_by(
     name: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.others import who_may_change
+from dbcheck.owners import exchangeable
 from dbcheck.steps import steps
 
 
@@ -49,3 +51,19 @@ def test_links_in_a_circle_end(tree: Path) -> None:
     (tree / "a").symlink_to("b")
     (tree / "b").symlink_to("a")
     assert len(passed(tree, "a")) > 1
+
+
+def test_an_absolute_path_needs_no_current_folder(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks for folders that others may change would else find none."""
+    gone = tree / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert passed(tree, "near") == ["near"]
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        list(steps(Path("near")))
+    (tree / "real").chmod(0o777)
+    assert exchangeable(str(tree / "real/near"))
+    assert who_may_change(tree / "real/near")

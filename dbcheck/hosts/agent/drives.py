@@ -13,12 +13,12 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from dbcheck.hosts.agent.facts import BLOCK, scsi_serial
 from dbcheck.hosts.agent.mountinfo import Mounted, mounted
-from dbcheck.hosts.agent.points import exposed, links_to
+from dbcheck.hosts.agent.points import exposed, way_to
 from dbcheck.remote.wire import Refusal, first_line, lines, unescape
 
 SWAPS = "/proc/swaps"
@@ -192,15 +192,21 @@ def survey(
         "account": status.st_uid,
         "folder": [status.st_dev, status.st_ino],
         "on_them": device_at(real) in by_device,
-        "notes_on_them": notes if device_at(notes) in by_device else "",
+        "notes_on_them": notes if are_on(by_device, notes) else "",
     }
 
 
 def acted_by(mounts: Sequence[dict[str, Any]], notes: str) -> list[str]:
     """Return the paths that root acts by around the cut."""
-    real = os.path.realpath(notes)
+    links, real = way_to(notes)
     in_notes = os.path.join(real, "drives-*.json") if os.path.lexists(real) else real
-    return [*(each["point"] for each in mounts), *links_to(notes), in_notes]
+    return [*(each["point"] for each in mounts), *links, in_notes]
+
+
+def are_on(devices: Container[str], notes: str) -> bool:
+    """Return whether the notes, or a link that leads there, are on one of *devices*."""
+    links, real = way_to(notes)
+    return any(device_at(at) in devices for at in (real, *map(os.path.dirname, links)))
 
 
 def mount_on(part: Part, mount: Mounted) -> dict[str, Any]:

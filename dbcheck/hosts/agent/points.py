@@ -105,9 +105,15 @@ def folder_above(
     return folder
 
 
-def links_to(path: str) -> list[str]:
-    """Return the links on the way to *path*, the outermost first; raise OSError."""
-    return [str(step) for step in steps(Path(path)) if os.path.islink(step)]
+def way_to(path: str) -> tuple[list[str], str]:
+    """Return the links on the way to *path*, and where it leads: a path without links.
+
+    With the links come the folders of which only their targets are reached.  It is one
+    walk: what is returned was read by way of what is returned.  Raise OSError.
+    """
+    *before, last = steps(Path(path))
+    links = (str(step) for step in before if step not in last.parents)
+    return list(dict.fromkeys(links)), str(last)
 
 
 def without_links(path: str) -> str:
@@ -115,9 +121,10 @@ def without_links(path: str) -> str:
 
     Raise as folder_above() does if others can exchange one of the links.
     """
-    for link in links_to(path):
+    links, real = way_to(path)
+    for link in links:
         os.close(folder_above(link))
-    return os.path.realpath(path)
+    return real
 
 
 def make_private(folder: str) -> None:

@@ -10,7 +10,7 @@ from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import owned, programs
 from dbcheck.lab.account import Account
 from dbcheck.lab.servers.innodb import InnodbServer, options
-from dbcheck.lab.servers.settings import standard_name
+from dbcheck.lab.servers.settings import names_set
 
 _SIZES = {
     "innodb_buffer_pool_size": "64M",
@@ -179,7 +179,7 @@ class MysqlServer(InnodbServer):
 def require_no_group(settings: Mapping[str, str]) -> None:
     """Raise UsageError for a setting of a replication group, which there is none of."""
     for name in settings:
-        if standard_name(name).removeprefix("loose_").startswith(GROUP):
+        if any(each.startswith(GROUP) for each in names_set(name)):
             raise UsageError(
                 f"the setting {name} is for a member of a replication group only",
                 id=ErrorId.SETTING_INVALID,

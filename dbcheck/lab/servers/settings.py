@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+
+# A program's option may begin with one (MySQL 8.4 manual, 6.2.2.4).
+_MODIFIERS = ("skip_", "disable_", "enable_", "maximum_", "loose_")
 
 
 def standard_name(setting: str) -> str:
@@ -13,13 +17,22 @@ def standard_name(setting: str) -> str:
     return setting.replace("-", "_").lower()
 
 
-def require_undecided(given: Iterable[str], decided: Collection[str], of: str) -> None:
+def names_set(setting: str) -> Iterator[str]:
+    """Yield the standard name of a setting, and those without a modifier before it."""
+    name = standard_name(setting)
+    yield name
+    for modifier in _MODIFIERS:
+        if name.startswith(modifier):
+            yield from names_set(name.removeprefix(modifier))
+
+
+def require_undecided(given: Iterable[str], decided: AbstractSet[str], of: str) -> None:
     """Raise UsageError if a setting was *given* that the lab decides by itself.
 
     of: whose it is, in messages.
     """
     for name in given:
-        if standard_name(name) in decided:
+        if not decided.isdisjoint(names_set(name)):
             raise UsageError(
                 f"the lab decides {name} of {of} itself",
                 id=ErrorId.LAB_DECIDES_SETTING,
