@@ -63,14 +63,10 @@ def log_in(
             answer(peers[0])
 
     with hostile(serve) as port:
-        arguments = {
-            "host": "localhost",
-            "port": port,
-            "user": "eve",
-            "password": SECRET,
-        }
+        arguments = {"user": "eve", "password": SECRET, **(options or {})}
+        arguments |= {"host": "localhost", "port": port}
         with pytest.raises(EngineError, match="^(cannot connect to )?db1") as caught:
-            MysqlLink("db1", {**arguments, **(options or {})}, 5).close()
+            MysqlLink("db1", arguments, 5).close()
     assert SECRET not in str(caught.value)
     return peers[0], caught.value
 
@@ -206,6 +202,18 @@ def test_who_wants_to_verify_is_not_talked_out_of_tls(how: str) -> None:
     assert "TLS" in str(refused) or "SSL" in str(refused)
 
 
+@pytest.mark.parametrize("option", ["ssl-verify-cert", "ssl_verify_identity"])
+def test_nor_who_wants_it_in_an_option_file(option: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.cnf"
+    file.write_text(f"[client]\n{option}=true\n")
+    file.chmod(0o600)
+    engine = open_engine(f"mysql://eve@db1/x?option_files={file}", SECRET)
+    options = engine._arguments  # type: ignore[attr-defined]
+    peer, refused = log_in(asking(NATIVE, None), options)
+    assert b"eve" not in peer.heard
+    assert "TLS" in str(refused) or "SSL" in str(refused)
+
+
 @pytest.mark.parametrize("plugin", [CLEAR, "sha256_password"])
 def test_a_server_that_is_verified_gets_it(
     plugin: str, tls: ssl.SSLContext, authority: Authority
@@ -252,7 +260,7 @@ def test_no_file_of_this_host_leaves_it(first: int, tmp_path: Path) -> None:
     url = "allow_local_infile=true&allow_local_infile_in_path=/"
     engine = open_engine(f"mysql://eve@db1/x?{url}", SECRET)
     options = engine._arguments  # type: ignore[attr-defined]
-    peer, _ = log_in(answer, {**options, "host": "localhost"})
+    peer, _ = log_in(answer, options)
     assert not peer.flags & LOCAL_FILES
     assert len(asked) == first + 1
     assert content not in peer.heard

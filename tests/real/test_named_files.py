@@ -23,6 +23,7 @@ from dbcheck.remote import sshconnect
 from dbcheck.remote.address import SshOptions
 from dbcheck.remote.sshconfig import settings
 from dbcheck.secret import Secret
+from tests.kit.files import AS_ROOT, STRANGER, let_write
 
 HUGE = 10 << 30
 
@@ -146,6 +147,7 @@ MINE = "[client]\nuser=eve\nssl-ca=/ca.pem\n"
 @pytest.mark.parametrize(
     ("mode", "text", "why"),
     [
+        pytest.param(0o664, MINE, f"the group {STRANGER} may write", marks=AS_ROOT),
         (0o666, MINE, "any user may write"),
         (0o602, MINE, "any user may write"),
         (0o644, MINE + "password=hunter2\n", "has the mode 644"),
@@ -161,6 +163,8 @@ def test_an_option_file_that_others_may_change_or_read_is_refused(
     monkeypatch.delenv("MYSQL_PWD", raising=False)
     file = tmp_path / ".my.cnf"
     file.write_text(text)
+    if mode == 0o664:
+        os.chown(file, -1, STRANGER)
     file.chmod(mode)
     url = f"mysql://eve@127.0.0.1:1/d?option_files={file}"
     if not why:
@@ -171,8 +175,82 @@ def test_an_option_file_that_others_may_change_or_read_is_refused(
         with pytest.raises(UsageError, match=why) as caught:
             read(file)
         assert "hunter2" not in str(caught.value)
-        do = "600" if "hunter2" in text else "o-w"
+        do = "600" if "hunter2" in text else "g-w" if mode == 0o664 else "o-w"
         assert f"chmod {do} {file}" in caught.value.hint
+
+
+def test_an_option_file_that_a_list_of_access_lets_another_write_is_refused(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / ".my.cnf"
+    file.write_text(MINE)
+    let_write(file, STRANGER)
+    url = f"mysql://eve@127.0.0.1:1/d?option_files={file}"
+    for read in (client_options, lambda _: MysqlEngine(url)):
+        with pytest.raises(UsageError, match="access control list") as caught:
+            read(file)
+        assert f"setfacl -b {file}" in caught.value.hint
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+@pytest.mark.parametrize("line", ["!include {}/more.cnf", "!includedir {}"])
+def test_an_option_file_of_the_url_includes_no_other(
+    line: str, end: str, tmp_path: Path
+) -> None:
+    """The driver would read a FIFO there, or another user's file."""
+    file = tmp_path / "client.cnf"
+    file.write_text(f"[client]{end}user=eve{end}{line.format(tmp_path)}{end}")
+    file.chmod(0o600)
+    with pytest.raises(UsageError, match=f"{file} includes other files") as caught:
+        MysqlEngine(f"mysql://127.0.0.1:1/d?option_files={file}")
+    assert "option_files=A&option_files=B" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[client]\n= hunter2\n", "cannot be read"),
+        ("[connector_python]\nunknown=hunter2\n", "'unknown'"),
+        ("[client]\nssl-verify-cert=hunter\n", "ssl_verify_cert='hunter'"),
+        ("[client]\nssl-verify-cert\n", "ssl_verify_cert=''"),
+        (None, "No such file"),
+    ],
+)
+def test_an_option_file_that_the_driver_cannot_use_is_refused(
+    text: str | None, why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.cnf"
+    if text is not None:
+        file.write_text(text)
+        file.chmod(0o600)
+    with pytest.raises(UsageError, match=why) as caught:
+        MysqlEngine(f"mysql://127.0.0.1:1/d?option_files={file}")
+    assert "hunter2" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_an_option_file_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says comes before ~/.my.cnf, but a password in MYSQL_PWD before both."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("MYSQL_PWD", raising=False)
+    (tmp_path / ".my.cnf").write_text("[client]\nuser=bob\npassword=usual\n")
+    file = tmp_path / "client.cnf"
+    file.write_text("[client]\nuser=eve\npasswd=hunter2\nssl-verify-cert=false\n")
+    for each in (file, tmp_path / ".my.cnf"):
+        each.chmod(0o600)
+    url = f"mysql://127.0.0.1:1/d?option_files={file}"
+
+    def options(password: str | None = None) -> dict[str, object]:
+        found = MysqlEngine(url, password)._arguments
+        assert not {"option_files", "passwd"} & found.keys()
+        assert found["ssl_verify_cert"] is False
+        return found
+
+    assert (options()["user"], options()["password"]) == ("eve", "hunter2")
+    assert options("given")["password"] == "given"
+    monkeypatch.setenv("MYSQL_PWD", "environment")
+    assert options()["password"] == "environment"
 
 
 def test_a_password_that_is_not_used_may_be_anywhere(tmp_path: Path) -> None:
@@ -192,10 +270,10 @@ def test_a_file_of_another_user_is_refused(
     monkeypatch.delenv("MYSQL_PWD", raising=False)
     file = tmp_path / place
     file.write_text("[client]\n" if place == "my.cnf" else "Host db1\n  User me\n")
-    os.chown(file, 54321, -1)
-    with pytest.raises(UsageError, match=r"another user \(uid 54321\)"):
+    os.chown(file, STRANGER, -1)
+    with pytest.raises(UsageError, match=rf"another user \(uid {STRANGER}\)"):
         PLACES[place](file)
-    monkeypatch.setenv("SUDO_UID", "54321")
+    monkeypatch.setenv("SUDO_UID", str(STRANGER))
     PLACES[place](file)
 
 
@@ -208,7 +286,7 @@ def group_without_members() -> int:
 
 @pytest.mark.root
 @pytest.mark.parametrize(
-    ("mode", "gid"), [(0o666, -1), (0o660, 54321), (0o660, group_without_members())]
+    ("mode", "gid"), [(0o666, -1), (0o660, STRANGER), (0o660, group_without_members())]
 )
 def test_a_configuration_of_ssh_that_others_may_write_is_refused(
     mode: int, gid: int, tmp_path: Path

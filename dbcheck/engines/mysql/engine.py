@@ -121,7 +121,8 @@ class MysqlEngine(Replicating):
         for name in _DECIDED:
             arguments.pop(name, None)
         with_tls = not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
-        options = client_options(has_password=password is not None, with_tls=with_tls)
+        has_password = password is not None or "password" in arguments
+        options = client_options(has_password=has_password, with_tls=with_tls)
         self._arguments: dict[str, Any] = {**options, **arguments}
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:

@@ -13,20 +13,23 @@ from typing import Any
 
 import sqlalchemy.engine
 import sqlalchemy.util
+from mysql.connector.constants import DEFAULT_CONFIGURATION
+from mysql.connector.optionfiles import read_option_files
 
 from dbcheck import plain
 from dbcheck.engines.named_files import unreadable_file
 from dbcheck.engines.peer import account_id
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.others import who_may_write
 from dbcheck.owners import is_ours
 from dbcheck.secret import require_private, variable
 
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
-# Those of the driver's switches that SQLAlchemy leaves as text.
-_SWITCHES = ("ssl_disabled", "ssl_verify_identity")
-# The files that the driver reads; the last two are the same, option files in a URL.
-_FILES = ("ssl_ca", "ssl_cert", "ssl_key", "option_files", "read_default_file")
+# What is on or off; SQLAlchemy and the reader of option files leave some as text.
+_SWITCHES = tuple(k for k, v in DEFAULT_CONFIGURATION.items() if isinstance(v, bool))
+# The files that the driver reads for each connection.
+_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _PASSWORD = re.compile(rb"^\s*passw(or)?d", re.IGNORECASE | re.MULTILINE)
 # The values of ssl-verify-server-cert in an option file.
 _ON = ("1", "on", "true")
@@ -34,38 +37,72 @@ _OFF = ("0", "off", "false")
 
 
 def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
-    """Return the driver's arguments for *url*, its options among them.
+    """Return the driver's arguments for *url*, its options and option files among them.
 
     Raise UsageError if an option that is on or off is neither, if it names an account
-    that this machine does not have, or an option file that others may change, or read
-    with a password in it.
+    that this machine does not have, or an option file that the driver must not read.
     """
-    try:
-        arguments = dict(url.get_dialect()().create_connect_args(url)[1])
-        for name in _SWITCHES:
+    arguments = _with_option_files(_given(url))
+    for name in _SWITCHES:
+        try:
             sqlalchemy.util.coerce_kw_type(arguments, name, bool)
-    except ValueError as error:
-        raise UsageError(
-            f"invalid option in the target's URL: {error}",
-            id=ErrorId.TARGET_URL_OPTION_INVALID,
-            hint="Write it like ssl_disabled=true or ssl_disabled=false.",
-        ) from None
+        except ValueError:
+            raise _invalid(
+                f"{name}={arguments[name]!r}",
+                f"Write it like {name}=true or {name}=false.",
+            ) from None
     if SERVER_ACCOUNT in arguments:
         name = str(arguments[SERVER_ACCOUNT])
         if (uid := account_id(name)) is None:
-            raise UsageError(
-                f"invalid option in the target's URL: {SERVER_ACCOUNT}={name}, which is"
-                " no account of this machine",
-                id=ErrorId.TARGET_URL_OPTION_INVALID,
-                hint="Name the account that runs the server here, or its id.",
+            raise _invalid(
+                f"{SERVER_ACCOUNT}={name}, which is no account of this machine",
+                "Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
-    named = arguments.get("option_files", ())
-    for each in (named,) if isinstance(named, str) else named:
-        _require_files({"option_files": each})
-        _require_option_file(Path(each))
     _require_files(arguments)
     return arguments
+
+
+def _given(url: sqlalchemy.engine.URL) -> dict[str, Any]:
+    """Return the driver's arguments that *url* holds itself."""
+    try:
+        return dict(url.get_dialect()().create_connect_args(url)[1])
+    except ValueError as error:
+        hint = "Write it like buffered=true or buffered=false."
+        raise _invalid(str(error), hint) from None
+
+
+def _with_option_files(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments, and those in the option files that they name.
+
+    The driver would read the files again for each connection, after what is in them
+    was looked at.
+    """
+    if (named := arguments.get("option_files")) is None:
+        return arguments
+    for each in (named,) if isinstance(named, str) else named:
+        _require_option_file(Path(each))
+    try:
+        found: dict[str, Any] = read_option_files(**arguments)
+    except (AttributeError, ValueError, configparser.Error) as error:
+        # What a parser says repeats lines of the file, which may hold a password.
+        is_shown = not isinstance(error, configparser.Error)
+        why = str(error) if is_shown else "a line of it cannot be read"
+        hint = "Correct the file, or name another one."
+        raise _invalid(f"option_files={named}: {why}", hint) from None
+    if "passwd" in found:
+        found = {"password": found.pop("passwd"), **found}
+    if variable("MYSQL_PWD") is not None:  # as it comes before that of ~/.my.cnf
+        found.pop("password", None)
+    return found
+
+
+def _invalid(what: str, hint: str) -> UsageError:
+    return UsageError(
+        f"invalid option in the target's URL: {what}",
+        id=ErrorId.TARGET_URL_OPTION_INVALID,
+        hint=hint,
+    )
 
 
 def client_options(
@@ -113,9 +150,9 @@ def _client_section(path: Path) -> tuple[dict[str, str | None], os.stat_result |
     """Return the options of [client] in a file, and the file's status.
 
     None of a file that is missing, or that this user may not read.  Raise UsageError
-    if another user decides what is in it: MySQL's and MariaDB's clients warn of a file
-    that any user may write, and ignore it (mysys/my_default.c).  A run would then use
-    another account, or not verify the server, so here that is an error.
+    if another user decides what is in it: a run could then use another account, or not
+    verify the server.  MySQL's and MariaDB's clients warn of a file that any user may
+    write, and ignore it (mysys/my_default.c).
     """
     try:
         with plain.opened(path) as file:
@@ -128,8 +165,8 @@ def _client_section(path: Path) -> tuple[dict[str, str | None], os.stat_result |
         raise UsageError(
             f"{path} cannot be read: {error.strerror}",
             id=ErrorId.FILE_NOT_READABLE,
-            hint="It is to hold the options of MySQL's clients: remove it, or what"
-            " stands in its place.",
+            hint="Remove it, or put a plain file with options of MySQL's clients"
+            " there.",
         ) from None
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, strict=False, delimiters=("=",)
@@ -154,8 +191,8 @@ def _require_own(path: Path, found: os.stat_result) -> None:
     if not is_ours(found):
         what = f"{path} belongs to another user (uid {found.st_uid})"
         hint = f"Run: chown {os.geteuid()} {place}"
-    elif stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IWOTH:
-        what, hint = f"any user may write {path}", f"Run: chmod o-w {place}"
+    elif stat.S_ISREG(found.st_mode) and (who := who_may_write(path, found)):
+        what, hint = f"{who[0]} may write {path}", f"Run: {who[1]} {place}"
     else:
         return
     raise UsageError(
@@ -166,10 +203,13 @@ def _require_own(path: Path, found: os.stat_result) -> None:
 
 
 def _require_option_file(path: Path) -> None:
-    """Raise UsageError if others decide what is in it, or may read a password in it.
+    """Raise UsageError if the driver must not read an option file that a URL names.
 
-    What cannot be read is left to the driver.
+    That is one that is no plain file, that others may write, that includes other
+    files, or in which others may read a password.  What is missing, or this user may
+    not read, is left to the driver.
     """
+    _require_readable({"option_files": str(path)})
     try:
         with plain.opened(path) as file:
             status = os.fstat(file.fileno())
@@ -177,13 +217,24 @@ def _require_option_file(path: Path) -> None:
     except OSError:
         return
     _require_own(path, status)
+    if any(line.startswith(b"!include") for line in text.splitlines()):
+        raise UsageError(
+            f"{path} includes other files, which are not checked",
+            id=ErrorId.TARGET_URL_OPTION_INVALID,
+            hint="Name each file in the URL: option_files=A&option_files=B.",
+        )
     if _PASSWORD.search(text):
         require_private(path, status, "password")
 
 
 def _require_files(arguments: Mapping[str, Any]) -> None:
     """Raise UsageError if the driver must not read a file that *arguments* name."""
-    named = {name: str(arguments[name]) for name in _FILES if arguments.get(name)}
+    _require_readable(
+        {name: str(arguments[name]) for name in _FILES if arguments.get(name)}
+    )
+
+
+def _require_readable(named: Mapping[str, str]) -> None:
     if why := unreadable_file(named):
         raise UsageError(
             why, id=ErrorId.FILE_NOT_READABLE, hint="Name another file for it."
