@@ -8,6 +8,7 @@ import pytest
 from dbcheck.cli.assemble import engine
 from dbcheck.errors import UsageError
 from dbcheck.secret import Secret
+from tests.kit.files import STRANGER
 
 
 def test_a_secret_is_read_from_where_it_is(
@@ -80,9 +81,9 @@ def test_a_file_of_another_user_is_refused(
     file = tmp_path / "secret"
     file.write_text("hunter2\n")
     file.chmod(0o600)
-    os.chown(file, 54321, -1)
+    os.chown(file, STRANGER, -1)
     secret = Secret("password", "file", (str(file),))
-    with pytest.raises(UsageError, match=r"another user \(uid 54321\)"):
+    with pytest.raises(UsageError, match=rf"another user \(uid {STRANGER}\)"):
         secret.read()
-    monkeypatch.setenv("SUDO_UID", "54321")
+    monkeypatch.setenv("SUDO_UID", str(STRANGER))
     assert secret.read() == "hunter2"

@@ -21,6 +21,7 @@ from dbcheck.inventory.entry import KNOWN, Entry
 from dbcheck.inventory.load import inventory, load
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
+from tests.kit.files import STRANGER
 from tests.unit.inventories import hosts, loaded
 
 TARGET = "postgresql+psycopg2://dbcheck@{{ inventory_hostname }}/dbcheck"
@@ -440,12 +441,12 @@ def test_in_a_folder_like_tmp_no_inventory_counts(tmp_path: Path) -> None:
         load(path)
     (tmp_path / "own").mkdir(mode=0o755)
     assert load(written(tmp_path / "own")).entry("db1")
-    os.chown(path, 54321, -1)
+    os.chown(path, STRANGER, -1)
     with pytest.raises(UsageError, match="belongs to another user"):
         load(path)
     os.chown(path, 0, -1)
     (tmp_path / "group_vars").mkdir()
-    os.chown(tmp_path / "group_vars", 54321, -1)
+    os.chown(tmp_path / "group_vars", STRANGER, -1)
     with pytest.raises(UsageError, match="belongs to another user"):
         load(path)
 
