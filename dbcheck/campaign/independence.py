@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dbcheck.core.apart import Apart, same_host
 from dbcheck.core.target import HostBefore
 from dbcheck.error_ids import ErrorId
@@ -19,20 +21,33 @@ _FIX = (
 )
 
 
-def require_independent(target: str, kind: str, witness: WitnessHostFacts) -> str:
+def require_independent(
+    endpoints: Iterable[tuple[str, int]], kind: str, witness: WitnessHostFacts
+) -> str:
     """Return what shows that the witness is not on the target's host.
 
-    Raise UsageError if it is.  What is compared: the addresses that the target's
-    name resolves to with those that the witness has, and the machine and boot
-    ids if the target runs on this client's own host.  Two virtual machines on
-    one hypervisor, or two hosts on one power strip, cannot be recognised from here.
+    endpoints: where the target's driver may connect.  Raise UsageError if the witness
+    is on one of these hosts.  What is compared: for this client's own host the machine
+    and boot ids, for each other host the addresses that its name resolves to with those
+    that the witness has.  Two virtual machines on one hypervisor, or two hosts on one
+    power strip, cannot be recognised from here.
     """
-    where = locate_target(target)
-    if where.here:
-        if kind == "file" or _is_on_this_host(witness):
-            raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
-        return "the target's address is this host's, the witness is another host"
-    shared = where.addresses & witness.addresses
+    where = locate_target(endpoints)
+    if where.here and (kind == "file" or _is_on_this_host(witness)):
+        raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
+    here = "the target's address is this host's, the witness is another host"
+    if where.here and not where.others:
+        return here
+    compared = _compared(where.others, witness)
+    return f"{here}; of its other hosts: {compared}" if where.here else compared
+
+
+def _compared(addresses: frozenset[str], witness: WitnessHostFacts) -> str:
+    """Return what comparing the target's addresses with the witness's shows.
+
+    Raise UsageError if they share one.
+    """
+    shared = addresses & witness.addresses
     if shared:
         raise UsageError(
             f"the witness {witness.hostname} has the target's address {min(shared)}",
@@ -41,7 +56,7 @@ def require_independent(target: str, kind: str, witness: WitnessHostFacts) -> st
         )
     if not witness.addresses:
         return "the witness lists none of its addresses; nothing was compared"
-    if not where.addresses:
+    if not addresses:
         return "the target's host name does not resolve here; nothing was compared"
     return "the target's addresses are not the witness's"
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy.engine import make_url
-
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.core.promised import kept_by
@@ -25,13 +23,13 @@ from dbcheck.core.table import TableSpec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.ports.abilities import replicates
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
 from dbcheck.remote.addresses import locate_target, resolve
 
 REPLICATED_S, POLL_S = 30.0, 0.05
 LISTED_S = 3.0
-PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,7 @@ def _recognised(
     """
     ends_s = time.monotonic() + LISTED_S
     others = {name: one for name, one in members.items() if name != site.writer_name}
-    writer = address_of(site.writer.engine.target)
+    writer = address_of(site.writer.engine)
     while True:
         interrupt.require_none()
         found = _followers(site.writer)
@@ -215,7 +213,7 @@ def _recognised(
                     name,
                     one,
                     found,
-                    own=address_of(site.nodes[name].engine.target),
+                    own=address_of(site.nodes[name].engine),
                     writer=writer,
                 )
                 for name, one in others.items()
@@ -234,11 +232,11 @@ class Address:
     port: int | None
 
 
-def address_of(target: str) -> Address:
-    """Return where *target*, a URL without a password, leads; looks its host up."""
-    url = make_url(target)
-    default = PORTS.get(url.get_backend_name())
-    return Address(locate_target(target).addresses, url.port or default)
+def address_of(engine: Engine) -> Address:
+    """Return where a server is reached; looks its host up."""
+    endpoints = engine.endpoints()
+    port = endpoints[0][1] if endpoints else None
+    return Address(locate_target(endpoints).addresses, port)
 
 
 def recognised(

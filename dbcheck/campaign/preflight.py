@@ -230,7 +230,8 @@ def _require_fit(
     witness = rig.witness.facts()
     if not rig.lab:
         for node in rig.site.nodes.values():
-            require_independent(node.engine.target, rig.witness.kind, witness)
+            endpoints = node.engine.endpoints()
+            require_independent(endpoints, rig.witness.kind, witness)
     if rig.far is not None:
         rig.far.require_fit(engine.facts(), rig.witness, witness)
     if workload.rows_before:

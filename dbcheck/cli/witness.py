@@ -72,7 +72,8 @@ def check(
         facts = opened.facts()
         independence = "not compared: no --target was given"
         if entry.target:
-            independence = require_independent(entry.target, opened.kind, facts)
+            endpoints = assemble.engine(entry.target, None).endpoints()
+            independence = require_independent(endpoints, opened.kind, facts)
         latency_ms = sorted(1000 * s for s in opened.probe(PROBES))
     cuts = statistics.quantiles(latency_ms, n=100)
     result: dict[str, Any] = {

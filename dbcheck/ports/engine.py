@@ -97,6 +97,13 @@ class Engine(Protocol):
     family: str  # whose rules hold (audit.rules.RULES): "postgresql", "mysql", ...
     target: str  # the URL without any password
 
+    def endpoints(self) -> Sequence[tuple[str, int]]:
+        """Return each host that the driver may connect to, and its port.
+
+        "" stands for a socket file of this machine.  What the URL leaves open may come
+        from the environment, or from a file.  Raise EngineError if that is not known.
+        """
+
     def facts(self) -> ServerFacts:
         """Read the server's facts; raise EngineError if it cannot be reached."""
 

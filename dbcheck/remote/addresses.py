@@ -4,52 +4,38 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
-
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 
 _ANY_PORT = 9
 
 
 @dataclass(frozen=True, slots=True)
 class TargetLocation:
-    """Where a target's URL leads.
+    """Where a target is.
 
-    here:      this client's own host (a socket file, loopback, an own address), whoever
-               answers there.
-    addresses: what its host name resolves to; empty if it does not.
+    here:      on this client's own host (a socket file, loopback, an own address),
+               whoever answers there.
+    addresses: what its host names resolve to; empty if they do not.
+    others:    those of them that are not this host's.
     """
 
     here: bool
     addresses: frozenset[str]
+    others: frozenset[str]
 
 
-def locate_target(target: str) -> TargetLocation:
-    """Return where the SQLAlchemy URL *target* leads; looks its host name up."""
-    hosts = _hosts(target)
-    if not hosts:
-        return TargetLocation(True, frozenset())
-    addresses = frozenset[str]().union(*map(resolve, hosts))
-    return TargetLocation(any(is_own(address) for address in addresses), addresses)
+def locate_target(endpoints: Iterable[tuple[str, int]]) -> TargetLocation:
+    """Return where a target is; looks its host names up.
 
-
-def _hosts(target: str) -> list[str]:
-    """Return the hosts that the driver will connect to; none if by a socket file."""
-    try:
-        parts = urlsplit(target)
-        hosts = [parts.hostname or ""]
-    except ValueError:
-        raise UsageError(
-            f"{target} is not a URL", id=ErrorId.TARGET_URL_INVALID
-        ) from None
-    # libpq's own parameters win over the URL's host.
-    for name, values in parse_qs(parts.query).items():
-        if name in ("host", "hostaddr"):
-            hosts = [host for value in values for host in value.split(",")]
-    return [host for host in hosts if host and not host.startswith("/")]
+    endpoints: where the driver may connect (ports.engine).  It may try several hosts:
+    one of them can be here and another one elsewhere.
+    """
+    hosts = {host for host, _ in endpoints}
+    addresses = frozenset[str]().union(*map(resolve, hosts - {""}))
+    others = frozenset(address for address in addresses if not is_own(address))
+    return TargetLocation("" in hosts or others != addresses, addresses, others)
 
 
 def machine_id() -> str:
@@ -89,11 +75,22 @@ def is_own(address: str) -> bool:
         return False
     if asked.is_loopback or asked.is_unspecified:
         return True
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((address, _ANY_PORT))  # which sends nothing
+    if asked.version == 4:
+        return _source((address, _ANY_PORT)) == asked
+    # A link-local address needs the link (RFC 4007); its name was lost on the way here.
+    links = [n for n, _ in socket.if_nameindex()] if asked.is_link_local else [0]
+    return any(_source((address, _ANY_PORT, 0, link)) == asked for link in links)
+
+
+def _source(
+    place: tuple[str, int] | tuple[str, int, int, int],
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address from which this host sends to *place*, None if it cannot."""
+    family = socket.AF_INET if len(place) == 2 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)  # which sends nothing
             source = str(probe.getsockname()[0])
-        except OSError:
-            return False
-    return ipaddress.ip_address(source) == asked
+    except OSError:
+        return None
+    return ipaddress.ip_address(source.partition("%")[0])

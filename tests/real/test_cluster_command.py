@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.engine import make_url
 
-from dbcheck.engines.reach import accepts
+from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.power.promote import PromotionProgram
 from tests.kit.clusters import cluster_of, dbcheck, inventory_of
@@ -104,15 +103,23 @@ def test_hosts_that_make_no_cluster_are_refused(
     assert why in done.stderr.replace("\n", " ")
 
 
-def test_whatever_listens_counts_as_accepting() -> None:
+def test_whatever_listens_counts_as_accepting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that starts, or refuses the login, has power."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert accepts(make_url(f"postgresql://u@127.0.0.1:{port}/d"), 1)
-        assert accepts(make_url(f"mysql://u@127.0.0.1/d?host=127.0.0.1:{port}"), 1)
-        assert accepts(make_url("postgresql://u@127.0.0.1/d"), port)
-    assert not accepts(make_url(f"postgresql://u@127.0.0.1:{port}/d"), 1)
-    assert accepts(make_url("postgresql://u@/d?host=/run/postgresql"), 1)
+        urls = [
+            f"{scheme}://u@127.0.0.1:{port}/d" for scheme in ("postgresql", "mysql")
+        ]
+        urls.append(f"postgresql://u@/d?host=127.0.0.1:{port}")
+        engines: list[Any] = [open_engine(url) for url in urls]
+        assert all(engine.accepts() for engine in engines)
+        monkeypatch.setenv("PGHOST", "127.0.0.1")
+        monkeypatch.setenv("PGPORT", str(port))
+        from_environment: Any = open_engine("postgresql:///d")
+        assert from_environment.accepts()
+    assert not any(engine.accepts() for engine in engines)
+    at_socket: Any = open_engine("postgresql:///d?host=/run/postgresql")
+    assert at_socket.accepts()
 
 
 def test_a_program_that_promotes_gets_the_name_of_the_node() -> None:

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from dbcheck.remote.addresses import is_own
+from dbcheck.remote.wire import addresses
 
 ELSEWHERE = "192.0.2.77"  # of a block for documents, RFC 5737
 
@@ -27,3 +28,9 @@ def test_an_address_that_can_only_be_bound_is_not_own(
     """As where net.ipv4.ip_nonlocal_bind is 1."""
     monkeypatch.setattr(socket.socket, "bind", lambda *_: None, raising=False)
     assert not is_own(ELSEWHERE)
+
+
+def test_each_address_that_a_host_shows_is_its_own() -> None:
+    """Also a link-local one of IPv6, which comes without the name of its link."""
+    assert all(map(is_own, addresses()))
+    assert not is_own("fe80::dead")

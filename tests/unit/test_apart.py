@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dbcheck.campaign import independence
 from dbcheck.core.apart import Apart, same_host
+from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.judge.item import Standing
 from dbcheck.judge.witness import witness_apart
 from dbcheck.ports.witness import WitnessHostFacts
+from dbcheck.remote.addresses import locate_target
 from tests.kit.cases import case
 
 
@@ -58,7 +62,7 @@ def test_a_witness_beside_a_local_target_is_refused(
     monkeypatch.setattr(independence, "machine_id", lambda: "m")
     monkeypatch.setattr(independence, "boot_id", lambda: "b")
     witness = WitnessHostFacts("w", machine, boot, frozenset(), "/w", "xfs", 1, 1)
-    target = "postgresql+psycopg2://u@127.0.0.1/x"
+    target = [("127.0.0.1", 5432)]
     if refused:
         with pytest.raises(UsageError, match="on the target's own host"):
             independence.require_independent(target, kind, witness)
@@ -80,7 +84,7 @@ def test_without_ids_addresses_show_whether_a_witness_is_here(
     monkeypatch.setattr(independence, "machine_id", lambda: "")
     monkeypatch.setattr(independence, "boot_id", lambda: "")
     witness = WitnessHostFacts("w", "", "", frozenset(addresses), "/w", "apfs", 1, 1)
-    target = "postgresql+psycopg2://u@127.0.0.1/x"
+    target = [("127.0.0.1", 5432)]
     if refused:
         with pytest.raises(UsageError, match=refused):
             independence.require_independent(target, "ssh", witness)
@@ -90,7 +94,126 @@ def test_without_ids_addresses_show_whether_a_witness_is_here(
 
 def test_a_witness_without_addresses_is_compared_with_nothing() -> None:
     witness = WitnessHostFacts("w", "", "", frozenset(), "/w", "apfs", 1, 1)
-    said = independence.require_independent(
-        "postgresql+psycopg2://u@192.0.2.7/x", "ssh", witness
-    )
+    said = independence.require_independent([("192.0.2.7", 5432)], "ssh", witness)
     assert "nothing was compared" in said
+
+
+WITNESS = "192.0.2.7"
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home without files; the environment names no server."""
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGSERVICEFILE", "MYSQL_PWD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("variables", "url"),
+    [
+        ({"PGHOST": WITNESS}, "postgresql:///d"),
+        ({"PGHOSTADDR": WITNESS}, "postgresql:///d"),
+        ({"PGHOSTADDR": WITNESS}, "postgresql://db1/d"),
+        ({"PGHOST": f"/run,{WITNESS}"}, "postgresql:///d"),
+        ({"PGSERVICE": "far"}, "postgresql:///d"),
+        ({}, "postgresql:///d?service=far"),
+        ({}, f"postgresql:///d?host={WITNESS}:5433"),
+        ({}, f"postgresql://127.0.0.1/d?hostaddr={WITNESS}"),
+        ({}, "mysql:///d?option_files={}/client.cnf"),
+        ({}, f"mysql://127.0.0.1/d?host={WITNESS}"),
+    ],
+)
+def test_a_target_is_where_its_driver_connects(
+    variables: dict[str, str],
+    url: str,
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever says so: the URL, the environment or a file."""
+    (elsewhere / ".pg_service.conf").write_text(f"[far]\nhost={WITNESS}\n")
+    (elsewhere / "client.cnf").write_text(f"[client]\nhost={WITNESS}\n")
+    (elsewhere / "client.cnf").chmod(0o600)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    endpoints = open_engine(url.format(elsewhere)).endpoints()
+    assert WITNESS in {host for host, _ in endpoints}
+    addresses = locate_target(endpoints).addresses
+    assert addresses == {WITNESS}
+    witness = WitnessHostFacts("w", "m", "b", addresses, "/w", "xfs", 1, 1)
+    monkeypatch.setattr(independence, "machine_id", lambda: "another")
+    with pytest.raises(UsageError, match=f"has the target's address {WITNESS}"):
+        independence.require_independent(endpoints, "ssh", witness)
+
+
+@pytest.mark.parametrize(
+    ("variables", "url"),
+    [
+        ({"PGHOST": "/run/postgresql"}, "postgresql:///d"),
+        ({"PGHOST": "@abstract"}, "postgresql:///d"),
+        ({"PGSERVICE": "here"}, "postgresql:///d"),
+        ({"PGHOST": WITNESS}, "postgresql://127.0.0.1/d"),
+        ({"PGHOST": WITNESS}, "postgresql:///d?host=/run/postgresql"),
+        ({}, "postgresql:///d"),
+        ({}, "mysql:///d"),
+        ({}, f"mysql://{WITNESS}/d?unix_socket=mysqld.sock"),
+        ({}, "mysql://127.0.0.1/d?option_files={}/client.cnf"),
+    ],
+)
+def test_a_target_here_is_none_elsewhere(
+    variables: dict[str, str],
+    url: str,
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (elsewhere / ".pg_service.conf").write_text("[here]\nhost=/run/postgresql\n")
+    (elsewhere / "client.cnf").write_text(f"[client]\nhost={WITNESS}\n")
+    (elsewhere / "client.cnf").chmod(0o600)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    where = locate_target(open_engine(url.format(elsewhere)).endpoints())
+    assert where.here
+    assert where.addresses <= {"127.0.0.1"}
+    assert not where.others
+
+
+SOCKET, LOOPBACK, FAR = ("", 5432), ("127.0.0.1", 5432), (WITNESS, 5432)
+
+
+@pytest.mark.parametrize("here", [SOCKET, LOOPBACK])
+@pytest.mark.parametrize(
+    ("kind", "ids", "addresses", "refused"),
+    [
+        ("ssh", "other", {"192.0.2.8"}, ""),
+        ("ssh", "other", {WITNESS}, f"has the target's address {WITNESS}"),
+        ("ssh", "other", {"127.0.0.1"}, ""),
+        ("ssh", "own", {"192.0.2.8"}, "on the target's own host"),
+        ("file", "other", {"192.0.2.8"}, "on the target's own host"),
+    ],
+)
+def test_a_witness_is_on_none_of_a_target_s_hosts(
+    here: tuple[str, int],
+    kind: str,
+    ids: str,
+    addresses: set[str],
+    refused: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """libpq tries each host of a URL: one may be here and another one the witness."""
+    monkeypatch.setattr(independence, "machine_id", lambda: "own")
+    monkeypatch.setattr(independence, "boot_id", lambda: "own")
+    witness = WitnessHostFacts("w", ids, ids, frozenset(addresses), "/w", "xfs", 1, 1)
+    if refused:
+        with pytest.raises(UsageError, match=refused):
+            independence.require_independent([here, FAR], kind, witness)
+        return
+    said = independence.require_independent([here, FAR], kind, witness)
+    assert "this host's, the witness is another host; of its other hosts: the" in said
+
+
+def test_of_a_target_here_and_elsewhere_both_are_told_apart() -> None:
+    where = locate_target([SOCKET, LOOPBACK, FAR])
+    assert where.here
+    assert where.addresses == {"127.0.0.1", WITNESS}
+    assert where.others == {WITNESS}

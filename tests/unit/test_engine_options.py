@@ -68,6 +68,15 @@ def test_the_server_is_verified_as_other_clients_do(
     assert options(tmp_path, f"[client]\n{lines}\n") == verified
 
 
+def test_an_option_file_of_the_url_decides_who_is_verified(tmp_path: Path) -> None:
+    file = tmp_path / "client.cnf"
+    file.write_text("[client]\nssl-verify-cert=true\nhost=db1\nport=3307\n")
+    file.chmod(0o600)
+    engine = MysqlEngine(f"mysql:///x?option_files={file}")
+    assert engine._arguments["ssl_verify_cert"] is True
+    assert engine.endpoints() == [("db1", 3307)]
+
+
 def test_without_tls_there_is_nothing_to_verify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

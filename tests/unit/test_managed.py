@@ -231,6 +231,9 @@ def test_no_host_can_be_named() -> None:
 class Managed:
     """The engine of such a server, as far as the guard asks it."""
 
+    def endpoints(self) -> list[tuple[str, int]]:
+        return []
+
     def facts(self) -> ServerFacts:
         return MANAGED
 

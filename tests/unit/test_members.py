@@ -8,6 +8,7 @@ import pytest
 
 from dbcheck.campaign.members import Address, address_of, recognised
 from dbcheck.core.replication import Follower, Membership
+from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 
@@ -101,7 +102,6 @@ def test_a_node_that_the_writer_does_not_list_is_refused() -> None:
 
 
 def test_where_a_server_is_reached() -> None:
-    assert address_of("postgresql+psycopg2://a@127.0.0.1/b") == Address(
-        frozenset({"127.0.0.1"}), 5432
-    )
-    assert address_of("mysql+mysqlconnector://a@127.0.0.1:3307/b").port == 3307
+    local = open_engine("postgresql+psycopg2://a@127.0.0.1/b")
+    assert address_of(local) == Address(frozenset({"127.0.0.1"}), 5432)
+    assert address_of(open_engine("mysql://a@127.0.0.1:3307/b")).port == 3307

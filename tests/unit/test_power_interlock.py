@@ -1,13 +1,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from dbcheck.cli import assemble
+from dbcheck.cli.guard import guard
 from dbcheck.core.identity import Expected, Identity
 from dbcheck.core.other_users import OtherUsers
+from dbcheck.core.server import ServerFacts
 from dbcheck.errors import UsageError
+from dbcheck.ports.engine import Engine
 from dbcheck.power import interlock
+from tests.kit.samples import FACTS
+from tests.unit.inventories import loaded
 
 SEEN = Identity("db1.example.net", "m1", "b1", "S1", frozenset({"10.0.0.1"}))
 
@@ -85,6 +94,53 @@ def test_the_url_must_lead_to_the_host() -> None:
     interlock.require_address("db1", SEEN, frozenset({"10.0.0.9"}), i_know=True)
     with pytest.raises(UsageError, match=r"10\.0\.0\.9 does not belong to"):
         interlock.require_address("db1", SEEN, frozenset({"10.0.0.9"}), i_know=False)
+
+
+DB1 = """
+all:
+  hosts:
+    db1:
+      dbcheck_target: postgresql://dbcheck@db1/dbcheck
+      dbcheck_power: exec
+      dbcheck_power_class: AC
+      dbcheck_power_cut: [pdu, "off", 7]
+      dbcheck_power_state: [pdu, state, 7]
+"""
+
+
+class Server:
+    """The engine, as far as the guard asks it."""
+
+    def __init__(self, *hosts: str) -> None:
+        self._hosts = hosts
+
+    def endpoints(self) -> list[tuple[str, int]]:
+        return [(host, 5432) for host in self._hosts]
+
+    def facts(self) -> ServerFacts:
+        return FACTS
+
+    def other_users(self) -> OtherUsers:
+        return OtherUsers((), 0)
+
+
+@pytest.mark.parametrize("tunnel", ["", "127.0.0.1"])
+def test_what_is_here_may_be_a_tunnel_and_what_is_not_must_be_the_host(
+    tunnel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libpq tries each host of a URL."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    seen = SimpleNamespace(identity=lambda: SEEN)
+    monkeypatch.setattr(assemble, "power_host", lambda _: seen)
+    entry = loaded(tmp_path, DB1).entry("db1")
+
+    def guarded(*hosts: str) -> str:
+        return guard(entry, cast(Engine, Server(*hosts)), yes=True, i_know=False)
+
+    assert guarded(tunnel)
+    assert guarded(tunnel, "10.0.0.1")
+    with pytest.raises(UsageError, match=r"10\.0\.0\.9 does not belong to"):
+        guarded(tunnel, "10.0.0.9")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ from dbcheck.engines.mysql.durability import (
 )
 from dbcheck.engines.mysql.fill import fill
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink, reading
-from dbcheck.engines.mysql.options import client_options, url_options
+from dbcheck.engines.mysql.options import client_options, endpoints, url_options
 from dbcheck.engines.mysql.places import folder_of, places
 from dbcheck.engines.mysql.recorded_settings import SETTINGS
 from dbcheck.engines.mysql.replicating import (
@@ -114,7 +114,7 @@ class MysqlEngine(Replicating):
         if not parsed.database:
             parsed = parsed.set(database=DATABASE)
         self.target = parsed.render_as_string()
-        self._url, self._host = parsed, parsed.host or ""
+        self._host = parsed.host or ""
         self._database: str = parsed.database or DATABASE
         arguments = url_options(parsed)
         self._storage = storage_of(arguments)
@@ -127,6 +127,9 @@ class MysqlEngine(Replicating):
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:
             self._arguments["password"] = password
+
+    def endpoints(self) -> list[tuple[str, int]]:
+        return endpoints(self._arguments)
 
     def facts(self) -> ServerFacts:
         with self._open(None) as link:

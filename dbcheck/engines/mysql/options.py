@@ -28,6 +28,7 @@ from dbcheck.secret import require_private, variable
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
 # What is on or off; SQLAlchemy and the reader of option files leave some as text.
 _SWITCHES = tuple(k for k, v in DEFAULT_CONFIGURATION.items() if isinstance(v, bool))
+_HOST, _PORT = "127.0.0.1", 3306  # if none is given
 # The files that the driver reads for each connection.
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 _PASSWORD = re.compile(rb"^\s*passw(or)?d", re.IGNORECASE | re.MULTILINE)
@@ -103,6 +104,15 @@ def _invalid(what: str, hint: str) -> UsageError:
         id=ErrorId.TARGET_URL_OPTION_INVALID,
         hint=hint,
     )
+
+
+def endpoints(arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return the host to which the driver connects, "" for a socket file; its port."""
+    given = str(arguments.get("port"))
+    port = int(given) if given.isdecimal() else _PORT
+    if arguments.get("unix_socket"):
+        return [("", port)]
+    return [(str(arguments.get("host") or _HOST), port)]
 
 
 def client_options(

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import sqlalchemy.engine
-
 from dbcheck.core.refill import Refill
 from dbcheck.core.replication import (
     GALERA_CLUSTER,
@@ -33,7 +31,6 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.ports.abilities import Followers
 
-PORT = 3306
 CONNECT_S = 10.0
 READY_S = 2.0  # for each of the few answers that connecting takes
 
@@ -95,7 +92,9 @@ def group_identity(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, s
 class Replicating(ABC):
     """Contracts in ports.abilities: Replicates, Grouped, Bootstraps, ShowsRefill."""
 
-    _url: sqlalchemy.engine.URL
+    @abstractmethod
+    def endpoints(self) -> list[tuple[str, int]]:
+        """Return where the driver connects; see ports.engine."""
 
     @abstractmethod
     def _open(
@@ -183,7 +182,7 @@ class Replicating(ABC):
             kind_of(link).promote(link)
 
     def accepts(self) -> bool:
-        return accepts(self._url, PORT)
+        return accepts(self.endpoints())
 
     def takes_writes(self) -> bool:
         try:

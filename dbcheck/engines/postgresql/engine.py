@@ -47,7 +47,6 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TableLost, TableRefused
 
 FAMILY = "postgresql"
-PORT = 5432
 
 CHECKPOINT_S = 600.0
 # SQLSTATEs (PostgreSQL 17, appendix A); the second also where a policy would leave rows
@@ -347,7 +346,7 @@ class PostgresqlEngine(PostgresqlWire):
             replication.promote(link)
 
     def accepts(self) -> bool:
-        return accepts(self._url, PORT)
+        return accepts(self.endpoints())
 
     def takes_writes(self) -> bool:
         return self.ready() is None  # a standby is in recovery

@@ -1,4 +1,4 @@
-"""The files that libpq reads beside the URL, and that it does so without a hitch."""
+"""The files that libpq reads beside the URL: each must be one it can read whole."""
 
 from __future__ import annotations
 

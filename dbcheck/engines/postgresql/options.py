@@ -57,7 +57,7 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if effective.options.get("require_auth"):
         return options
     hosts = effective.hosts()
-    sockets = [(host, port) for host, port in hosts if host.startswith(("/", "@"))]
+    sockets = [(host, port) for host, port in hosts if _is_socket(host)]
     verifies = effective.options["sslmode"] in _VERIFYING
     if len(sockets) == len(hosts) or verifies:
         # Over a Unix socket libpq has no TLS, whatever sslmode says.
@@ -75,6 +75,22 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
             " and the server's account for its Unix socket.",
         )
     return {**options, "require_auth": REFUSED}
+
+
+def endpoints(target: str, arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return each host that libpq may connect to, "" for a socket file, and its port.
+
+    Raise EngineError if libpq cannot use the arguments.
+    """
+    return [
+        ("" if _is_socket(host) else host, int(port if port.isdecimal() else _PORT))
+        for host, port in _effective(target, arguments).hosts()
+    ]
+
+
+def _is_socket(host: str) -> bool:
+    """Return whether libpq takes *host* for the place of a socket file."""
+    return host.startswith(("/", "@"))
 
 
 def _one_owner(sockets: Sequence[tuple[str, str]]) -> str | None:
@@ -117,12 +133,11 @@ class _Effective:
         ports = self.options["port"].split(",")
         if len(ports) == 1:
             ports *= max(len(hosts), len(addresses))
-        named = zip_longest(addresses, hosts, ports, fillvalue="")
-        if not self.options["hostaddr"]:
-            named = zip_longest([""] * len(hosts), hosts, ports, fillvalue="")
         return [
             (address or host or self.default_host, port or _PORT)
-            for address, host, port in named
+            for address, host, port in zip_longest(
+                addresses, hosts, ports, fillvalue=""
+            )
         ]
 
 

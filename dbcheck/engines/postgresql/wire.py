@@ -28,7 +28,7 @@ from dbcheck.engines.postgresql.check import (
 )
 from dbcheck.engines.postgresql.files import require_readable
 from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.engines.postgresql.options import libpq_options
+from dbcheck.engines.postgresql.options import endpoints, libpq_options
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
@@ -56,7 +56,7 @@ class PostgresqlWire(ABC):
         parsed = read_url(url).set(drivername="postgresql+psycopg2")
         shown = parsed.set(drivername=f"{self.product.scheme}+psycopg2")
         self.target = shown.render_as_string()
-        self._url, self._host = parsed, parsed.host or ""
+        self._host = parsed.host or ""
         try:
             _, arguments = parsed.get_dialect()().create_connect_args(parsed)
         except sqlalchemy.exc.ArgumentError as error:
@@ -68,6 +68,11 @@ class PostgresqlWire(ABC):
         self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
         if password is not None:
             self._arguments["password"] = password
+
+    def endpoints(self) -> list[tuple[str, int]]:
+        """Return where libpq may connect; see ports.engine."""
+        require_readable(self.target, self._arguments)
+        return endpoints(self.target, self._arguments)
 
     @abstractmethod
     def facts(self) -> ServerFacts:
