@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
+from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.core.statistics import Tally, cuts_needed, loss_ppm_max
 from dbcheck.core.verdict import CycleVerdict, Verdict
@@ -93,7 +94,7 @@ def ending(folder: CampaignFolder) -> tuple[str, str]:
     file = folder.path / ERROR_FILE
     text = ""
     if file.is_file() and not file.is_symlink():  # whose text the report would show
-        text = file.read_text("utf-8", errors="replace").strip()
+        text = stored.content(file).decode("utf-8", errors="replace").strip()
     before, _, last = text.rpartition("\n")
     return (before, last) if last in _IDS else (text, "")
 
