@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import dbcheck
-from dbcheck import clientkey, interrupt, stored
+from dbcheck import interrupt, stored
 from dbcheck.campaign import observable
 from dbcheck.campaign.again import require_restarter
 from dbcheck.campaign.aging import age
@@ -173,11 +173,8 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
     Without that, later commands cannot know that this client made it.
     """
     run = RunFolder.create(rig.runs, manifest)
-    key = run.key()
-    if key is None:
-        return run
     try:
-        clientkey.remember(key)
+        run.remember()
     except RunWriteError as error:
         text = f"the key of this run is stored only in its folder: {error}"
         rig.listener.phase(Phase.PREFLIGHT, text)
