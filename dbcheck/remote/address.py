@@ -54,16 +54,17 @@ class Address:
     def __post_init__(self) -> None:
         """Refuse what a shell would obey; raise UsageError, which repeats no user."""
         if found := _NO_HOST.search(self.host):
-            what = f"the host {self.host!r} holds {found[0]!r}"
+            what = f"the name of the host {self.host!r}"
         elif found := _NO_USER.search(self.user or ""):
-            what = f"the user for the host {self.host!r} holds {found[0]!r}"
+            what = f"the name of the user for the host {self.host!r}"
         else:
             return
+        how = "begins with" if not found.start() else "holds"
         raise UsageError(
-            f"{what}, which ssh refuses there as well",
+            f"{what} {how} {found[0]!r}, which ssh refuses as well",
             id=ErrorId.HOST_ADDRESS_INVALID,
-            hint="Correct it where it is named; a name that your ssh_config gives to"
-            " that host may stand in its place.",
+            hint="Correct the name where it stands: in the command, the inventory or"
+            " ssh_config.",
         )
 
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dbcheck.error_ids import ErrorId
@@ -62,6 +64,22 @@ def test_what_a_shell_would_obey_is_in_no_address(url: str) -> None:
     for parse in (way_to, lambda given: parse_ssh_url(given, "a witness", "")):
         with refused(ErrorId.HOST_ADDRESS_INVALID):
             parse(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("ssh://-oX=y", "the name of the host '-oX=y' begins with '-'"),
+        ("ssh://db$1", "the name of the host 'db$1' holds '$'"),
+        ("ssh://-gehe@db1", "the name of the user for the host 'db1' begins with '-'"),
+        ("ssh://ge%20-he@db1", "the name of the user for the host 'db1' holds ' -'"),
+    ],
+)
+def test_the_error_says_what_is_wrong_in_an_address(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(why)) as caught:
+        way_to(url)
+    assert "gehe" not in str(caught.value)
+    assert "in the command, the inventory or ssh_config" in caught.value.hint
 
 
 def test_a_user_may_have_a_domain() -> None:
