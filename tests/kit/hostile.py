@@ -268,6 +268,20 @@ class PgPeer:
         return _exactly(self.wire, size)
 
 
+def asks(method: int, heard: list[bytes]) -> Callable[[socket.socket], None]:
+    """Return the PostgreSQL server that asks so, and notes what it hears."""
+
+    def answer(client: socket.socket) -> None:
+        client.settimeout(10)
+        server = PgPeer(client)
+        try:
+            server.ask(method, b"salt" if method == MD5 else b"")
+        finally:
+            heard.extend(content for _, content in server.heard)
+
+    return answer
+
+
 def _exactly(wire: socket.socket, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:

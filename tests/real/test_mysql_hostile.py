@@ -195,11 +195,16 @@ def test_they_vouch_for_no_node_of_a_cluster_in_the_lab(
     assert SECRET.encode() not in peers[0].heard
 
 
-@pytest.mark.parametrize("how", ["ssl_verify_cert", "ssl_verify_identity"])
-def test_who_wants_to_verify_is_not_talked_out_of_tls(how: str) -> None:
-    peer, refused = log_in(asking(NATIVE, None), {how: True})
+def require_tls(options: dict[str, Any]) -> None:
+    """Assert that a server without TLS is refused before it hears who logs in."""
+    peer, refused = log_in(asking(NATIVE, None), options)
     assert b"eve" not in peer.heard
     assert "TLS" in str(refused) or "SSL" in str(refused)
+
+
+@pytest.mark.parametrize("how", ["ssl_verify_cert", "ssl_verify_identity"])
+def test_who_wants_to_verify_is_not_talked_out_of_tls(how: str) -> None:
+    require_tls({how: True})
 
 
 @pytest.mark.parametrize("option", ["ssl-verify-cert", "ssl_verify_identity"])
@@ -208,10 +213,7 @@ def test_nor_who_wants_it_in_an_option_file(option: str, tmp_path: Path) -> None
     file.write_text(f"[client]\n{option}=true\n")
     file.chmod(0o600)
     engine = open_engine(f"mysql://eve@db1/x?option_files={file}", SECRET)
-    options = engine._arguments  # type: ignore[attr-defined]
-    peer, refused = log_in(asking(NATIVE, None), options)
-    assert b"eve" not in peer.heard
-    assert "TLS" in str(refused) or "SSL" in str(refused)
+    require_tls(engine._arguments)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("plugin", [CLEAR, "sha256_password"])
