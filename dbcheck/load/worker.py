@@ -102,4 +102,4 @@ def _close(log: WitnessLog, result: GroupResult) -> None:
 
 if __name__ == "__main__":
     main()
-    interrupt.leave(0)  # a session's login may be left, and this listens for ever
+    interrupt.leave(0)  # libpq may still be in a session's login that was left

@@ -76,8 +76,8 @@ def _given(url: sqlalchemy.engine.URL) -> dict[str, Any]:
 def _with_option_files(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments, and those in the option files that they name.
 
-    The driver would read the files again for each connection, after what is in them
-    was looked at.
+    Else the driver would read the files again for each connection: by then they may
+    hold something else than what was checked.
     """
     if (named := arguments.get("option_files")) is None:
         return arguments
@@ -175,8 +175,8 @@ def _client_section(path: Path) -> tuple[dict[str, str | None], os.stat_result |
         raise UsageError(
             f"{path} cannot be read: {error.strerror}",
             id=ErrorId.FILE_NOT_READABLE,
-            hint="Remove it, or put a plain file with options of MySQL's clients"
-            " there.",
+            hint="Remove it, or put a regular file with options of MySQL's"
+            " clients there.",
         ) from None
     parser = configparser.ConfigParser(
         allow_no_value=True, interpolation=None, strict=False, delimiters=("=",)
@@ -215,7 +215,7 @@ def _require_own(path: Path, found: os.stat_result) -> None:
 def _require_option_file(path: Path) -> None:
     """Raise UsageError if the driver must not read an option file that a URL names.
 
-    That is one that is no plain file, that others may write, that includes other
+    That is one that is no regular file, that others may write, that includes other
     files, or in which others may read a password.  What is missing, or this user may
     not read, is left to the driver.
     """
@@ -246,9 +246,7 @@ def _require_files(arguments: Mapping[str, Any]) -> None:
 
 def _require_readable(named: Mapping[str, str]) -> None:
     if why := unreadable_file(named):
-        raise UsageError(
-            why, id=ErrorId.FILE_NOT_READABLE, hint="Name another file for it."
-        )
+        raise UsageError(why, id=ErrorId.FILE_NOT_READABLE, hint="Name another file.")
 
 
 def _verification(options: Mapping[str, str | None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The files that libpq reads beside the URL: each must be one it can read whole."""
+"""The files that libpq reads beside the URL: none may be a FIFO, or without end."""
 
 from __future__ import annotations
 

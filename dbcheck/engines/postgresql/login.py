@@ -3,8 +3,10 @@
 While libpq computes what a server asks for it looks at no clock, no signal and no
 connection: SCRAM has the server name the number of steps (RFC 5802, 5.1, "i="), and
 libpq takes up to 2^31 - 1 of them (PostgreSQL 17, fe-auth-scram.c), half an hour on one
-core.  A thread that does so cannot be ended.  So there is one at most for each server,
-and the process ends without waiting for it (interrupt.leave).
+core.  A thread that does so cannot be ended, and the process ends without waiting for
+it (interrupt.leave).  While one is left, no other login to its server begins.  Those
+that had begun by then may be left as well: each process of a load begins up to 16 at
+once (load.loop).
 """
 
 from __future__ import annotations
