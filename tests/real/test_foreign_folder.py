@@ -17,7 +17,7 @@ from dbcheck.campaign.totals import ERROR_FILE, ending
 from dbcheck.cli.report import read
 from dbcheck.clientkey import ClientKey
 from dbcheck.core.table import LEDGER
-from dbcheck.errors import DbcheckError
+from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.runs import RunFolder, read_manifest
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.hostile import CLEARTEXT, asks, hostile
@@ -220,3 +220,15 @@ def test_no_text_of_another_file_gets_into_a_report(tmp_path: Path) -> None:
     (tmp_path / "passwords").write_text(PLANTED)
     (folder.path / ERROR_FILE).symlink_to(tmp_path / "passwords")
     assert ending(folder) == ("", "")
+
+
+def test_the_text_of_an_error_is_no_longer_than_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one of many GiB would be held in memory."""
+    folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
+    (folder.path / ERROR_FILE).write_text("it broke\n")
+    assert ending(folder) == ("it broke", "")
+    monkeypatch.setattr(stored, "_RECORD_MAX", 4)
+    with pytest.raises(RunFormatError, match=f"{ERROR_FILE} cannot be read"):
+        ending(folder)
