@@ -61,6 +61,11 @@ def of_host(host: str) -> str:
     return ""
 
 
+def of_hosts(hosts: Iterable[str]) -> str:
+    """Return the service that the first of these hosts belongs to, "" if none does."""
+    return next(filter(None, map(of_host, hosts)), "")
+
+
 def of_postgresql(settings: Mapping[str, str]) -> str:
     """Return the service whose server has *settings*, all that it shows; "" if none."""
     if service := _beginning(settings, _OF_POSTGRESQL):

@@ -117,7 +117,7 @@ def test_variables_of_mysql_show_a_service(
 
 
 def postgresql_facts(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], host: str = "db1"
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], place: str = "db1/orders"
 ) -> tuple[Any, RecordedLink]:
     """Return the facts of a server with these settings, and what it was asked."""
     link = RecordedLink(
@@ -129,7 +129,7 @@ def postgresql_facts(
         }
     )
     monkeypatch.setattr(PostgresqlEngine, "_open", lambda *_, **__: link)
-    return PostgresqlEngine(f"postgresql://db@{host}/orders").facts(), link
+    return PostgresqlEngine(f"postgresql://db@{place}").facts(), link
 
 
 def test_a_failover_of_aurora_postgresql_leads_to_the_same_cluster(
@@ -151,8 +151,25 @@ def test_a_failover_of_aurora_postgresql_leads_to_the_same_cluster(
 
 def test_a_service_is_seen_by_the_url_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     host = "db1.abc.eu-west-1.rds.amazonaws.com"
-    facts, _ = postgresql_facts(monkeypatch, {"fsync": "on"}, host)
+    facts, _ = postgresql_facts(monkeypatch, {"fsync": "on"}, f"{host}/orders")
     assert facts.settings == {"fsync": "on", SERVICE: RDS}
+
+
+@pytest.mark.parametrize("host", ["?host=db2,db1.abc.eu-west-1.rds.amazonaws.com", ""])
+def test_a_service_is_seen_by_whatever_names_its_host(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOST", "" if host else "db1.abc.eu-west-1.rds.amazonaws.com")
+    facts, _ = postgresql_facts(monkeypatch, {"fsync": "on"}, f"/orders{host}")
+    assert facts.settings == {"fsync": "on", SERVICE: RDS}
+
+
+def test_and_by_an_option_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "client.cnf"
+    file.write_text("[client]\nhost=db1.abc.eu-west-1.rds.amazonaws.com\n")
+    file.chmod(0o600)
+    url = f"mysql://admin@/orders?option_files={file}"
+    assert of_host(MysqlEngine(url)._host) == RDS
 
 
 def test_a_server_of_ones_own_has_its_timeline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,6 @@ class MysqlEngine(Replicating):
         if not parsed.database:
             parsed = parsed.set(database=DATABASE)
         self.target = parsed.render_as_string()
-        self._host = parsed.host or ""
         self._database: str = parsed.database or DATABASE
         arguments = url_options(parsed)
         self._storage = storage_of(arguments)
@@ -124,6 +123,7 @@ class MysqlEngine(Replicating):
         has_password = password is not None or "password" in arguments
         options = client_options(has_password=has_password, with_tls=with_tls)
         self._arguments: dict[str, Any] = {**options, **arguments}
+        self._host = str(self._arguments.get("host") or "")
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:
             self._arguments["password"] = password

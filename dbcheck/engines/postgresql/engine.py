@@ -10,7 +10,7 @@ from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
-from dbcheck.core.managed import SERVICE, of_host, of_postgresql
+from dbcheck.core.managed import SERVICE, of_hosts, of_postgresql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.refill import Refill
@@ -86,7 +86,7 @@ class PostgresqlEngine(PostgresqlWire):
                 require_product(platform, int(version_num))
             seen = dict(link.rows("settings"))
             require_own_storage(seen)
-            service = of_host(self._host) or of_postgresql(seen)
+            service = of_hosts(self._hosts()) or of_postgresql(seen)
             identity = {"server_version_num": version_num, "database": database}
             try:
                 identity |= _cluster(link, service)

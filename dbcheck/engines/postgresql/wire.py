@@ -74,6 +74,10 @@ class PostgresqlWire(ABC):
         require_readable(self.target, self._arguments)
         return endpoints(self.target, self._arguments)
 
+    def _hosts(self) -> list[str]:
+        """Return the names of the server's hosts, that of the URL among them."""
+        return [self._host, *(host for host, _ in self.endpoints())]
+
     @abstractmethod
     def facts(self) -> ServerFacts:
         """Read the server's facts; raise EngineError if it cannot be reached."""
