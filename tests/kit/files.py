@@ -20,7 +20,7 @@ def give_away(path: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files away")
-ACCOUNT = 54321  # of a database server
+ACCOUNT = STRANGER  # of a database server
 
 
 def contents(folder: Path) -> dict[str, str]:

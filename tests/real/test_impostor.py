@@ -33,7 +33,7 @@ from tests.kit.hostile import (
     MD5,
     STRANGER,
     MysqlPeer,
-    PgPeer,
+    asks,
     hostile,
     hostile_socket,
 )
@@ -48,19 +48,6 @@ KEEPER = 2  # an account that could be a server's, neither root's nor STRANGER
 pytestmark = pytest.mark.root
 
 # ------------------------------------------------------------------------- PostgreSQL
-
-
-def asks(method: int, heard: list[bytes]) -> Callable[[socket.socket], None]:
-    """Return the server that asks so, and notes what it hears."""
-
-    def answer(client: socket.socket) -> None:
-        server = PgPeer(client)
-        try:
-            server.ask(method, b"salt" if method == MD5 else b"")
-        finally:
-            heard.extend(content for _, content in server.heard)
-
-    return answer
 
 
 def refusals(url: str) -> list[EngineError]:
