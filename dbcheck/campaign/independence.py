@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dbcheck.core.apart import Apart, same_host
 from dbcheck.core.target import HostBefore
@@ -39,15 +39,16 @@ def require_independent(
     if where.here and not where.others:
         return here
     compared = _compared(where.others, witness)
-    return f"{here}; of its other hosts: {compared}" if where.here else compared
+    return f"{here}; the target's other hosts: {compared}" if where.here else compared
 
 
-def _compared(addresses: frozenset[str], witness: WitnessHostFacts) -> str:
+def _compared(hosts: Mapping[str, frozenset[str]], witness: WitnessHostFacts) -> str:
     """Return what comparing the target's addresses with the witness's shows.
 
-    Raise UsageError if they share one.
+    hosts: those of the target with their addresses.  Raise UsageError if the witness
+    has one of these.
     """
-    shared = addresses & witness.addresses
+    shared = frozenset[str]().union(*hosts.values()) & witness.addresses
     if shared:
         raise UsageError(
             f"the witness {witness.hostname} has the target's address {min(shared)}",
@@ -56,8 +57,9 @@ def _compared(addresses: frozenset[str], witness: WitnessHostFacts) -> str:
         )
     if not witness.addresses:
         return "the witness lists none of its addresses; nothing was compared"
-    if not addresses:
-        return "the target's host name does not resolve here; nothing was compared"
+    unknown = ", ".join(host for host, addresses in hosts.items() if not addresses)
+    if unknown:
+        return f"{unknown} does not resolve here, so it was not compared"
     return "the target's addresses are not the witness's"
 
 

@@ -26,7 +26,7 @@ from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
-from dbcheck.remote.addresses import locate_target, resolve
+from dbcheck.remote.addresses import resolve
 
 REPLICATED_S, POLL_S = 30.0, 0.05
 LISTED_S = 3.0
@@ -229,14 +229,14 @@ class Address:
     """Where a server is reached: addresses of its host, and the port."""
 
     hosts: frozenset[str]
-    port: int | None
+    port: int
 
 
 def address_of(engine: Engine) -> Address:
-    """Return where a server is reached; looks its host up."""
+    """Return where a server is reached; looks its hosts up."""
     endpoints = engine.endpoints()
-    port = endpoints[0][1] if endpoints else None
-    return Address(locate_target(endpoints).addresses, port)
+    hosts = (resolve(host) for host, _ in endpoints if host)
+    return Address(frozenset[str]().union(*hosts), endpoints[0][1])
 
 
 def recognised(

@@ -48,9 +48,9 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     elif entry.name:
         identity = server.identity if server else {}
         recognised = interlock.require_host(name, entry.expected, seen, identity)
-    # What is here may be the end of a tunnel to the host.
-    others = locate_target(engine.endpoints()).others
-    interlock.require_address(name, seen, others, i_know=i_know)
+    # An address of this host is not compared: it may be a tunnel to the target.
+    for addresses in locate_target(engine.endpoints()).others.values():
+        interlock.require_address(name, seen, addresses, i_know=i_know)
     interlock.require_alone(name, found, i_know=i_know)
     consent.require(entry.wiring, yes=yes)
     return recognised

@@ -62,7 +62,7 @@ def of_host(host: str) -> str:
 
 
 def of_hosts(hosts: Iterable[str]) -> str:
-    """Return the service that the first of these hosts belongs to, "" if none does."""
+    """Return the service of the first of these hosts that belongs to one, else ""."""
     return next(filter(None, map(of_host, hosts)), "")
 
 

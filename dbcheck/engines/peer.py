@@ -64,8 +64,8 @@ def is_servers_port(wire: socket.socket, accounts: Set[int]) -> bool:
 
     wire: of TCP; what leads to another machine is nobody's here.  Who has it has
     accepted the connection: one that waits for that, or whose program closed it, has
-    no inode, and is shown as root's.  The kernel may show a row twice, where it goes on
-    with its table in another read(2) (seen with Linux 6.18).
+    no inode, and is shown as root's.  The kernel may show a row twice if its table
+    takes more than one read(2) (seen with Linux 6.18).
     """
     try:
         ours, theirs = _address(wire.getsockname()), _address(wire.getpeername())

@@ -364,7 +364,7 @@ def _prepare(
     except OSError as error:
         raise _not_made(folder, error) from None
     try:
-        _require_private(folder)  # a folder above it may be younger than the first look
+        _require_private(folder)  # one above may have been made after the first check
     except LabError:
         folder.rmdir()
         raise
@@ -386,8 +386,8 @@ def _require_private(folder: Path) -> None:
         raise LabError(
             f"others could exchange {folder}: {why}",
             id=ErrorId.FOLDER_OPEN_TO_OTHERS,
-            hint="Set TMPDIR to a folder of your own, or to /var/tmp, which must be "
-            "sticky (chmod 1777).",
+            hint="Change that with chmod or chown (/tmp and /var/tmp need chmod 1777), "
+            "or set TMPDIR to a folder of your own.",
         )
 
 

@@ -182,7 +182,8 @@ class LabSpec:
                 f"the mount options {self.mount_options!r} hold a quotation mark, a"
                 " backslash or a control character",
                 id=ErrorId.LAB_DECIDES_SETTING,
-                hint="Leave it out: the lab's own options would be part of that text.",
+                hint="Leave that character out: mount(8) could take the lab's own"
+                " options (nosuid, nodev) for a part of yours.",
             )
         for option in self.mount_options.split(","):
             if option.partition("=")[0].strip() in _OTHER_DEVICES:

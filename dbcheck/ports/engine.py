@@ -101,7 +101,8 @@ class Engine(Protocol):
         """Return each host that the driver may connect to, and its port.
 
         "" stands for a socket file of this machine.  What the URL leaves open may come
-        from the environment, or from a file.  Raise EngineError if that is not known.
+        from the environment, or from a file.  Raise EngineError if it cannot be found
+        out.
         """
 
     def facts(self) -> ServerFacts:

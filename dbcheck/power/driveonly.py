@@ -315,7 +315,7 @@ class DriveOnlySwitch:
                 f"{'; '.join(off.refused.values())}, so these were not unmounted: "
                 f"{points}",
                 id=ErrorId.HOST_FOLDER_OF_OTHERS,
-                hint=f"Unmount {points} by hand, and what is mounted over it; where "
+                hint=f"First unmount what is mounted over them, then {points}; where "
                 "another user could exchange a folder, first make that folder root's "
                 f"alone (chown root, chmod go-w). {_AGAIN}",
             )

@@ -61,9 +61,10 @@ def require_host(
 def require_address(
     name: str, seen: Identity | None, addresses: frozenset[str], *, i_know: bool
 ) -> None:
-    """Raise UsageError if the target's URL leads elsewhere than to the host seen.
+    """Raise UsageError if a host of the target is another one than the host seen.
 
-    addresses: what the URL's host resolves to; empty if there is nothing to compare.
+    addresses: those of a host that the driver may connect to; empty if there is nothing
+    to compare.
     """
     if seen is None or i_know or not addresses or not seen.addresses:
         return

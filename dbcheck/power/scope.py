@@ -169,10 +169,10 @@ def _require_private(seen: Survey) -> None:
         raise PowerError(
             "; ".join(seen.exposed),
             id=ErrorId.HOST_FOLDER_OF_OTHERS,
-            hint="Root acts by these paths around the cut: it mounts, unmounts, and "
-            "notes what it does. Make each folder on the way root's alone (chown root, "
-            "chmod go-w; the server's account needs no more than what is mounted), or "
-            "mount the drive in one that is, as /srv.",
+            hint="As root, dbcheck uses these paths around the cut: to mount, to "
+            "unmount, and to note what it does. Make each folder on the way root's "
+            "alone (chown root, chmod go-w; the server's account needs no more than "
+            "what is mounted), or mount the drive in one that is, as /srv.",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,15 +15,14 @@ _ANY_PORT = 9
 class TargetLocation:
     """Where a target is.
 
-    here:      on this client's own host (a socket file, loopback, an own address),
-               whoever answers there.
-    addresses: what its host names resolve to; empty if they do not.
-    others:    those of them that are not this host's.
+    here:   on this client's own host (a socket file, loopback, an own address), whoever
+            answers there.
+    others: each other host that the driver may connect to, with its addresses; none if
+            its name does not resolve.
     """
 
     here: bool
-    addresses: frozenset[str]
-    others: frozenset[str]
+    others: Mapping[str, frozenset[str]]
 
 
 def locate_target(endpoints: Iterable[tuple[str, int]]) -> TargetLocation:
@@ -33,9 +32,13 @@ def locate_target(endpoints: Iterable[tuple[str, int]]) -> TargetLocation:
     one of them can be here and another one elsewhere.
     """
     hosts = {host for host, _ in endpoints}
-    addresses = frozenset[str]().union(*map(resolve, hosts - {""}))
-    others = frozenset(address for address in addresses if not is_own(address))
-    return TargetLocation("" in hosts or others != addresses, addresses, others)
+    others = {host: resolve(host) for host in sorted(hosts - {""})}
+    own = {host for host, found in others.items() if any(map(is_own, found))}
+    for host in own:
+        others[host] = frozenset(each for each in others[host] if not is_own(each))
+        if not others[host]:
+            del others[host]
+    return TargetLocation("" in hosts or bool(own), others)
 
 
 def machine_id() -> str:

@@ -331,7 +331,7 @@ def test_a_row_that_the_kernel_shows_twice_is_one(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It shows none twice at will, so here is a table as it writes it."""
+    """The kernel cannot be made to repeat a row, so the table is a file."""
     table = tmp_path / "tcp"
     monkeypatch.setattr(peers, "_TABLES", {table: 4})
     with (

@@ -208,7 +208,9 @@ def test_who_wants_to_verify_is_not_talked_out_of_tls(how: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["ssl-verify-cert", "ssl_verify_identity"])
-def test_nor_who_wants_it_in_an_option_file(option: str, tmp_path: Path) -> None:
+def test_who_verifies_by_an_option_file_is_not_talked_out_of_tls(
+    option: str, tmp_path: Path
+) -> None:
     file = tmp_path / "client.cnf"
     file.write_text(f"[client]\n{option}=true\n")
     file.chmod(0o600)

@@ -151,6 +151,7 @@ MINE = "[client]\nuser=eve\nssl-ca=/ca.pem\n"
         (0o666, MINE, "any user may write"),
         (0o602, MINE, "any user may write"),
         (0o644, MINE + "password=hunter2\n", "has the mode 644"),
+        (0o644, (MINE + "password=hunter2\n").replace("\n", "\r"), "has the mode 644"),
         (0o640, MINE + "password=hunter2\n", "has the mode 640"),
         (0o644, MINE, ""),
         (0o600, MINE + "password=hunter2\n", ""),
@@ -228,7 +229,7 @@ def test_an_option_file_that_the_driver_cannot_use_is_refused(
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
 
 
-def test_an_option_file_is_read_once(
+def test_the_driver_is_given_no_option_file_to_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it says comes before ~/.my.cnf, but a password in MYSQL_PWD before both."""

@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -136,20 +137,38 @@ def test_what_was_looked_at_is_what_the_notes_are_reached_by(
 
     monkeypatch.setattr(points, "folder_above", exchanged)
     assert points.without_links(str(link / "notes")) == str(tmp_path / "real/notes")
+    assert os.readlink(link) == "other"
+
+
+def test_a_link_may_end_above_what_it_names_or_at_the_root(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "up").symlink_to("real/..")
+    (tmp_path / "root").symlink_to("/")
+    up, real = str(tmp_path / "up"), str(tmp_path / "real")
+    assert points.way_to(up) == ([up, real], str(tmp_path))
+    links, leads_to = points.way_to(str(tmp_path / "root"))
+    assert str(tmp_path / "root") in links and leads_to == "/"
+    assert points.way_to("/") == ([], "/")
 
 
 def test_notes_are_on_a_drive_if_a_link_that_leads_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def seen(notes: str) -> Any:
+        survey = drives.survey(["S1"], str(tmp_path), [], str(tmp_path / notes))
+        return survey["notes_on_them"]
+
     on_drive = tmp_path / "mnt"
+    part = SimpleNamespace(device="999:9", name="sdz", serial="S1", holders=[])
+    monkeypatch.setattr(drives, "parts", lambda _: [part])
     for each in ("mnt", "real"):
         (tmp_path / each).mkdir()
     (tmp_path / "to-drive").symlink_to("mnt/none-yet")
     (on_drive / "away").symlink_to(tmp_path / "real")
     monkeypatch.setattr(
-        drives, "device_at", lambda path: "7:0" if str(on_drive) in path else "8:1"
+        drives, "device_at", lambda path: "999:9" if str(on_drive) in path else "8:1"
     )
     for notes in ("mnt", "mnt/none-yet", "to-drive", "to-drive/notes", "mnt/away"):
-        assert drives.are_on({"7:0"}, str(tmp_path / notes)), notes
+        assert seen(notes) == str(tmp_path / notes)
     for notes in ("real", "real/none-yet"):
-        assert not drives.are_on({"7:0"}, str(tmp_path / notes)), notes
+        assert not seen(notes)

@@ -99,7 +99,7 @@ def test_a_lab_has_no_other_devices_than_its_own(option: str) -> None:
 
 
 @pytest.mark.parametrize("options", ['noatime,x-a="', "a\\", "noatime\nsuid"])
-def test_what_takes_in_the_options_behind_it_is_none(options: str) -> None:
+def test_a_mount_option_that_swallows_the_labs_own_is_refused(options: str) -> None:
     """To libmount an open quotation mark makes nosuid and nodev a part of x-a."""
     with pytest.raises(UsageError, match="the mount options .* hold a quotation mark"):
         LabSpec("postgresql", mount_options=options)

@@ -60,9 +60,7 @@ def test_a_lab_alone_takes_no_settings_of_a_group(
 @pytest.mark.parametrize(
     "name", ["ssl", "skip-ssl", "disable_ssl", "loose-skip-ssl", "ssl_key_file"]
 )
-def test_a_cluster_decides_what_of_tls_its_nodes_know_each_other_by(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_tls_settings_of_a_cluster_are_its_own(name: str, tmp_path: Path) -> None:
     lab = LabSpec("mariadb", rung="process", settings={name: ""})
     with pytest.raises(UsageError, match=f"the lab decides {name} of a cluster"):
         ClusterLab(lab, ClusterSpec(), tmp_path / "lab")
@@ -111,3 +109,13 @@ def test_recorded_data_are_the_accounts_before_its_server_looks_at_them(
     with pytest.raises(LookupError, match="looked"):
         server.begin(1.0)
     assert seen == ["hand over", "look"]
+
+
+def test_a_folder_above_that_others_made_meanwhile_ends_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["", f"{tmp_path} belongs to user 7"])
+    monkeypatch.setattr(lab_module, "exchangeable", lambda _: next(answers))
+    with pytest.raises(LabError, match="belongs to user 7"):
+        Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab")
+    assert not list(tmp_path.iterdir())

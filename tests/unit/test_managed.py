@@ -159,17 +159,21 @@ def test_a_service_is_seen_by_the_url_alone(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_service_is_seen_by_whatever_names_its_host(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("PGHOSTADDR", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PGHOST", "" if host else "db1.abc.eu-west-1.rds.amazonaws.com")
     facts, _ = postgresql_facts(monkeypatch, {"fsync": "on"}, f"/orders{host}")
     assert facts.settings == {"fsync": "on", SERVICE: RDS}
 
 
-def test_and_by_an_option_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_file_names_the_host_of_a_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "client.cnf"
     file.write_text("[client]\nhost=db1.abc.eu-west-1.rds.amazonaws.com\n")
     file.chmod(0o600)
     url = f"mysql://admin@/orders?option_files={file}"
-    assert of_host(MysqlEngine(url)._host) == RDS
+    assert MysqlEngine(url)._service({}, "8.4.0", "") == RDS
 
 
 def test_a_server_of_ones_own_has_its_timeline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,8 +139,9 @@ def test_what_is_here_may_be_a_tunnel_and_what_is_not_must_be_the_host(
 
     assert guarded(tunnel)
     assert guarded(tunnel, "10.0.0.1")
-    with pytest.raises(UsageError, match=r"10\.0\.0\.9 does not belong to"):
-        guarded(tunnel, "10.0.0.9")
+    for first in (tunnel, "10.0.0.1"):
+        with pytest.raises(UsageError, match=r"10\.0\.0\.9 does not belong to"):
+            guarded(first, "10.0.0.9")
 
 
 @pytest.mark.parametrize(

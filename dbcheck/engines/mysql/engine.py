@@ -15,7 +15,7 @@ from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
 from dbcheck.core.history import Row
 from dbcheck.core.leftover import Decisions
-from dbcheck.core.managed import SERVICE, of_host, of_mysql
+from dbcheck.core.managed import SERVICE, of_hosts, of_mysql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
 from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
@@ -123,10 +123,13 @@ class MysqlEngine(Replicating):
         has_password = password is not None or "password" in arguments
         options = client_options(has_password=has_password, with_tls=with_tls)
         self._arguments: dict[str, Any] = {**options, **arguments}
-        self._host = str(self._arguments.get("host") or "")
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:
             self._arguments["password"] = password
+
+    def _service(self, variables: Mapping[str, str], version: str, comment: str) -> str:
+        by_host = of_hosts(host for host, _ in self.endpoints())
+        return by_host or of_mysql(variables, version, comment)
 
     def endpoints(self) -> list[tuple[str, int]]:
         return endpoints(self._arguments)
@@ -137,7 +140,7 @@ class MysqlEngine(Replicating):
             name, _ = product(version, comment)
             variables = dict(link.rows("variables"))
             require_known(variables)
-            service = of_host(self._host) or of_mysql(variables, version, comment)
+            service = self._service(variables, version, comment)
             variables |= {SERVICE: service} if service else {}
             if self._storage.name != INNODB:
                 variables[TABLES_IN] = self._storage.name
@@ -269,7 +272,7 @@ class MysqlEngine(Replicating):
                         )
             version, comment, _ = link.row("server")
             variables = dict(link.rows("variables"))
-            managed = of_host(self._host) or of_mysql(variables, version, comment)
+            managed = self._service(variables, version, comment)
             mysql_identity.name_data(
                 link, product_of(link), self._database, managed=bool(managed)
             )

@@ -31,7 +31,7 @@ _SWITCHES = tuple(k for k, v in DEFAULT_CONFIGURATION.items() if isinstance(v, b
 _HOST, _PORT = "127.0.0.1", 3306  # if none is given
 # The files that the driver reads for each connection.
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
-_PASSWORD = re.compile(rb"^\s*passw(or)?d", re.IGNORECASE | re.MULTILINE)
+_PASSWORD = re.compile(rb"\s*passw(or)?d", re.IGNORECASE)
 # The values of ssl-verify-server-cert in an option file.
 _ON = ("1", "on", "true")
 _OFF = ("0", "off", "false")
@@ -69,7 +69,7 @@ def _given(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     try:
         return dict(url.get_dialect()().create_connect_args(url)[1])
     except ValueError as error:
-        hint = "Write it like buffered=true or buffered=false."
+        hint = "Write what is on or off like buffered=true or buffered=false."
         raise _invalid(str(error), hint) from None
 
 
@@ -100,7 +100,7 @@ def _with_option_files(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _invalid(what: str, hint: str) -> UsageError:
     return UsageError(
-        f"invalid option in the target's URL: {what}",
+        f"invalid option in the target's URL, or in its option_files: {what}",
         id=ErrorId.TARGET_URL_OPTION_INVALID,
         hint=hint,
     )
@@ -227,13 +227,14 @@ def _require_option_file(path: Path) -> None:
     except OSError:
         return
     _require_own(path, status)
-    if any(line.startswith(b"!include") for line in text.splitlines()):
+    lines = text.splitlines()
+    if any(line.startswith(b"!include") for line in lines):
         raise UsageError(
             f"{path} includes other files, which are not checked",
             id=ErrorId.TARGET_URL_OPTION_INVALID,
             hint="Name each file in the URL: option_files=A&option_files=B.",
         )
-    if _PASSWORD.search(text):
+    if any(map(_PASSWORD.match, lines)):
         require_private(path, status, "password")
 
 

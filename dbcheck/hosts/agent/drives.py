@@ -186,27 +186,29 @@ def survey(
         "twins": twins,
         "mounts": mounts,
         "busy": busy,
-        "exposed": [why for path in acted_by(mounts, notes) if (why := exposed(path))],
         "directory": real,
         "places": [real, *map(os.path.realpath, filter(os.path.isabs, places))],
         "account": status.st_uid,
         "folder": [status.st_dev, status.st_ino],
         "on_them": device_at(real) in by_device,
-        "notes_on_them": notes if are_on(by_device, notes) else "",
+        **_ways(mounts, notes, by_device),
     }
 
 
-def acted_by(mounts: Sequence[dict[str, Any]], notes: str) -> list[str]:
-    """Return the paths that root acts by around the cut."""
+def _ways(
+    mounts: Sequence[dict[str, Any]], notes: str, devices: Container[str]
+) -> dict[str, Any]:
+    """Return what survey() says of the paths that root uses around the cut."""
     links, real = way_to(notes)
-    in_notes = os.path.join(real, "drives-*.json") if os.path.lexists(real) else real
-    return [*(each["point"] for each in mounts), *links, in_notes]
-
-
-def are_on(devices: Container[str], notes: str) -> bool:
-    """Return whether the notes, or a link that leads there, are on one of *devices*."""
-    links, real = way_to(notes)
-    return any(device_at(at) in devices for at in (real, *map(os.path.dirname, links)))
+    note = os.path.join(real, "drives-*.json") if os.path.lexists(real) else real
+    used = [*(each["point"] for each in mounts), *links, note]
+    on_them = any(
+        device_at(each) in devices for each in (real, *map(os.path.dirname, links))
+    )
+    return {
+        "exposed": [why for path in used if (why := exposed(path))],
+        "notes_on_them": notes if on_them else "",
+    }
 
 
 def mount_on(part: Part, mount: Mounted) -> dict[str, Any]:

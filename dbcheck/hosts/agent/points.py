@@ -108,12 +108,13 @@ def folder_above(
 def way_to(path: str) -> tuple[list[str], str]:
     """Return the links on the way to *path*, and where it leads: a path without links.
 
-    With the links come the folders of which only their targets are reached.  It is one
-    walk: what is returned was read by way of what is returned.  Raise OSError.
+    The links include the folders that are passed only on the way to a link.  All comes
+    from one walk, so a link that somebody exchanges meanwhile cannot make them
+    disagree.  Raise OSError.
     """
-    *before, last = steps(Path(path))
+    *before, last = steps(Path(path, "-"))  # for what a link that ends in .. leads to
     links = (str(step) for step in before if step not in last.parents)
-    return list(dict.fromkeys(links)), str(last)
+    return list(dict.fromkeys(links)), str(last.parent)
 
 
 def without_links(path: str) -> str:

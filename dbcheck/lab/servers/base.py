@@ -147,7 +147,7 @@ class DatabaseServer(abc.ABC):
 
     @classmethod
     def port_in(cls, settings: Mapping[str, str]) -> int:
-        """Return the port that its settings name, and that the caller keeps, else 0."""
+        """Return the port that its settings fix, which the caller reserved; else 0."""
         return 0
 
     @property

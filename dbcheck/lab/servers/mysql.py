@@ -10,7 +10,7 @@ from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import owned, programs
 from dbcheck.lab.account import Account
 from dbcheck.lab.servers.innodb import InnodbServer, options
-from dbcheck.lab.servers.settings import names_set
+from dbcheck.lab.servers.settings import possible_names
 
 _SIZES = {
     "innodb_buffer_pool_size": "64M",
@@ -177,9 +177,9 @@ class MysqlServer(InnodbServer):
 
 
 def require_no_group(settings: Mapping[str, str]) -> None:
-    """Raise UsageError for a setting of a replication group, which there is none of."""
+    """Raise UsageError for a setting of a replication group: this lab is in none."""
     for name in settings:
-        if any(each.startswith(GROUP) for each in names_set(name)):
+        if any(each.startswith(GROUP) for each in possible_names(name)):
             raise UsageError(
                 f"the setting {name} is for a member of a replication group only",
                 id=ErrorId.SETTING_INVALID,

@@ -17,13 +17,13 @@ def standard_name(setting: str) -> str:
     return setting.replace("-", "_").lower()
 
 
-def names_set(setting: str) -> Iterator[str]:
+def possible_names(setting: str) -> Iterator[str]:
     """Yield the standard name of a setting, and those without a modifier before it."""
     name = standard_name(setting)
     yield name
     for modifier in _MODIFIERS:
         if name.startswith(modifier):
-            yield from names_set(name.removeprefix(modifier))
+            yield from possible_names(name.removeprefix(modifier))
 
 
 def require_undecided(given: Iterable[str], decided: AbstractSet[str], of: str) -> None:
@@ -32,7 +32,7 @@ def require_undecided(given: Iterable[str], decided: AbstractSet[str], of: str) 
     of: whose it is, in messages.
     """
     for name in given:
-        if not decided.isdisjoint(names_set(name)):
+        if not decided.isdisjoint(possible_names(name)):
             raise UsageError(
                 f"the lab decides {name} of {of} itself",
                 id=ErrorId.LAB_DECIDES_SETTING,

@@ -36,7 +36,7 @@ _SYNC_S = 60.0
 _RELEASED_S = 2.0  # until what was killed, or meets errors, uses the filesystem no more
 _TELLING = 16  # writes; a few may be the filesystem's own, of a server at rest
 _SAFE = "nosuid,nodev"  # put last: of two options mount(8) takes the later one
-_IS_SAFE = os.ST_NOSUID | os.ST_NODEV  # statvfs(3)
+_SAFE_FLAGS = os.ST_NOSUID | os.ST_NODEV  # statvfs(3)
 _NO_BARRIER = frozenset({"barrier=0", "nobarrier"})
 
 
@@ -278,7 +278,7 @@ class DriveStorage:
             options = ",".join(filter(None, (options, "nouuid")))
         options = ",".join(filter(None, (options, _SAFE)))
         block_filesystem.mount(loop.path, self.folder, spec.filesystem, options)
-        if os.statvfs(self.folder).f_flag & _IS_SAFE != _IS_SAFE:
+        if os.statvfs(self.folder).f_flag & _SAFE_FLAGS != _SAFE_FLAGS:
             block_filesystem.umount(self.folder, timeout_s=_RELEASED_S)
             raise LabError(
                 f"mount(8) left out {_SAFE}, which a lab's drive needs",
