@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from dbcheck.errors import DbcheckError
 
 _CONNECT_S = 2.0
+# What connect(2) meets at a host that is off, or has no such server.
+_OFF = frozenset(
+    {
+        errno.ECONNREFUSED,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.ETIMEDOUT,
+    }
+)
 
 
-def accepts(endpoints: Iterable[tuple[str, int]]) -> bool:
+def accepts(endpoints: Callable[[], Iterable[tuple[str, int]]]) -> bool:
     """Return whether a connection to one of these hosts and ports is accepted.
 
-    Of a socket file ("") that is not known, so it counts as accepted: whoever asks
-    must not take the server for one that is off.
+    Whoever asks must not take the server for one that is off, so what is not known
+    counts as accepted: a socket file (""), endpoints() that fails, a name that does not
+    resolve, a client without free descriptors.
     """
-    for host, port in endpoints:
-        if not host:
-            return True
-        with contextlib.suppress(OSError):
-            socket.create_connection((host, port), _CONNECT_S).close()
-            return True
-    return False
+    try:
+        return any(_accepts(host, port) for host, port in endpoints())
+    except DbcheckError:
+        return True
+
+
+def _accepts(host: str, port: int) -> bool:
+    if not host:
+        return True
+    try:
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except TimeoutError:  # which has no number where it is Python's own limit
+        return False
+    except (OSError, UnicodeError) as error:
+        return not (isinstance(error, OSError) and error.errno in _OFF)
+    return True

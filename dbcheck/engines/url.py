@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import sqlalchemy.engine
 import sqlalchemy.exc
 
@@ -15,7 +17,8 @@ HINT = (
     "Pass it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"
     " DBCHECK_PASSWORD, or with --password-command."
 )
-_SECRETS = frozenset({"password", "passwd", "passwd1", "password1", "sslpassword"})
+# Of libpq and of MySQL's driver, each under several names.
+_SECRET = re.compile(r"passw|pwd|secret|scram_\w+_key", re.IGNORECASE)
 
 
 def read_url(url: str) -> sqlalchemy.engine.URL:
@@ -31,7 +34,7 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
             id=ErrorId.TARGET_URL_INVALID,
             hint="Write it like postgresql+psycopg2://user@host:5432/database.",
         ) from None
-    if parsed.password is not None or _SECRETS & parsed.query.keys():
+    if parsed.password is not None or any(map(_SECRET.search, parsed.query)):
         raise UsageError(
             "the target's URL contains a password",
             id=ErrorId.URL_HOLDS_PASSWORD,

@@ -63,7 +63,14 @@ def resolve(host: str) -> frozenset[str]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return frozenset()
-    return frozenset(str(entry[4][0]).partition("%")[0] for entry in found)
+    return frozenset(_plain(str(entry[4][0]).partition("%")[0]) for entry in found)
+
+
+def _plain(address: str) -> str:
+    """Return the IPv4 address that an address of IPv6 stands for, else *address*."""
+    found = ipaddress.ip_address(address)
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def is_own(address: str) -> bool:

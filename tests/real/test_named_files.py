@@ -210,8 +210,9 @@ def test_an_option_file_of_the_url_includes_no_other(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[client]\n= hunter2\n", "cannot be read"),
-        ("[connector_python]\nunknown=hunter2\n", "'unknown'"),
+        ("[client]\n= hunter2\n", "holds a line that cannot be read"),
+        ("[connector_python]\nunknown=hunter2\n", "line that the driver does not know"),
+        ("[connector_python]\npassword hunter2\n", "the driver does not know"),
         ("[client]\nssl-verify-cert=hunter\n", "ssl_verify_cert='hunter'"),
         ("[client]\nssl-verify-cert\n", "ssl_verify_cert=''"),
         (None, "No such file"),

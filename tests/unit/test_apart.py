@@ -9,7 +9,7 @@ import pytest
 from dbcheck.campaign import independence
 from dbcheck.core.apart import Apart, same_host
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import UsageError
+from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.judge.item import Standing
 from dbcheck.judge.witness import witness_apart
 from dbcheck.ports.witness import WitnessHostFacts
@@ -123,6 +123,8 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ({}, f"postgresql://127.0.0.1/d?hostaddr={WITNESS}"),
         ({}, "mysql:///d?option_files={}/client.cnf"),
         ({}, f"mysql://127.0.0.1/d?host={WITNESS}"),
+        ({}, f"mysql://[::ffff:{WITNESS}]/d"),
+        ({}, f"postgresql://[::ffff:{WITNESS}]/d"),
     ],
 )
 def test_a_target_is_where_its_driver_connects(
@@ -138,9 +140,8 @@ def test_a_target_is_where_its_driver_connects(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     endpoints = open_engine(url.format(elsewhere)).endpoints()
-    assert WITNESS in {host for host, _ in endpoints}
     addresses = frozenset({WITNESS})
-    assert locate_target(endpoints).others == {WITNESS: addresses}
+    assert list(locate_target(endpoints).others.values()) == [addresses]
     witness = WitnessHostFacts("w", "m", "b", addresses, "/w", "xfs", 1, 1)
     monkeypatch.setattr(independence, "machine_id", lambda: "another")
     with pytest.raises(UsageError, match=f"has the target's address {WITNESS}"):
@@ -222,3 +223,41 @@ def test_a_host_of_the_target_that_does_not_resolve_is_named() -> None:
     hosts = [FAR, ("no-such-host.invalid", 5432)]
     said = independence.require_independent(hosts, "ssh", witness)
     assert said == "no-such-host.invalid does not resolve here, so it was not compared"
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "expected"),
+    [
+        ("postgresql:///d?port=%2B5433", {}, ("", 5433)),
+        ("postgresql://db1/d", {"PGPORT": " 5433 "}, ("db1", 5433)),
+        ("postgresql://db1/d", {"PGPORT": ""}, ("db1", 5432)),
+        ("mysql://db1/d?port=%205433", {}, ("db1", 5433)),
+        ("mysql://db1/d?port=54_33", {}, ("db1", 5433)),
+        ("mysql://db1/d", {}, ("db1", 3306)),
+    ],
+)
+def test_a_port_is_read_as_the_driver_does(
+    url: str,
+    variables: dict[str, str],
+    expected: tuple[str, int],
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a server that runs is taken for one that is off."""
+    monkeypatch.delenv("PGPORT", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert open_engine(url).endpoints() == [expected]
+
+
+@pytest.mark.parametrize("url", ["mysql://db1/d?port=x", "postgresql://db1/d?port=x"])
+def test_a_port_that_is_no_number_is_refused(url: str, elsewhere: Path) -> None:
+    with pytest.raises(DbcheckError, match="port"):
+        open_engine(url).endpoints()
+
+
+def test_an_empty_place_in_a_list_of_addresses_is_a_socket_here(
+    elsewhere: Path,
+) -> None:
+    endpoints = open_engine("postgresql:///d?hostaddr=192.0.2.9,").endpoints()
+    assert endpoints == [("192.0.2.9", 5432), ("", 5432)]

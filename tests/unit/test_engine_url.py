@@ -42,6 +42,10 @@ def test_mysql_has_a_default_database() -> None:
         pytest.param(f"mysql://dbcheck:{SECRET}@db1/x", id="mysql"),
         pytest.param("mysql://dbcheck:@db1/x", id="empty"),
         pytest.param(f"mysql://db1/x?passwd={SECRET}", id="mysql query"),
+        pytest.param(f"mysql://db1/x?password3={SECRET}", id="third factor"),
+        pytest.param(f"mysql://db1/x?Password={SECRET}", id="upper case"),
+        pytest.param(f"postgresql://db1/x?scram_client_key={SECRET}", id="scram"),
+        pytest.param(f"postgresql://db1/x?oauth_client_secret={SECRET}", id="oauth"),
     ],
 )
 def test_a_password_in_the_url_is_refused(url: str) -> None:

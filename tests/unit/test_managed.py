@@ -155,7 +155,14 @@ def test_a_service_is_seen_by_the_url_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert facts.settings == {"fsync": "on", SERVICE: RDS}
 
 
-@pytest.mark.parametrize("host", ["?host=db2,db1.abc.eu-west-1.rds.amazonaws.com", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "?host=db2,db1.abc.eu-west-1.rds.amazonaws.com",
+        "?host=db1.abc.eu-west-1.rds.amazonaws.com&hostaddr=192.0.2.1",
+        "",
+    ],
+)
 def test_a_service_is_seen_by_whatever_names_its_host(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

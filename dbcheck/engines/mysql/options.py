@@ -60,6 +60,11 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
                 "Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
+    try:
+        arguments["port"] = int(arguments.get("port", _PORT))
+    except (TypeError, ValueError):
+        hint = "Write the number at which the server listens, like port=3306."
+        raise _invalid(f"port={arguments['port']!r}", hint) from None
     _require_files(arguments)
     return arguments
 
@@ -79,6 +84,8 @@ def _with_option_files(arguments: dict[str, Any]) -> dict[str, Any]:
     Else the driver would read the files again for each connection: by then they may
     hold something else than what was checked.
     """
+    if "read_default_file" in arguments:
+        raise _invalid("read_default_file", "Write option_files=FILE for it.")
     if (named := arguments.get("option_files")) is None:
         return arguments
     for each in (named,) if isinstance(named, str) else named:
@@ -86,11 +93,11 @@ def _with_option_files(arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         found: dict[str, Any] = read_option_files(**arguments)
     except (AttributeError, ValueError, configparser.Error) as error:
-        # What a parser says repeats lines of the file, which may hold a password.
-        is_shown = not isinstance(error, configparser.Error)
-        why = str(error) if is_shown else "a line of it cannot be read"
+        # What the reader says repeats lines of the file, which may hold a password.
+        is_unknown = isinstance(error, AttributeError)
+        why = "the driver does not know" if is_unknown else "cannot be read"
         hint = "Correct the file, or name another one."
-        raise _invalid(f"option_files={named}: {why}", hint) from None
+        raise _invalid(f"option_files={named} holds a line that {why}", hint) from None
     if "passwd" in found:
         found = {"password": found.pop("passwd"), **found}
     if variable("MYSQL_PWD") is not None:  # as it comes before that of ~/.my.cnf
@@ -108,8 +115,7 @@ def _invalid(what: str, hint: str) -> UsageError:
 
 def endpoints(arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return the host to which the driver connects, "" for a socket file; its port."""
-    given = str(arguments.get("port"))
-    port = int(given) if given.isdecimal() else _PORT
+    port = arguments["port"]
     if arguments.get("unix_socket"):
         return [("", port)]
     return [(str(arguments.get("host") or _HOST), port)]
@@ -216,16 +222,16 @@ def _require_option_file(path: Path) -> None:
     """Raise UsageError if the driver must not read an option file that a URL names.
 
     That is one that is no regular file, that others may write, that includes other
-    files, or in which others may read a password.  What is missing, or this user may
-    not read, is left to the driver.
+    files, or in which others may read a password.
     """
     _require_readable({"option_files": str(path)})
     try:
         with plain.opened(path) as file:
             status = os.fstat(file.fileno())
             text = plain.content(file, plain.TEXT_MAX)
-    except OSError:
-        return
+    except OSError as error:
+        hint = "Correct its name, or its mode."
+        raise _invalid(f"option_files={path}: {error.strerror}", hint) from None
     _require_own(path, status)
     lines = text.splitlines()
     if any(line.startswith(b"!include") for line in lines):

@@ -182,7 +182,7 @@ class Replicating(ABC):
             kind_of(link).promote(link)
 
     def accepts(self) -> bool:
-        return accepts(self.endpoints())
+        return accepts(self.endpoints)
 
     def takes_writes(self) -> bool:
         try:

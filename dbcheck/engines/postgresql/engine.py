@@ -346,7 +346,7 @@ class PostgresqlEngine(PostgresqlWire):
             replication.promote(link)
 
     def accepts(self) -> bool:
-        return accepts(self.endpoints())
+        return accepts(self.endpoints)
 
     def takes_writes(self) -> bool:
         return self.ready() is None  # a standby is in recovery

@@ -83,9 +83,29 @@ def endpoints(target: str, arguments: Mapping[str, Any]) -> list[tuple[str, int]
     Raise EngineError if libpq cannot use the arguments.
     """
     return [
-        ("" if _is_socket(host) else host, int(port if port.isdecimal() else _PORT))
+        ("" if _is_socket(host) else host, _number(port, target))
         for host, port in _effective(target, arguments).hosts()
     ]
+
+
+def host_names(target: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the names of the hosts, also of those whose address hostaddr gives.
+
+    Raise EngineError if libpq cannot use the arguments.
+    """
+    return _effective(target, arguments).options["host"].split(",")
+
+
+def _number(port: str, target: str) -> int:
+    """Return a port as libpq reads it: with spaces or a sign around its digits."""
+    try:
+        return int(port)
+    except ValueError:
+        raise EngineError(
+            f"cannot connect to {target}: the port {port!r} is no number",
+            id=ErrorId.TARGET_URL_OPTION_INVALID,
+            hint="Correct it in the URL, in PGPORT or in the service file.",
+        ) from None
 
 
 def _is_socket(host: str) -> bool:
@@ -173,4 +193,5 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
         )
     options = {item.keyword.decode(): (item.val or b"").decode() for item in found}
     # libpq names the host that it would begin with.
-    return _Effective(options, _NO_FOLDER if options["host"] else host)
+    is_given = options["host"] or options["hostaddr"]
+    return _Effective(options, _NO_FOLDER if is_given else host)

@@ -28,7 +28,7 @@ from dbcheck.engines.postgresql.check import (
 )
 from dbcheck.engines.postgresql.files import require_readable
 from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.engines.postgresql.options import endpoints, libpq_options
+from dbcheck.engines.postgresql.options import endpoints, host_names, libpq_options
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
@@ -56,7 +56,6 @@ class PostgresqlWire(ABC):
         parsed = read_url(url).set(drivername="postgresql+psycopg2")
         shown = parsed.set(drivername=f"{self.product.scheme}+psycopg2")
         self.target = shown.render_as_string()
-        self._host = parsed.host or ""
         try:
             _, arguments = parsed.get_dialect()().create_connect_args(parsed)
         except sqlalchemy.exc.ArgumentError as error:
@@ -75,8 +74,9 @@ class PostgresqlWire(ABC):
         return endpoints(self.target, self._arguments)
 
     def _hosts(self) -> list[str]:
-        """Return the names of the server's hosts, that of the URL among them."""
-        return [self._host, *(host for host, _ in self.endpoints())]
+        """Return the names of the server's hosts."""
+        require_readable(self.target, self._arguments)
+        return host_names(self.target, self._arguments)
 
     @abstractmethod
     def facts(self) -> ServerFacts:

@@ -1,0 +1,63 @@
+"""Whether something listens where a server is reached."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from dbcheck.engines.reach import accepts
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_a_server_that_listens_at_one_of_its_hosts_accepts(port: int) -> None:
+    assert accepts(lambda: [("127.0.0.2", port), ("127.0.0.1", port)])
+    assert not accepts(lambda: [("127.0.0.2", port)])
+
+
+@pytest.mark.parametrize(
+    ("host", "number"),
+    [
+        ("", 5432),
+        ("no-such-host.invalid", 5432),
+        ("x..y", 5432),
+        ("x" * 64 + ".invalid", 5432),
+    ],
+)
+def test_a_server_that_cannot_be_asked_may_be_on(host: str, number: int) -> None:
+    assert accepts(lambda: [(host, number)])
+
+
+def test_a_server_whose_place_is_not_known_may_be_on() -> None:
+    def unknown() -> list[tuple[str, int]]:
+        raise EngineError("no service file", id=ErrorId.TARGET_URL_OPTION_INVALID)
+
+    assert accepts(unknown)
+
+
+@pytest.mark.parametrize(
+    ("error", "accepted"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), True),
+        (OSError(errno.EPERM, "Operation not permitted"), True),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), False),
+        (TimeoutError("timed out"), False),
+    ],
+)
+def test_only_what_a_host_that_is_off_answers_counts(
+    error: OSError, accepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(*_: object) -> socket.socket:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    assert accepts(lambda: [("db1", 5432)]) is accepted
