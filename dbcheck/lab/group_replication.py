@@ -35,7 +35,7 @@ _CHOSEN = {
     # Each server may keep so many bytes of messages, 1 GiB by default.
     f"{GROUP}message_cache_size": str(128 << 20),
 }
-_RECOVERY = (
+RECOVERY = (
     "change replication source to source_user = '{user}',"
     " source_password = '{password}' for channel 'group_replication_recovery'"
 )
@@ -73,4 +73,4 @@ def group_settings(
 
 def join_group(lab: Lab, *, first: bool) -> None:
     """Have the server of *lab* bootstrap its group, or join it; raise LabError."""
-    run_statements(lab, (_RECOVERY, *(BOOTSTRAP if first else (_START,))))
+    run_statements(lab, (RECOVERY, *(BOOTSTRAP if first else (_START,))))

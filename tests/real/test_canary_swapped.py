@@ -46,9 +46,9 @@ TINY = Pace(direct_per_s=2000, ring_blocks=8, rings=2, file_bytes=1 << 12)
 # From then on this is another account's, which may not see where Python lies.
 BECOME = """
 import __future__, collections.abc, contextlib, ctypes, errno, fcntl, fnmatch
-import functools, glob, hashlib, ipaddress, itertools, json, math, mmap, os, re, select
-import shutil, signal, stat, struct, subprocess, sys, threading, time, types, typing
-import zlib
+import functools, glob, hashlib, ipaddress, itertools, json, math, mmap, os, pathlib, re
+import select, shutil, signal, stat, struct, subprocess, sys, threading, time, types
+import typing, zlib
 os.setgroups([])
 os.setgid({group})
 os.setuid({account})

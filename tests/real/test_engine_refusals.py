@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -36,12 +35,11 @@ from dbcheck.errors import (
     OtherServer,
     TableLost,
 )
-from dbcheck.lab.group_replication import BOOTSTRAP, group_settings
-from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.workload import load
+from tests.kit.lone_member import bootstrap_of, settings_of
 from tests.kit.operations import CLASSICS, batches, insert
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.sessions import SendsInstead, run_on, server_id
@@ -585,11 +583,11 @@ def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
 def test_a_member_that_was_started_is_refused_whatever_its_settings(
     new_server: NewServer,
 ) -> None:
-    server, port = new_server("mysql"), HeldPort()
-    server.settings |= group_settings(str(uuid.uuid4()), 1, [port], {})
+    server = new_server("mysql")
+    server.settings |= settings_of(server)
     server.start()
     engine, insert = engine_of(server), load("insert")
-    run(engine, *BOOTSTRAP)
+    run(engine, *bootstrap_of(server))
     with pytest.raises(EngineError, match="its state is ONLINE") as at:
         observable.check(engine, insert, weak=False)
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER

@@ -125,9 +125,11 @@ class GaleraServer(MariadbServer):
         log = self._write_secret("recovery.log", "")
         self._position = ""
         command = [str(self._program(self.needs[0])), *self._arguments()]
+        # Nobody else may have its port meanwhile, so it has none either.
+        only = ("--wsrep-recover", "--skip-networking", f"--log-error={log}")
         failed = ""
         try:
-            self._run([*command, "--wsrep-recover", f"--log-error={log}"])
+            self._run([*command, *only])
         except programs.Failed as error:
             failed = str(error)
             if error.status in ASKED or shortage.is_resource_shortage(self._said(log)):
