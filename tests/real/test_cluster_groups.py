@@ -79,6 +79,13 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path, topology: str) -
     assert bundle_of(outcome.run.path, tmp_path / "b.tar.gz").verdict is Verdict.PASS
 
 
+def test_nodes_of_galera_come_back_from_a_cut_of_all(tmp_path: Path) -> None:
+    """Each finds out first how far it was, while the lab keeps its port."""
+    with group_of("galera", tmp_path, Promise.ALL) as (_, rig):
+        outcome = cycle(rig)
+    assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
+
+
 @pytest.mark.wide
 @AT_DRIVE
 @TOPOLOGIES
