@@ -14,6 +14,7 @@ import pytest
 from dbcheck.hosts.agent import drivenote, drives, points, remount
 from dbcheck.remote.wire import Refusal
 from tests.kit.drives_alone import MOUNT, SEEN
+from tests.kit.files import AS_ROOT, STRANGER
 
 VALUES: dict[str, Any] = {
     **asdict(SEEN),
@@ -172,3 +173,19 @@ def test_notes_are_on_a_drive_if_a_link_that_leads_there_is(
         assert seen(notes) == str(tmp_path / notes)
     for notes in ("real", "real/none-yet"):
         assert not seen(notes)
+
+
+@AS_ROOT
+def test_notes_may_be_in_a_folder_of_ones_own_below_a_sticky_one(
+    tmp_path: Path,
+) -> None:
+    """As a lab's is, below /tmp; but in a sticky folder itself none is made."""
+    tmp_path.chmod(0o1777)
+    (tmp_path / "lab").mkdir(mode=0o700)
+    drivenote.write_note(str(tmp_path / "lab"), VALUES)
+    assert drivenote.read_note(str(tmp_path / "lab"), ["S1", "S2"])["seen"]["drives"]
+    with pytest.raises(Refusal, match="can be written by others than root"):
+        drivenote.write_note(str(tmp_path / "none-yet"), VALUES)
+    os.chown(tmp_path / "lab", STRANGER, -1)
+    with pytest.raises(Refusal, match=f"belongs to user {STRANGER}"):
+        drivenote.write_note(str(tmp_path / "lab"), VALUES)

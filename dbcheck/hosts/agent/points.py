@@ -131,8 +131,11 @@ def without_links(path: str) -> str:
 def make_private(folder: str) -> None:
     """Make a folder where it is missing, in one that is nobody else's to change.
 
-    Raise as folder_above() does.
+    One that is there may lie in a sticky folder: who uses it looks at it, and at its
+    owner (folder_above).  Raise as folder_above() does.
     """
+    if os.path.lexists(folder):
+        return
     above = folder_above(folder)
     try:
         with contextlib.suppress(FileExistsError), naming(folder):
