@@ -43,7 +43,7 @@ def require_independent(
 
 
 def _compared(hosts: Mapping[str, frozenset[str]], witness: WitnessHostFacts) -> str:
-    """Return what comparing the target's addresses with the witness's shows.
+    """Return in words how the target's addresses compare with the witness's.
 
     hosts: those of the target with their addresses.  Raise UsageError if the witness
     has one of these.

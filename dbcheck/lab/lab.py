@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import select
@@ -366,7 +367,8 @@ def _prepare(
     try:
         _require_private(folder)  # one above may have been made after the first check
     except LabError:
-        folder.rmdir()
+        with contextlib.suppress(OSError):  # another user may have exchanged it by now
+            folder.rmdir()
         raise
     entry.note(folder=str(folder), spec=spec.to_json(), stays=keep)
     if os.geteuid() == 0 and _has_own_account(spec):

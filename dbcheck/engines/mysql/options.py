@@ -56,7 +56,7 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
         name = str(arguments[SERVER_ACCOUNT])
         if (uid := account_id(name)) is None:
             raise _invalid(
-                f"{SERVER_ACCOUNT}={name}, which is no account of this machine",
+                f"{SERVER_ACCOUNT}={name}: this machine has no account {name}",
                 "Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
@@ -221,8 +221,8 @@ def _require_own(path: Path, found: os.stat_result) -> None:
 def _require_option_file(path: Path) -> None:
     """Raise UsageError if the driver must not read an option file that a URL names.
 
-    That is one that is no regular file, that others may write, that includes other
-    files, or in which others may read a password.
+    The driver must not read what is not a regular file, what others may write, what
+    includes other files, or a password that others may read.
     """
     _require_readable({"option_files": str(path)})
     try:

@@ -102,7 +102,7 @@ def _number(port: str, target: str) -> int:
         return int(port)
     except ValueError:
         raise EngineError(
-            f"cannot connect to {target}: the port {port!r} is no number",
+            f"cannot connect to {target}: the port {port!r} is not a number",
             id=ErrorId.TARGET_URL_OPTION_INVALID,
             hint="Correct it in the URL, in PGPORT or in the service file.",
         ) from None
