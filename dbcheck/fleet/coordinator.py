@@ -214,9 +214,8 @@ class Coordinator:
                 consent.remember(rig.entry.wiring)
                 rig.agreed = True
             for name in set(runs).difference(rig.job.files):  # made by the worker
-                with contextlib.suppress(
-                    DbcheckError
-                ):  # no run, or its key cannot be kept
+                # It may be no run, or its key cannot be kept.
+                with contextlib.suppress(DbcheckError):
                     RunFolder.open((rig.folder.path / name).parent).remember()
             for text in rig.new_results():
                 self._view.line(rig.entry.name, text)

@@ -21,9 +21,9 @@ def possible_names(setting: str) -> Iterator[str]:
     """Yield the standard name of a setting, and those without a modifier before it."""
     name = standard_name(setting)
     yield name
-    for modifier in _MODIFIERS:
-        if name.startswith(modifier):
-            yield from possible_names(name.removeprefix(modifier))
+    while name.startswith(_MODIFIERS):
+        name = name.partition("_")[2]
+        yield name
 
 
 def require_undecided(given: Iterable[str], decided: AbstractSet[str], of: str) -> None:
