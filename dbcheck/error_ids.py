@@ -185,6 +185,7 @@ class ErrorId(StrEnum):
     FOLDER_NOT_WRITABLE = "folder-not-writable"
     FOLDER_OF_OTHER_USER = "folder-of-other-user"
     FOLDER_OPEN_TO_OTHERS = "folder-open-to-others"
+    OPTION_FILE_INVALID = "option-file-invalid"
     RECORD_DAMAGED = "record-damaged"
     RECORD_OF_ANOTHER_VERSION = "record-of-another-version"
     RECORD_UNREADABLE = "record-unreadable"

@@ -13,6 +13,7 @@ import paramiko
 import pytest
 
 from dbcheck import files
+from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.options import client_options
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
@@ -55,8 +56,12 @@ def trusted(path: Path) -> object:
     return sshconnect._trust(paramiko.SSHClient(), {}, options)
 
 
+def usual_options(path: Path, **more: bool) -> dict[str, object]:
+    return client_options(Client.MYSQL, path, **more)
+
+
 PLACES: dict[str, Callable[[Path], object]] = {
-    "my.cnf": client_options,
+    "my.cnf": usual_options,
     "a password": lambda path: Secret("password", "file", (str(path),)).read(),
     "x.toml": lambda path: files.described("workload", str(path)),
     "y.toml": lambda path: files.described("matrix", str(path)),
@@ -136,7 +141,7 @@ def test_no_file_is_named_by_dev_null(
     link = tmp_path / "link"
     link.symlink_to(os.devnull)
     for null in (Path(os.devnull), link):
-        assert client_options(null) == {}
+        assert usual_options(null) == {}
         assert settings("db1", null) == {"hostname": "db1"}
         assert trusted(null) == [null]
 
@@ -169,10 +174,10 @@ def test_an_option_file_that_others_may_change_or_read_is_refused(
     file.chmod(mode)
     url = f"mysql://eve@127.0.0.1:1/d?option_files={file}"
     if not why:
-        assert client_options(file)["user"] == "eve"
+        assert usual_options(file)["user"] == "eve"
         MysqlEngine(url)
         return
-    for read in (client_options, lambda _: MysqlEngine(url)):
+    for read in (usual_options, lambda _: MysqlEngine(url)):
         with pytest.raises(UsageError, match=why) as caught:
             read(file)
         assert "hunter2" not in str(caught.value)
@@ -187,46 +192,141 @@ def test_an_option_file_that_a_list_of_access_lets_another_write_is_refused(
     file.write_text(MINE)
     let_write(file, STRANGER)
     url = f"mysql://eve@127.0.0.1:1/d?option_files={file}"
-    for read in (client_options, lambda _: MysqlEngine(url)):
+    for read in (usual_options, lambda _: MysqlEngine(url)):
         with pytest.raises(UsageError, match="access control list") as caught:
             read(file)
         assert f"setfacl -b {file}" in caught.value.hint
 
 
-@pytest.mark.parametrize("end", ["\n", "\r"])
-@pytest.mark.parametrize("line", ["!include {}/more.cnf", "!includedir {}"])
-def test_an_option_file_of_the_url_includes_no_other(
-    line: str, end: str, tmp_path: Path
+def made_by_me(path: Path, text: str = MINE + "password=hunter2\n") -> Path:
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def open_to_others(path: Path) -> str:
+    path.chmod(0o666)
+    return "any user may write"
+
+
+def shown_to_others(path: Path) -> str:
+    path.chmod(0o644)
+    return "to hold the password and has the mode 644"
+
+
+def fifo(path: Path) -> str:
+    path.unlink()
+    os.mkfifo(path)
+    return (
+        "line 2 of .*b.cnf, which cannot be read: Invalid argument|not a regular file"
+    )
+
+
+def folder_open_to_others(path: Path) -> str:
+    path.parent.chmod(0o777)
+    return "any user may write"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("line", "spoil"),
+    [
+        *(
+            (line, s)
+            for line in ("!include {}/b.cnf", "!includedir {}")
+            for s in (open_to_others, shown_to_others, fifo)
+        ),
+        ("!includedir {}", folder_open_to_others),
+    ],
+)
+def test_what_an_option_file_includes_is_held_to_the_same(
+    line: str,
+    spoil: Callable[[Path], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The driver would read a FIFO there, or another user's file."""
-    file = tmp_path / "client.cnf"
-    file.write_text(f"[client]{end}user=eve{end}{line.format(tmp_path)}{end}")
-    file.chmod(0o600)
-    with pytest.raises(UsageError, match=f"{file} includes other files") as caught:
-        MysqlEngine(f"mysql://127.0.0.1:1/d?option_files={file}")
-    assert "option_files=A&option_files=B" in caught.value.hint
+    monkeypatch.delenv("MYSQL_PWD", raising=False)
+    more = tmp_path / "more"
+    more.mkdir(0o700)
+    included = made_by_me(more / "b.cnf")
+    file = made_by_me(tmp_path / ".my.cnf", f"[client]\n{line.format(more)}\n")
+    url = f"mysql://127.0.0.1:1/d?option_files={file}"
+
+    def by_url(_: Path) -> dict[str, object]:
+        return MysqlEngine(url)._arguments
+
+    for read in (usual_options, by_url):
+        found = read(file)
+        assert (found["user"], found["password"]) == ("eve", "hunter2")
+    why = spoil(included)
+    for read in (usual_options, by_url):
+        with pytest.raises(UsageError, match=why) as caught:
+            read(file)
+        assert caught.value.hint
+        assert "hunter2" not in f"{caught.value} {caught.value.hint}"
+
+
+@AS_ROOT
+def test_an_included_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    included = made_by_me(tmp_path / "b.cnf")
+    os.chown(included, STRANGER, -1)
+    file = made_by_me(tmp_path / "a.cnf", f"!include {included}\n")
+    with pytest.raises(UsageError, match=rf"another user \(uid {STRANGER}\)"):
+        usual_options(file)
+
+
+@pytest.mark.timeout(20)
+def test_files_that_include_each_other_end(tmp_path: Path) -> None:
+    """The clients read each of them 1,024 times, and say nothing."""
+    file = tmp_path / "a.cnf"
+    made_by_me(file, f"!include {file}\n!include {file}\n[client]\nuser=eve\n")
+    with pytest.raises(UsageError, match=f"line 1 of {file} includes too much"):
+        usual_options(file)
+    for number in range(9):
+        text = f"!include {tmp_path}/{number + 1}.cnf\n" * 3
+        made_by_me(tmp_path / f"{number}.cnf", text)
+    made_by_me(tmp_path / "9.cnf")
+    with pytest.raises(UsageError, match="1000 may be included in all"):
+        usual_options(tmp_path / "0.cnf")
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[client]\n= hunter2\n", "holds a line that cannot be read"),
-        ("[connector_python]\nunknown=hunter2\n", "line that the driver does not know"),
-        ("[connector_python]\npassword hunter2\n", "the driver does not know"),
-        ("[client]\nssl-verify-cert=hunter\n", "ssl_verify_cert='hunter'"),
-        ("[client]\nssl-verify-cert\n", "ssl_verify_cert=''"),
+        ("[client]\n= hunter2\n", "line 2 of .* is no option"),
+        ("[client]\npassword hunter2\n", "line 2 of .* is no option"),
+        ("hunter2\n", "line 1 of .* before the first group"),
+        ("[client]\npass=hunter2\n", "line 2 of .* has pass, which is not the whole"),
+        ("[client]\nPassword=hunter2\n", "line 2 of .* has Password, which is not"),
+        ("[connector_python]\nunknown=hunter2\n", "line 2 of .* has an option that"),
+        ("[connector_python]\npassword=\nhunter2\n", "line 3 of .* has an option"),
+        ("!includedir /none password=hunter2\n", "line 1 of .* includes a folder"),
+        ("!include ~none password=hunter2\n", "line 1 of .* includes a file in"),
+        ("[client]\rssl-ca=/x\rpassword=hunter2\n", "line 1 of .* carriage return"),
+        ("# x\n[client]\nssl-ca=/x\rpassword=hunter2", "line 3 of .* carriage return"),
+        (f"!include {'x' * 300}password=hunter2\n", "line 1 of .* includes a file, wh"),
+        ("[client]\nssl-verify-cert=hunter2\n", "line 2 .* gives ssl-verify-cert a"),
+        ("[client]\nssl-verify-cert=\n", "line 2 of .* gives ssl-verify-cert a value"),
+        ("[client]\nssl-mode=hunter2\n", "line 2 of .* gives ssl-mode a value"),
+        ("[client]\nssl-mode=VERIFY\n", "line 2 of .* gives ssl-mode a value"),
+        ("[client]\nport=hunter2\n", "line 2 of .* gives port a value"),
+        ("[client]\nhost\n", "line 2 of .* has host without a value"),
+        ("[client]\nuser=hunter2\udcff\n", "user in line 2 of .* is not UTF-8"),
+        (f"[client]\nx={'hunter2' * 600}\n", "line 2 of .* is longer than 4093"),
+        ("[client]\nx=hunter2\0\n", "line 2 of .* holds a zero byte"),
         (None, "No such file"),
     ],
 )
-def test_an_option_file_that_the_driver_cannot_use_is_refused(
+def test_an_option_file_that_cannot_be_used_is_refused(
     text: str | None, why: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "client.cnf"
     if text is not None:
-        file.write_text(text)
+        file.write_bytes(text.encode("utf-8", "surrogateescape"))
         file.chmod(0o600)
     with pytest.raises(UsageError, match=why) as caught:
         MysqlEngine(f"mysql://127.0.0.1:1/d?option_files={file}")
+    assert caught.value.hint
     assert "hunter2" not in f"{caught.value} {caught.value.hint}"
 
 
@@ -259,7 +359,7 @@ def test_a_password_that_is_not_used_may_be_anywhere(tmp_path: Path) -> None:
     file = tmp_path / ".my.cnf"
     file.write_text(MINE + "password=hunter2\n")
     file.chmod(0o644)
-    assert client_options(file, has_password=True)["user"] == "eve"
+    assert usual_options(file, has_password=True)["user"] == "eve"
 
 
 @pytest.mark.root

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.options import client_options
 from dbcheck.errors import UsageError
@@ -17,11 +18,13 @@ def no_password_in_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MYSQL_PWD", raising=False)
 
 
-def options(tmp_path: Path, text: str) -> dict[str, object]:
+def options(
+    tmp_path: Path, text: str, client: Client = Client.MYSQL
+) -> dict[str, object]:
     file = tmp_path / "my.cnf"
     file.write_text(text)
     file.chmod(0o600)
-    return client_options(file)
+    return client_options(client, file)
 
 
 def test_reads_the_client_section(tmp_path: Path) -> None:
@@ -30,8 +33,84 @@ def test_reads_the_client_section(tmp_path: Path) -> None:
 
 
 def test_ignores_what_it_need_not_understand(tmp_path: Path) -> None:
-    text = "!includedir /etc/none\n[client]\nskip-ssl\nhost=db\npassword=x:y\n"
+    text = "!include /etc/none\n[client]\nskip-ssl\nhost=db\npassword=x:y\n"
     assert options(tmp_path, text) == {"password": "x:y"}
+
+
+APP = {"user": "app", "password": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[client]\nuser=app\n\tpassword=secret\n", APP),
+        ("[client]\nuser = app   # who\npassword = secret#tail\n", APP),
+        ('[client]\nuser=app\npassword = "sec#ret" # x\n', {"password": "sec#ret"}),
+        ('[client]\nuser=app\npassword="a\\\\b\\sc"\n', {"password": "a\\b c"}),
+        ("[client] # [x]\nuser=app\npassword=secret\n", APP),
+        ("[CLIENT]\nuser=app\npassword=secret\n", APP),
+        ("[DEFAULT]\nuser=eve\n[client]\npassword=x\n", {"password": "x"}),
+        ("[client]\nuser=app\npassword=x\npassword=secret\n", APP),
+        ("[client]\nuser=app\npassword=a\x0cb\n", {"password": "a\x0cb"}),
+        ("[client]\nloose-user=app\nloose_password=secret\n", APP),
+        ("[client]\nuser=app\nskip-password\n", {"password": ""}),
+    ],
+)
+def test_a_file_is_read_as_the_clients_read_it(
+    text: str, found: dict[str, str], tmp_path: Path
+) -> None:
+    for client in Client:
+        assert options(tmp_path, text, client).items() >= found.items()
+    file = tmp_path / "my.cnf"
+    arguments = MysqlEngine(f"mysql:///x?option_files={file}")._arguments
+    assert arguments.items() >= found.items()
+
+
+def test_the_scheme_decides_whose_groups_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    text = "[client-mariadb]\nuser=app\npassword=secret\n[client-server]\nuser=app2\n"
+    found = {"user": "app2", "password": "secret"}
+    assert options(tmp_path, text, Client.MARIADB) == found
+    assert options(tmp_path, text, Client.MYSQL) == {}
+    (tmp_path / ".my.cnf").write_text(text)
+    (tmp_path / ".my.cnf").chmod(0o600)
+    for more in ("", f"?option_files={tmp_path}/my.cnf"):
+        mariadb = MysqlEngine(f"mariadb+mysqlconnector://db1/x{more}")
+        assert mariadb._arguments.items() >= found.items()
+        assert not MysqlEngine(f"mysql://db1/x{more}")._arguments.keys() & found.keys()
+
+
+def test_a_name_is_shortened_for_mariadb_alone(tmp_path: Path) -> None:
+    """MariaDB's clients take pass for password; those of MySQL ignore it since 8.0."""
+    text = "[client]\nuser=app\npass=secret\n"
+    assert options(tmp_path, text, Client.MARIADB) == APP
+    with pytest.raises(UsageError, match="line 3 of .*my.cnf has pass") as caught:
+        options(tmp_path, text, Client.MYSQL)
+    assert "Write password" in caught.value.hint
+
+
+def test_an_option_file_of_the_url_has_types(tmp_path: Path) -> None:
+    file = tmp_path / "client.cnf"
+    file.write_text(
+        "[client]\nuser=1\nport=3307\nsocket='/a b'\nssl-mode=VERIFY_CA\nnone=1\n"
+        "[connector_python]\npasswd=007\ncompress\nraw=on\ntls-versions=['TLSv1.3']\n"
+        "[mine]\nuser=eve\n"
+    )
+    file.chmod(0o600)
+    found = MysqlEngine(f"mysql:///x?option_files={file}")._arguments
+    assert (
+        found.items()
+        >= {
+            **{"user": "1", "port": 3307, "unix_socket": "/a b", "password": "007"},
+            **{"compress": True, "raw": True, "tls_versions": ["TLSv1.3"]},
+        }.items()
+    )
+    assert not {"none", "ssl_mode", "ssl_verify_cert"} & found.keys()
+    mine = MysqlEngine(f"mysql:///x?option_files={file}&option_groups=mine")
+    assert mine._arguments["user"] == "eve"
+    assert "port" not in mine._arguments
 
 
 @pytest.mark.parametrize(
@@ -59,6 +138,8 @@ def test_ignores_what_it_need_not_understand(tmp_path: Path) -> None:
             {"ssl_verify_cert": True, "ssl_verify_identity": True},
         ),
         ("ssl-verify-server-cert=OFF", {"ssl_verify_cert": False}),
+        ("skip-ssl-verify-server-cert", {"ssl_verify_cert": False}),
+        ("ssl-mode=verify_c", {"ssl_verify_cert": True, "ssl_verify_identity": False}),
         ("ssl-mode=REQUIRED\nssl-capath=/x", {}),
     ],
 )
@@ -66,6 +147,8 @@ def test_the_server_is_verified_as_other_clients_do(
     tmp_path: Path, lines: str, verified: dict[str, object]
 ) -> None:
     assert options(tmp_path, f"[client]\n{lines}\n") == verified
+    named = MysqlEngine(f"mysql:///x?option_files={tmp_path}/my.cnf")._arguments
+    assert {key: named[key] for key in named if key.startswith("ssl")} == verified
 
 
 def test_an_option_file_of_the_url_decides_who_is_verified(tmp_path: Path) -> None:
@@ -93,13 +176,13 @@ def test_without_tls_there_is_nothing_to_verify(
     assert not verifies("ssl_disabled=true")
 
 
-@pytest.mark.parametrize("text", ["", "[client]", "no section=1", "[client\n"])
+@pytest.mark.parametrize("text", ["", "[client]", "[mysqld]\nuser=x", "# user=x"])
 def test_says_nothing_where_nothing_is(tmp_path: Path, text: str) -> None:
     assert options(tmp_path, text) == {}
 
 
 def test_no_file(tmp_path: Path) -> None:
-    assert client_options(tmp_path / "none") == {}
+    assert client_options(Client.MYSQL, tmp_path / "none") == {}
 
 
 def test_the_environment_comes_first(
@@ -116,13 +199,15 @@ def test_a_password_that_is_not_utf_8_is_refused_where_it_is_needed(
     file = tmp_path / "my.cnf"
     file.write_bytes(b"# \xe9\n[client]\nuser=eve\npassword=hunter2\xff\n")
     file.chmod(0o600)
-    with pytest.raises(UsageError, match="my.cnf is not UTF-8") as caught:
-        client_options(file)
+    with pytest.raises(
+        UsageError, match="password in line 4 of .*my.cnf is not UTF-8"
+    ) as caught:
+        client_options(Client.MYSQL, file)
     assert "hunter2" not in str(caught.value)
-    assert client_options(file, has_password=True) == {"user": "eve"}
+    assert client_options(Client.MYSQL, file, has_password=True) == {"user": "eve"}
     file.write_bytes(b"# \xe9\n[client]\npassword=hunter2\n")
-    assert client_options(file) == {"password": "hunter2"}
+    assert client_options(Client.MYSQL, file) == {"password": "hunter2"}
     monkeypatch.setitem(os.environb, b"MYSQL_PWD", b"hunter2\xff")
     with pytest.raises(UsageError, match="MYSQL_PWD .* not UTF-8") as caught:
-        client_options(file)
+        client_options(Client.MYSQL, file)
     assert "hunter2" not in str(caught.value)

@@ -42,6 +42,7 @@ from dbcheck.engines.mysql.check import (
     require_table,
     where_foreign,
 )
+from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.driver import require_supported
 from dbcheck.engines.mysql.durability import (
     check_weakening,
@@ -52,7 +53,12 @@ from dbcheck.engines.mysql.durability import (
 )
 from dbcheck.engines.mysql.fill import fill
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink, reading
-from dbcheck.engines.mysql.options import client_options, endpoints, url_options
+from dbcheck.engines.mysql.options import (
+    client_options,
+    endpoints,
+    url_options,
+    uses_tls,
+)
 from dbcheck.engines.mysql.places import folder_of, places
 from dbcheck.engines.mysql.recorded_settings import SETTINGS
 from dbcheck.engines.mysql.replicating import (
@@ -110,18 +116,21 @@ class MysqlEngine(Replicating):
 
     def __init__(self, url: str, password: str | None = None) -> None:
         require_supported()
-        parsed = read_url(url).set(drivername="mysql+mysqlconnector")
+        parsed = read_url(url)
+        client = Client.of(parsed.drivername)
+        parsed = parsed.set(drivername="mysql+mysqlconnector")
         if not parsed.database:
             parsed = parsed.set(database=DATABASE)
         self.target = parsed.render_as_string()
         self._database: str = parsed.database or DATABASE
-        arguments = url_options(parsed)
+        arguments = url_options(parsed, client)
         self._storage = storage_of(arguments)
         for name in _DECIDED:
             arguments.pop(name, None)
-        with_tls = not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
         has_password = password is not None or "password" in arguments
-        options = client_options(has_password=has_password, with_tls=with_tls)
+        options = client_options(
+            client, has_password=has_password, with_tls=uses_tls(arguments)
+        )
         self._arguments: dict[str, Any] = {**options, **arguments}
         self._arguments["conn_attrs"] = {"program_name": "dbcheck"}
         if password is not None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import configparser
+import ast
 import os
-import re
-import shlex
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,36 +11,54 @@ from typing import Any
 import sqlalchemy.engine
 import sqlalchemy.util
 from mysql.connector.constants import DEFAULT_CONFIGURATION
-from mysql.connector.optionfiles import read_option_files
 
-from dbcheck import plain
+from dbcheck.engines.mysql.clientoptions import (
+    Client,
+    is_on,
+    known_option,
+    known_options,
+    ssl_mode,
+)
+from dbcheck.engines.mysql.optionfile import Option, read_options
 from dbcheck.engines.named_files import unreadable_file
 from dbcheck.engines.peer import account_id
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.others import who_may_write
-from dbcheck.owners import is_ours
 from dbcheck.secret import require_private, variable
 
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
-# What is on or off; SQLAlchemy and the reader of option files leave some as text.
+# What is on or off; SQLAlchemy leaves some as text.
 _SWITCHES = tuple(k for k, v in DEFAULT_CONFIGURATION.items() if isinstance(v, bool))
 _HOST, _PORT = "127.0.0.1", 3306  # if none is given
+_PORT_MAX = 65535
 # The files that the driver reads for each connection.
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
-_PASSWORD = re.compile(rb"\s*passw(or)?d", re.IGNORECASE)
-# The values of ssl-verify-server-cert in an option file.
-_ON = ("1", "on", "true")
-_OFF = ("0", "off", "false")
+# The driver's own group, whose options have the driver's names.
+_DRIVERS_GROUP = "connector_python"
+# The driver's names for options of the clients; the others have the same.
+_NAMES = {
+    **{"socket": "unix_socket", "passwd": "password"},
+    **{name.replace("_", "-"): name for name in _FILES},
+}
+_PASSWORDS = ("password", "password1", "password2", "password3")
 
 
-def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
+def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
     """Return the driver's arguments for *url*, its options and option files among them.
 
-    Raise UsageError if an option that is on or off is neither, if it names an account
-    that this machine does not have, or an option file that the driver must not read.
+    client: whose clients' rules its option files follow.  Raise UsageError if an
+    option that is on or off is neither, if it names an account that this machine does
+    not have, or an option file that cannot be read, or that another user decides.
     """
-    arguments = _with_option_files(_given(url))
+    arguments = _given(url)
+    if "read_default_file" in arguments:
+        raise _invalid("read_default_file", "Write option_files=FILE for it.")
+    verification: dict[str, Any] = {}
+    if named := arguments.pop("option_files", None):
+        groups = _texts(arguments.pop("option_groups", ()))
+        options = _option_files(_texts(named), groups, client)
+        verification = _verification(options)
+        arguments = {**_from_files(options), **arguments}
     for name in _SWITCHES:
         try:
             sqlalchemy.util.coerce_kw_type(arguments, name, bool)
@@ -65,8 +80,15 @@ def url_options(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     except (TypeError, ValueError):
         hint = "Write the number at which the server listens, like port=3306."
         raise _invalid(f"port={arguments['port']!r}", hint) from None
+    if uses_tls(arguments):
+        arguments = {**verification, **arguments}
     _require_files(arguments)
     return arguments
+
+
+def uses_tls(arguments: Mapping[str, Any]) -> bool:
+    """Return whether the driver would use TLS, if the server offers it."""
+    return not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
 
 
 def _given(url: sqlalchemy.engine.URL) -> dict[str, Any]:
@@ -78,36 +100,100 @@ def _given(url: sqlalchemy.engine.URL) -> dict[str, Any]:
         raise _invalid(str(error), hint) from None
 
 
-def _with_option_files(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments, and those in the option files that they name.
+def _texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else given
 
-    Else the driver would read the files again for each connection: by then they may
-    hold something else than what was checked.
+
+def _option_files(
+    files: tuple[str, ...], groups: tuple[str, ...], client: Client
+) -> dict[str, Option]:
+    """Return the options in files that a URL names, by the driver's names.
+
+    They are read here: the driver reads them in another way, takes a password's quotes
+    for a part of it, and would read them again for each connection.
     """
-    if "read_default_file" in arguments:
-        raise _invalid("read_default_file", "Write option_files=FILE for it.")
-    if (named := arguments.get("option_files")) is None:
-        return arguments
-    for each in (named,) if isinstance(named, str) else named:
-        _require_option_file(Path(each))
-    try:
-        found: dict[str, Any] = read_option_files(**arguments)
-    except (AttributeError, ValueError, configparser.Error) as error:
-        # What the reader says repeats lines of the file, which may hold a password.
-        is_unknown = isinstance(error, AttributeError)
-        why = "the driver does not know" if is_unknown else "cannot be read"
-        hint = "Correct the file, or name another one."
-        raise _invalid(f"option_files={named} holds a line that {why}", hint) from None
-    if "passwd" in found:
-        found = {"password": found.pop("passwd"), **found}
-    if variable("MYSQL_PWD") is not None:  # as it comes before that of ~/.my.cnf
+    found: dict[str, Option] = {}
+    for file in files:
+        try:
+            options = read_options(
+                Path(file), groups or (*client.groups(), _DRIVERS_GROUP)
+            )
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(
+                f"option_files: {file} cannot be read: {why}",
+                id=ErrorId.FILE_NOT_READABLE,
+                hint="Correct the file, or name another one.",
+            ) from None
+        for option in options:
+            found |= _for_driver(option, client)
+    return found
+
+
+def _for_driver(option: Option, client: Client) -> dict[str, Option]:
+    """Return *option* by the driver's name; nothing if it is for other clients."""
+    is_drivers = option.group == _DRIVERS_GROUP
+    if not is_drivers and (known := known_option(option, client)) is not None:
+        return {_NAMES.get(known.name, known.name): known}
+    name = option.name.replace("-", "_").lower()
+    name = _NAMES.get(name, name)
+    if name in DEFAULT_CONFIGURATION:
+        return {name: option}
+    if is_drivers:
+        raise option.place.invalid(
+            "has an option that mysql-connector-python does not know",
+            "Correct its name, or remove the line.",
+        )
+    return {}
+
+
+def _from_files(options: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the driver's arguments that *options* are; raise UsageError."""
+    found = {
+        name: _value(name, option)
+        for name, option in options.items()
+        if name in DEFAULT_CONFIGURATION
+    }
+    for name in _PASSWORDS:
+        if name in found:
+            place = options[name].place
+            require_private(place.path, place.status, "password")
+    if variable("MYSQL_PWD") is not None:  # see client_options()
         found.pop("password", None)
     return found
 
 
+def _value(name: str, option: Option) -> Any:
+    """Return an argument of the driver; no error repeats it, it may be misplaced."""
+    value = option.value or ""
+    if name in (*_FILES, "unix_socket"):
+        return value
+    _require_text(name, option)
+    if name in _SWITCHES:
+        try:
+            return option.value is None or sqlalchemy.util.asbool(value)
+        except ValueError:
+            raise option.place.invalid(
+                f"gives {option.name} a value that is neither on nor off",
+                f"Write {option.name}=true or {option.name}=false.",
+            ) from None
+    if name == "port":
+        if value.isdecimal() and int(value) <= _PORT_MAX:
+            return int(value)
+        raise option.place.invalid(
+            "gives port a value that is none", f"Write a number up to {_PORT_MAX}."
+        )
+    if isinstance(DEFAULT_CONFIGURATION[name], str) or name in _PASSWORDS:
+        return value
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return value
+
+
 def _invalid(what: str, hint: str) -> UsageError:
     return UsageError(
-        f"invalid option in the target's URL, or in its option_files: {what}",
+        f"invalid option in the target's URL: {what}",
         id=ErrorId.TARGET_URL_OPTION_INVALID,
         hint=hint,
     )
@@ -122,34 +208,38 @@ def endpoints(arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def client_options(
-    file: Path | None = None, *, has_password: bool = False, with_tls: bool = True
+    client: Client,
+    file: Path | None = None,
+    *,
+    has_password: bool = False,
+    with_tls: bool = True,
 ) -> dict[str, Any]:
-    """Return the section [client] of ~/.my.cnf as arguments of the driver.
+    """Return the options for all clients in ~/.my.cnf as arguments of the driver.
 
     That is user and password, and with_tls how to verify the server.  MYSQL_PWD comes
-    before the file's password, as it does for MySQL's clients.
+    before the file's password: who sets it means this run.  For the clients themselves
+    it comes after (MariaDB 10.11, MySQL 9.7).
     has_password: there is another one, so none is looked for.  Raise UsageError, which
-    holds none of it, for a password that is not UTF-8, or that others may read, and
-    for a file that others may write.
+    holds none of it, for a file that *client*'s own programs cannot read, a password
+    that is not UTF-8, or that others may read, and a file that others may write.
     """
+    options = known_options(_usual_options(file or _usual_file(), client), client)
     wanted = ("user",) if has_password else ("user", "password")
-    path = file or _usual_file()
-    options, status = _client_section(path)
-    found: dict[str, Any] = {
-        name: value for name in wanted if (value := options.get(name)) is not None
-    }
     own = None if has_password else variable("MYSQL_PWD")
     if own is not None:
-        found["password"] = own
-    elif "password" in found and status is not None:
-        require_private(path, status, "password")
-    if not _is_text(found.get("password", "")):
-        raise UsageError(
-            f"the password in {file or '~/.my.cnf'} is not UTF-8",
-            id=ErrorId.SECRET_NOT_UTF8,
-            hint="Store it as UTF-8.",
-        )
+        options.pop("password", None)
+    found: dict[str, Any] = {} if own is None else {"password": own}
+    for name in wanted:
+        option = options.get(name)
+        if option is None or option.value is None:
+            continue
+        if name == "password":
+            require_private(option.place.path, option.place.status, name)
+        _require_text(name, option)
+        found[name] = option.value
     if with_tls:
+        if (authority := options.get("ssl-ca")) is not None and authority.value:
+            found["ssl_ca"] = authority.value
         found |= _verification(options)
     _require_files(found)
     return found
@@ -162,21 +252,15 @@ def _usual_file() -> Path:
         return Path(os.devnull)
 
 
-def _client_section(path: Path) -> tuple[dict[str, str | None], os.stat_result | None]:
-    """Return the options of [client] in a file, and the file's status.
+def _usual_options(path: Path, client: Client) -> list[Option]:
+    """Return the options for all clients in a file that need not be there.
 
-    None of a file that is missing, or that this user may not read.  Raise UsageError
-    if another user decides what is in it: a run could then use another account, or not
-    verify the server.  MySQL's and MariaDB's clients warn of a file that any user may
-    write, and ignore it (mysys/my_default.c).
+    None of a file that is missing, or that this user may not read.
     """
     try:
-        with plain.opened(path) as file:
-            status = os.fstat(file.fileno())
-            _require_own(path, status)
-            content = plain.content(file, plain.TEXT_MAX)
+        return read_options(path, client.groups())
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return {}, None
+        return []
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}",
@@ -184,105 +268,43 @@ def _client_section(path: Path) -> tuple[dict[str, str | None], os.stat_result |
             hint="Remove it, or put a regular file with options of MySQL's"
             " clients there.",
         ) from None
-    parser = configparser.ConfigParser(
-        allow_no_value=True, interpolation=None, strict=False, delimiters=("=",)
-    )
-    text = content.decode("utf-8", errors="surrogateescape")
-    lines = (line for line in text.splitlines() if not line.startswith("!"))
-    try:
-        parser.read_string("\n".join(lines))
-    except configparser.Error:
-        return {}, None
-    section = dict(parser["client"]) if parser.has_section("client") else {}
-    options: dict[str, str | None] = {
-        name.replace("_", "-"): None if value is None else _unquoted(value)
-        for name, value in section.items()
-    }
-    return options, status
-
-
-def _require_own(path: Path, found: os.stat_result) -> None:
-    """Raise UsageError if another user decides what an option file holds."""
-    place = shlex.quote(str(path))
-    if not is_ours(found):
-        what = f"{path} belongs to another user (uid {found.st_uid})"
-        hint = f"Run: chown {os.geteuid()} {place}"
-    elif stat.S_ISREG(found.st_mode) and (who := who_may_write(path, found)):
-        what, hint = f"{who[0]} may write {path}", f"Run: {who[1]} {place}"
-    else:
-        return
-    raise UsageError(
-        f"{what}, which says how to log in to the server",
-        id=ErrorId.SECRET_FILE_NOT_PRIVATE,
-        hint=hint,
-    )
-
-
-def _require_option_file(path: Path) -> None:
-    """Raise UsageError if the driver must not read an option file that a URL names.
-
-    The driver must not read what is not a regular file, what others may write, what
-    includes other files, or a password that others may read.
-    """
-    _require_readable({"option_files": str(path)})
-    try:
-        with plain.opened(path) as file:
-            status = os.fstat(file.fileno())
-            text = plain.content(file, plain.TEXT_MAX)
-    except OSError as error:
-        hint = "Correct its name, or its mode."
-        raise _invalid(f"option_files={path}: {error.strerror}", hint) from None
-    _require_own(path, status)
-    lines = text.splitlines()
-    if any(line.startswith(b"!include") for line in lines):
-        raise UsageError(
-            f"{path} includes other files, which are not checked",
-            id=ErrorId.TARGET_URL_OPTION_INVALID,
-            hint="Name each file in the URL: option_files=A&option_files=B.",
-        )
-    if any(map(_PASSWORD.match, lines)):
-        require_private(path, status, "password")
 
 
 def _require_files(arguments: Mapping[str, Any]) -> None:
     """Raise UsageError if the driver must not read a file that *arguments* name."""
-    _require_readable(
-        {name: str(arguments[name]) for name in _FILES if arguments.get(name)}
-    )
-
-
-def _require_readable(named: Mapping[str, str]) -> None:
+    named = {name: str(arguments[name]) for name in _FILES if arguments.get(name)}
     if why := unreadable_file(named):
         raise UsageError(why, id=ErrorId.FILE_NOT_READABLE, hint="Name another file.")
 
 
-def _verification(options: Mapping[str, str | None]) -> dict[str, Any]:
+def _verification(options: Mapping[str, Option]) -> dict[str, Any]:
     """Return how MySQL's and MariaDB's clients would verify the server over TLS.
 
     ssl-mode is MySQL's, ssl-verify-server-cert MariaDB's, which means the name as well.
     """
     found: dict[str, Any] = {}
-    if authority := options.get("ssl-ca"):
-        found["ssl_ca"] = authority
-    mode = (options.get("ssl-mode") or "").upper()
-    if mode in ("VERIFY_CA", "VERIFY_IDENTITY"):
-        found["ssl_verify_cert"] = True
-        found["ssl_verify_identity"] = mode == "VERIFY_IDENTITY"
-    if "ssl-verify-server-cert" in options:
-        value = options["ssl-verify-server-cert"]
-        if value is None or value.lower() in _ON:
+    if (mode := options.get("ssl-mode")) is not None:
+        chosen = ssl_mode(mode)
+        if chosen in ("VERIFY_CA", "VERIFY_IDENTITY"):
+            found["ssl_verify_cert"] = True
+            found["ssl_verify_identity"] = chosen == "VERIFY_IDENTITY"
+    if (verify := options.get("ssl-verify-server-cert")) is not None:
+        if is_on(verify):
             found["ssl_verify_cert"] = found["ssl_verify_identity"] = True
-        elif value.lower() in _OFF:
+        else:
             found.setdefault("ssl_verify_cert", False)
     return found
 
 
-def _is_text(value: str) -> bool:
-    """Return whether *value* was UTF-8 before it was read with surrogateescape."""
-    return value.isascii() or not any("\udc80" <= c <= "\udcff" for c in value)
-
-
-def _unquoted(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
-        return value[1:-1]
-    return value
+def _require_text(name: str, option: Option) -> None:
+    """Raise UsageError, which does not repeat it, for a value that is not UTF-8."""
+    value = option.value or ""
+    if value.isascii() or not any("\udc80" <= c <= "\udcff" for c in value):
+        return
+    place = option.place
+    raise UsageError(
+        f"the {name} in line {place.line} of {place.path} is not UTF-8",
+        id=ErrorId.SECRET_NOT_UTF8,
+        # Without them the clients cut the last byte of a final "à", a blank in latin1.
+        hint=f'Store it as UTF-8, in quotes: {name}="VALUE".',
+    )
