@@ -227,6 +227,7 @@ class ErrorId(StrEnum):
     SERVER_FINDS_OTHER_FILES = "server-finds-other-files"
     SERVER_LOG_NOT_FOUND = "server-log-not-found"
     SERVER_ON_OTHER_HOST = "server-on-other-host"
+    SSH_ARGUMENT_NOT_SUPPORTED = "ssh-argument-not-supported"
     SSH_CONFIG_INVALID = "ssh-config-invalid"
     SSH_KEY_LOCKED = "ssh-key-locked"
     SSH_KEY_UNREADABLE = "ssh-key-unreadable"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -16,6 +17,9 @@ from dbcheck.errors import UsageError
 from dbcheck.owners import expanded, is_ours
 
 Kind = Literal["env", "file", "command"]
+# An option of a URL that holds one: of libpq and of MySQL's driver, each under several
+# names.
+OPTION = re.compile(r"passw|pwd|secret|scram_\w+_key", re.IGNORECASE)
 _NAMES = {"env": "variable", "file": "file", "command": "command"}
 _COMMAND_TIMEOUT_S = 60
 

@@ -45,8 +45,20 @@ The help of each command, as `dbcheck COMMAND --help` prints it.
 {_MADE}
 """
 _VARIABLES = """`dbcheck init` writes an inventory with comments. Ansible's own
-variables `ansible_host`, `ansible_user`, `ansible_port`, `ansible_ssh_private_key_file`
-and `ansible_connection` say how the target's host is reached.
+variables say how the target's host is reached: `ansible_host`, `ansible_user`,
+`ansible_port`, `ansible_ssh_private_key_file`, and `ansible_connection`, which may be
+`ssh` or `local`. As in Ansible, an older name such as `ansible_ssh_host` counts before
+the newer one.
+
+Of `ansible_ssh_args`, `ansible_ssh_common_args` and `ansible_ssh_extra_args` dbcheck
+reads what leads to the host: a jump host (`-J`, `ProxyJump`), a `ProxyCommand`, and
+another ssh_config (`-F`). It refuses arguments that set host, port, user or key, which
+have variables of their own. It leaves out all others, such as
+`StrictHostKeyChecking=no`: the key of a host must be known.
+
+dbcheck logs in with a key, and not with `ansible_password`. It does not become another
+user, whatever `ansible_become` says. What ansible.cfg and the environment say of
+connections does not count; write it into the inventory.
 """
 _KEYS = """A workload is a TOML file. `dbcheck workloads` lists those that come with
 dbcheck, from the folder `workloads/`.

@@ -95,7 +95,7 @@ def power_host(entry: Entry) -> TargetHost | None:
     """Return the host that is to be cut, None if it is not to be asked."""
     if not entry.host:
         return None
-    return open_host(entry.host, SshOptions(identity_file=entry.host_identity))
+    return open_host(entry.host, entry.host_options)
 
 
 def entry_witness(

@@ -17,6 +17,7 @@ from dbcheck.cli.groups import Argument, Flag, Group
 from dbcheck.cli.options import ANY_PATH, FILE, SECONDS
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.remote.address import SshOptions
 
 if TYPE_CHECKING:
     from dbcheck.inventory.entry import Entry
@@ -207,8 +208,11 @@ class HostUrl(EntryOptions):
     ] = None
 
     def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with this host."""
-        return replace(entry, host=self.target_host or entry.host)
+        """Return *entry* with this host; the inventory's proxy leads to another one."""
+        if not self.target_host:
+            return entry
+        by_config = SshOptions(identity_file=entry.host_options.identity_file)
+        return replace(entry, host=self.target_host, host_options=by_config)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from collections.abc import Collection, Iterable
 
 import sqlalchemy.engine
 import sqlalchemy.exc
 
+from dbcheck import secret
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 
+PORTS = range(1, 65_536)
+SEVERAL = (
+    "Write several hosts like ?host=db1:5432&host=db2:5432; with an address of IPv6,"
+    " give the ports by themselves: ?host=::1,db2&port=5432,5432."
+)
 # What to do about a server of a product that is not tested.
 NAME_ANOTHER = "Name a server of PostgreSQL, MySQL, MariaDB or YugabyteDB in the URL."
 
@@ -17,8 +25,6 @@ HINT = (
     "Pass it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"
     " DBCHECK_PASSWORD, or with --password-command."
 )
-# Of libpq and of MySQL's driver, each under several names.
-_SECRET = re.compile(r"passw|pwd|secret|scram_\w+_key", re.IGNORECASE)
 
 
 def read_url(url: str) -> sqlalchemy.engine.URL:
@@ -32,12 +38,59 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
         raise UsageError(
             "the target is not a database URL",
             id=ErrorId.TARGET_URL_INVALID,
-            hint="Write it like postgresql+psycopg2://user@host:5432/database.",
+            hint=_advice(url),
         ) from None
-    if parsed.password is not None or any(map(_SECRET.search, parsed.query)):
+    if parsed.password is not None or any(map(secret.OPTION.search, parsed.query)):
         raise UsageError(
             "the target's URL contains a password",
             id=ErrorId.URL_HOLDS_PASSWORD,
             hint=HINT,
         )
     return parsed
+
+
+def _advice(url: str) -> str:
+    """Return how to write a URL, of which nothing is repeated."""
+    scheme, _, rest = url.partition("://")
+    if "," not in re.split("[/?]", rest)[0].rpartition("@")[2]:
+        return "Write it like postgresql+psycopg2://user@host:5432/database."
+    if scheme.startswith(("mysql", "mariadb")):
+        return "Name one host, like mysql://user@host:3306/database."
+    return SEVERAL
+
+
+def require_single(url: sqlalchemy.engine.URL, but: Collection[str]) -> None:
+    """Raise UsageError if an option of *url* is given twice, *but* those that may be.
+
+    A driver would take both values for one, or fail without an error of its own.
+    """
+    for name, value in url.query.items():
+        if isinstance(value, tuple) and name not in but:
+            raise UsageError(
+                f"invalid option in the target's URL: {name} is given twice",
+                id=ErrorId.TARGET_URL_OPTION_INVALID,
+                hint="Keep one of them.",
+            )
+
+
+def require_hosts(hosts: Iterable[str], hint: str) -> None:
+    """Raise UsageError if a driver would take a host's port for a part of its name."""
+    for host in hosts:
+        if ":" in host and not host.startswith(("/", "@")) and not _is_ipv6(host):
+            raise no_host(hint)
+
+
+def no_host(hint: str) -> UsageError:
+    """Return the error about a host, which is not repeated: it may hold a login."""
+    return UsageError(
+        "a host in the target's URL is neither a name nor an address",
+        id=ErrorId.TARGET_URL_OPTION_INVALID,
+        hint=hint,
+    )
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return bool(ipaddress.IPv6Address(host))
+    except ValueError:
+        return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Meta
 
@@ -22,16 +22,16 @@ from dbcheck.core.site import SiteKind
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
+from dbcheck.inventory.reaching import host_of
 from dbcheck.power import registry, scope
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.power.wiring import Wiring
-from dbcheck.remote.way import LOCAL
-from dbcheck.secret import Secret
+from dbcheck.remote.address import AS_SSH, SshOptions
+from dbcheck.secret import OPTION, Secret
 from dbcheck.validated import Command, Text, one_of
 
 TOPOLOGIES = tuple(kind.value for kind in SiteKind if kind.is_cluster)
-_CONNECTIONS = ("ssh", "paramiko", "paramiko_ssh", "smart", "local")
 _ASK_HOST = f"{PREFIX}ask_host"
 EXPECT = f"{PREFIX}expect_"
 SECRETS = {f"{PREFIX}password": "the database's password", **registry.SECRETS}
@@ -48,7 +48,7 @@ OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
 }
 KEYS = {"return_s": "wait_s"}  # a field of Entry -> its variable, where they differ
 _GIVEN = frozenset(  # the fields of Entry that are not variables of their own
-    {"name", "password", "host", "host_identity", "power", "expected", "doubt"}
+    {"name", "password", "host", "host_options", "power", "expected", "doubt"}
     | {"inventory", "standbys"}
 )
 _Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
@@ -63,9 +63,8 @@ class Entry:
 
     name:      in the inventory; "" if flags describe it.
     inventory: the file that names it; "" if none does.
-    host, host_identity: the target's host as "ssh://[user@]host[:port]" or "local:",
-               and the private key for it; "" if the host is not to be asked, or if
-               SSH's own configuration names the key.
+    host, host_options: the target's host as "ssh://[user@]host[:port]" or "local:",
+               and how to log in there; "" if the host is not to be asked.
     silence_s, return_s: see also campaign.rig.Limits.
     doubt:     why its switch may be another host's as well; "" if none is.
     standbys:  of a cluster, whose writer this is, the other hosts; () else.
@@ -90,7 +89,7 @@ class Entry:
         Path | None, Meta(description="File of known host keys for the witness.")
     ] = None
     host: str = ""
-    host_identity: Path | None = None
+    host_options: SshOptions = AS_SSH
     server_log: Annotated[
         str,
         Meta(
@@ -275,28 +274,14 @@ KNOWN = frozenset(
 ) - {f"{PREFIX}{name}" for name in _GIVEN - {"power"}}
 
 
-_Connection = Annotated[str, one_of(_CONNECTIONS)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Ansible:
-    """How Ansible reaches a host: the variables that begin with ansible_."""
-
-    host: str = ""
-    user: str = ""
-    port: Annotated[int, Meta(ge=1, le=65_535)] | None = None
-    connection: _Connection = "ssh"
-    ssh_private_key_file: Path | None = None
-
-
 def entry(fields: Fields) -> Entry:
     """Return the target that *fields* describe; raise UsageError naming the key."""
-    host, host_identity = _host(fields)
+    host, host_options = _host(fields)
     given = {
         "name": fields.host,
         "password": fields.secret(f"{PREFIX}password"),
         "host": host,
-        "host_identity": host_identity,
+        "host_options": host_options,
         "power": registry.read(fields),
         "expected": fields.read(Expected, EXPECT),
         "doubt": "",
@@ -376,31 +361,28 @@ def _require_scope(fields: Fields, found: Entry) -> None:
         )
 
 
-def _host(fields: Fields) -> tuple[str, Path | None]:
-    """Return how to reach the target's host, as Ansible would, and the key."""
+def _host(fields: Fields) -> tuple[str, SshOptions]:
+    """Return how to reach the target's host; "" if it is not to be asked."""
     if not fields.value(_ASK_HOST, OTHERS[_ASK_HOST], not _is_managed(fields)):
-        return "", None
-    if fields.value("ansible_connection", _Connection, "ssh") == "local":
-        return LOCAL, None
-    way = fields.read(_Ansible, "ansible_")
-    host = way.host or fields.host
-    url = f"ssh://{way.user}@" if way.user else "ssh://"
-    url += f"[{host}]" if ":" in host else host
-    url += f":{way.port}" if way.port else ""
-    return url, way.ssh_private_key_file
+        return "", AS_SSH
+    return host_of(fields)
 
 
 def _is_managed(fields: Fields) -> bool:
-    """Say whether only a provider can log in to the target's host, by its name."""
+    """Say whether only a provider can log in to a host that the target's URL names."""
     try:
-        host = urlsplit(fields.value(f"{PREFIX}target", str, "")).hostname
+        url = urlsplit(fields.value(f"{PREFIX}target", str, ""))
+        others = ",".join(parse_qs(url.query).get("host", []))  # HOST[:PORT],...
     except ValueError:
         return False
-    return bool(managed.of_host(host or ""))
+    hosts = [url.hostname or "", *others.split(",")]
+    return managed.of_hosts(host.partition(":")[0] for host in hosts) != ""
 
 
 def _has_password(url: str) -> bool:
     try:
-        return urlsplit(url).password is not None
+        parts = urlsplit(url)
+        options = parse_qs(parts.query, keep_blank_values=True)
+        return parts.password is not None or any(map(OPTION.search, options))
     except ValueError:
         return False  # which the engine will refuse

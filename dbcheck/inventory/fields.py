@@ -100,6 +100,11 @@ class Fields:
         value = self._value(name)
         return default if value is None else self._converted(name, value, hint)
 
+    def given(self, *names: str) -> str:
+        """Return the last of *names* that is given, the first of all if none is."""
+        found = [name for name in names if self._variables.get(name) is not None]
+        return found[-1] if found else names[0]
+
     def secret(self, name: str) -> Secret | None:
         """Return the source of the secret *name*, None if it has none.
 

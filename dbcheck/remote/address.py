@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,6 +12,22 @@ from dbcheck.errors import UsageError
 
 SCHEME = "ssh"
 USER_CONFIG = Path("~/.ssh/config")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """What leads to a host: one of two settings of ssh_config(5), which may be "none".
+
+    command: ProxyCommand, which may hold a password.  jump: ProxyJump.
+    """
+
+    command: str = field(default="", repr=False)
+    jump: str = ""
+
+    @property
+    def jump_is_none(self) -> bool:
+        """Whether a ProxyCommand still counts, be it the configuration's."""
+        return self.jump.lower() == "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +40,14 @@ class SshOptions:
     identity_file:       the only key to offer; else config, agent and ~/.ssh/id_*.
     known_hosts:         the only file to know hosts from, and to store new ones in.
     config_file:         the user's configuration; it need not exist.
+    proxy:               what leads to the host; None: the configuration says.
     """
 
     accept_new_host_key: bool | None = None
     identity_file: Path | None = None
     known_hosts: Path | None = None
     config_file: Path = USER_CONFIG
+    proxy: Proxy | None = None
     connect_timeout_s: float = 15.0
 
 

@@ -6,11 +6,13 @@ import contextlib
 import getpass
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import paramiko
 from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, UsageError
-from dbcheck.remote.address import Address, SshOptions
+from dbcheck.remote.address import Address, Proxy, SshOptions
 from dbcheck.remote.sshconfig import settings
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,7 @@ log = logging.getLogger(__name__)
 # own, what paramiko logs of them would go to standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
+_TOKEN = re.compile("%(.?)", re.DOTALL)  # TOKENS of ssh_config(5)
 _KEEPALIVE_S = 5
 # Data that is not acknowledged for so long ends a connection (tcp(7)).  TCP tries
 # again after twice as long each time: after an outage of 20 s it may take 20 s more.
@@ -108,11 +111,16 @@ def _connect(
     host = config.get("hostname", address.host)
     port = address.port or int(config.get("port", 22))
     user = address.user or config.get("user") or getpass.getuser()
+    if options.proxy is not None:
+        tokens = {"%": "%", "h": host, "n": address.host, "p": str(port), "r": user}
+        config = {**config, **_proxied(options.proxy, tokens)}
     jumps = config.get("proxyjump", "none")
     if through is None and jumps != "none":
+        # As by `ssh -J`: what is given for the last host says nothing of these.
+        by_config = replace(options, identity_file=None, proxy=None)
         for jump in jumps.split(","):
             hop = Address.parse(jump.strip().removeprefix("ssh://"))
-            through = _connect(hop, options, stack, depth=depth + 1, through=through)
+            through = _connect(hop, by_config, stack, depth=depth + 1, through=through)
     client = paramiko.SSHClient()
     files = _trust(client, config, options)
     choice = "" if options.accept_new_host_key is None else _OR_ACCEPT
@@ -139,6 +147,28 @@ def _connect(
     assert transport is not None
     transport.set_keepalive(_KEEPALIVE_S)
     return transport
+
+
+def _proxied(proxy: Proxy, tokens: Mapping[str, str]) -> dict[str, str | None]:
+    """Return what *proxy* sets in a configuration, with its tokens replaced."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] in tokens:
+            return tokens[found[1]]
+        raise UsageError(
+            f"{found[0]} stands for nothing in a ProxyCommand or ProxyJump",
+            id=ErrorId.SSH_ARGUMENT_NOT_SUPPORTED,
+            hint="Write %% for the character; %h, %n, %p and %r are host, its name as"
+            " given, port and user.",
+        )
+
+    if proxy.jump_is_none:
+        return {"proxyjump": "none"}
+    command = None if proxy.command.lower() == "none" else proxy.command
+    return {
+        "proxycommand": _TOKEN.sub(value, command) if command else None,
+        "proxyjump": _TOKEN.sub(value, proxy.jump) or "none",
+    }
 
 
 def _quick(sock: Any, **options: Any) -> paramiko.Transport:

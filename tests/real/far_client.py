@@ -19,6 +19,7 @@ from dbcheck.campaign import preflight
 from dbcheck.cli import assemble, campaign_run, main
 from dbcheck.core.target import TargetFacts
 from dbcheck.hosts.host import TargetHost
+from dbcheck.inventory import reaching
 from dbcheck.remote.address import SshOptions
 
 
@@ -36,7 +37,8 @@ def play(folder: Path) -> None:
 
     TargetHost.facts = facts  # type: ignore[method-assign, assignment]
     known = partial(SshOptions, known_hosts=folder / "known_hosts")
-    vars(assemble).update(SshOptions=known)
+    vars(assemble).update(SshOptions=known)  # of the witness
+    vars(reaching).update(SshOptions=known)  # of the target's host
     vars(preflight).update(require_other_host=lambda *_: None)
     vars(preflight).update(require_independent=lambda *_: "the test says so")
     vars(campaign_run).update(guard=lambda *_, **__: "", require_sole=lambda *_: None)

@@ -7,7 +7,7 @@ import pytest
 from dbcheck.engines.mysql.storage import ENGINES as STORAGE
 from dbcheck.engines.mysql.storage import storage_of
 from dbcheck.engines.registry import ENGINES, open_engine
-from dbcheck.errors import UsageError
+from dbcheck.errors import EngineError, UsageError
 
 SECRET = "hunter2-and-more"
 
@@ -87,3 +87,53 @@ def test_an_unknown_driver_names_the_known_ones() -> None:
 def test_hosts_and_ports_must_match() -> None:
     with pytest.raises(UsageError, match="hosts and ports don't match"):
         open_engine("postgresql://u@/d?host=db1,db2&port=1,2,3")
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("postgresql://u@h1:1,h2:2/db", "?host=db1:5432&host=db2:5432"),
+        ("postgresql://u@h1:1,h2/db?sslmode=require", "?host=db1:5432&host=db2:5432"),
+        (f"postgresql://u:{SECRET},x@h1:1:2/db", "postgresql+psycopg2://user@host"),
+        ("mysql://u@h1:1,h2:2/db", "Name one host"),
+        ("postgresql://u@/db?host=h1:1,h2:2", "?host=db1:5432&host=db2:5432"),
+        ("postgresql://u@/db?host=h1:1&port=2", "?host=db1:5432&host=db2:5432"),
+        ("postgresql://u@/db?host=[::1]:5432", "?host=::1,db2&port=5432,5432"),
+        ("postgresql://u@/db?host=::1&host=::2", "?host=::1,db2&port=5432,5432"),
+        ("postgresql://u@/db?host=db1&host=::1", "?host=::1,db2&port=5432,5432"),
+        ("postgresql://u@/db?host=fe80::1&host=fe80::2&host=x", "?host=::1,db2"),
+        (f"postgresql://u@/db?host=u:{SECRET}@h1", "?host=db1:5432&host=db2:5432"),
+        ("mysql://u@h1,h2/db", "Name one host"),
+        ("mysql://u@/db?host=h1:3307", "its port apart"),
+        ("mysql://u@/db?host=[::1]", "its port apart"),
+        ("mysql://u@/db?host=h1&host=h2", "Keep one of them"),
+        ("mysql://u@/db?unix_socket=/a&unix_socket=/b", "Keep one of them"),
+        ("postgresql://u@/db?hostaddr=192.0.2.1&hostaddr=192.0.2.2", "Keep one"),
+        ("mysql://u@h1:99999/db", "port=3306"),
+    ],
+)
+def test_hosts_that_a_driver_reads_otherwise_are_refused_with_the_form_that_works(
+    url: str, hint: str
+) -> None:
+    with pytest.raises(UsageError, match="the target") as caught:
+        open_engine(url)
+    assert hint in caught.value.hint
+    assert SECRET not in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "cockroachdb", "yugabytedb"])
+def test_the_form_that_the_hint_shows_works(scheme: str) -> None:
+    two = open_engine(f"{scheme}://u@/db?host=db1:5432&host=db2:5433").endpoints()
+    assert two == [("db1", 5432), ("db2", 5433)]
+    mixed = open_engine(f"{scheme}://u@/db?host=::1,db2&port=5432,5433").endpoints()
+    assert mixed == [("::1", 5432), ("db2", 5433)]
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "5_4", "-1", "x"])
+def test_a_port_that_no_server_can_have_is_refused(
+    port: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPORT", port)
+    with pytest.raises(EngineError, match="port") as caught:
+        open_engine("postgresql://u@db1/x").endpoints()
+    assert caught.value.hint

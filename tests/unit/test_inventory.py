@@ -91,7 +91,7 @@ def test_an_entry_holds_all_and_can_be_sent_to_another_process(tmp_path: Path) -
     )
     assert found.target == "postgresql+psycopg2://dbcheck@db1/dbcheck"
     assert found.host == "ssh://root@10.0.0.7:2222"
-    assert found.host_identity == Path("/keys/db1")
+    assert found.host_options.identity_file == Path("/keys/db1")
     assert found.password is not None
     assert found.password.source == ("pass", "show", "db1")
     assert (found.expected.serial, found.price, found.sessions) == ("4711", 1299.5, 16)

@@ -22,6 +22,7 @@ from dbcheck.engines.mysql.clientoptions import (
 from dbcheck.engines.mysql.optionfile import Option, read_options
 from dbcheck.engines.named_files import unreadable_file
 from dbcheck.engines.peer import account_id
+from dbcheck.engines.url import PORTS, no_host, require_hosts, require_single
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.secret import require_private, variable
@@ -30,7 +31,7 @@ SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
 # What is on or off; SQLAlchemy leaves some as text.
 _SWITCHES = tuple(k for k, v in DEFAULT_CONFIGURATION.items() if isinstance(v, bool))
 _HOST, _PORT = "127.0.0.1", 3306  # if none is given
-_PORT_MAX = 65535
+_ONE_HOST = "Name one host, and its port apart: mysql://user@host:3306/database."
 # The files that the driver reads for each connection.
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 # The driver's own group, whose options have the driver's names.
@@ -50,6 +51,7 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
     option that is on or off is neither, if it names an account that this machine does
     not have, or an option file that cannot be read, or that another user decides.
     """
+    require_single(url, but=("option_files",))
     arguments = _given(url)
     if "read_default_file" in arguments:
         raise _invalid("read_default_file", "Write option_files=FILE for it.")
@@ -75,11 +77,7 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
                 "Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
-    try:
-        arguments["port"] = int(arguments.get("port", _PORT))
-    except (TypeError, ValueError):
-        hint = "Write the number at which the server listens, like port=3306."
-        raise _invalid(f"port={arguments['port']!r}", hint) from None
+    arguments["port"] = _place(arguments)[1]
     if uses_tls(arguments):
         arguments = {**verification, **arguments}
     _require_files(arguments)
@@ -89,6 +87,23 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
 def uses_tls(arguments: Mapping[str, Any]) -> bool:
     """Return whether the driver would use TLS, if the server offers it."""
     return not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
+
+
+def _place(arguments: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the host and the port; raise UsageError for what is none."""
+    host = str(arguments.get("host") or _HOST)
+    require_hosts([host], _ONE_HOST)
+    if "," in host:
+        raise no_host(_ONE_HOST)
+    given = str(arguments.get("port", _PORT))
+    try:
+        port = int(given)
+    except ValueError:
+        port = 0
+    if port not in PORTS:
+        hint = "Write the number at which the server listens, like port=3306."
+        raise _invalid(f"port={given!r}", hint)
+    return host, port
 
 
 def _given(url: sqlalchemy.engine.URL) -> dict[str, Any]:
@@ -178,10 +193,10 @@ def _value(name: str, option: Option) -> Any:
                 f"Write {option.name}=true or {option.name}=false.",
             ) from None
     if name == "port":
-        if value.isdecimal() and int(value) <= _PORT_MAX:
+        if value.isdecimal() and int(value) in PORTS:
             return int(value)
         raise option.place.invalid(
-            "gives port a value that is none", f"Write a number up to {_PORT_MAX}."
+            "gives port a value that is none", f"Write a number up to {PORTS[-1]}."
         )
     if isinstance(DEFAULT_CONFIGURATION[name], str) or name in _PASSWORDS:
         return value
@@ -201,10 +216,8 @@ def _invalid(what: str, hint: str) -> UsageError:
 
 def endpoints(arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return the host to which the driver connects, "" for a socket file; its port."""
-    port = arguments["port"]
-    if arguments.get("unix_socket"):
-        return [("", port)]
-    return [(str(arguments.get("host") or _HOST), port)]
+    host, port = _place(arguments)
+    return [("" if arguments.get("unix_socket") else host, port)]
 
 
 def client_options(

@@ -9,6 +9,7 @@ server is off, any user of the machine may listen there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -16,13 +17,16 @@ from typing import Any
 
 import psycopg
 import psycopg2.extensions
+import sqlalchemy.engine
+import sqlalchemy.exc
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn
 
 from dbcheck.engines.link import one_line
 from dbcheck.engines.peer import socket_owner
+from dbcheck.engines.url import PORTS, SEVERAL, no_host, require_hosts, require_single
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.errors import EngineError, UsageError
 
 # PostgreSQL 17 manual, 34.1.2.  What remains are SCRAM, which shows the server that the
 # client knows the password and not which it is, GSS, SSPI, and no password at all.
@@ -32,6 +36,7 @@ _REQUIRES_AUTH = 16_00_00  # the first libpq with require_auth
 _NO_SUCH_SERVER = "?"  # for target_session_attrs
 _NO_FOLDER = "/"
 _PORT = "5432"
+_PORT_FORM = re.compile(r"\s*[+-]?\d+\s*", re.ASCII)  # as strtol(3) takes it
 _WHERE = ("host", "hostaddr", "port")
 
 UNVERIFIED_HINT = (
@@ -44,6 +49,28 @@ UNVERIFIED_HINT = (
     " that runs the server. To send the password to any server that answers there, add"
     " require_auth=md5 or require_auth=password to the URL."
 )
+
+
+def url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
+    """Return libpq's arguments that *url* holds itself.
+
+    Raise UsageError for hosts that SQLAlchemy cannot read, or would read as others:
+    of several addresses of IPv6 it takes what stands before the first colon.
+    """
+    require_single(url, but=("host", "port"))
+    hosts = url.query.get("host", ())
+    if isinstance(hosts, tuple) and any(host.count(":") > 1 for host in hosts):
+        raise no_host(SEVERAL)
+    try:
+        arguments = dict(url.get_dialect()().create_connect_args(url)[1])
+    except sqlalchemy.exc.ArgumentError as error:
+        raise UsageError(
+            f"invalid option in the target's URL: {error}",
+            id=ErrorId.TARGET_URL_OPTION_INVALID,
+            hint="Write a port for each host: ?host=db1,db2&port=5432,5432.",
+        ) from None
+    require_hosts(arguments.get("host", "").split(","), SEVERAL)
+    return arguments
 
 
 def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,14 +125,15 @@ def host_names(target: str, arguments: Mapping[str, Any]) -> list[str]:
 
 def _number(port: str, target: str) -> int:
     """Return a port as libpq reads it: with spaces or a sign around its digits."""
-    try:
-        return int(port)
-    except ValueError:
+    number = int(port) if _PORT_FORM.fullmatch(port) else 0
+    if number not in PORTS:
         raise EngineError(
-            f"cannot connect to {target}: the port {port!r} is not a number",
+            f"cannot connect to {target}: the port {port!r} is not a number"
+            f" from 1 to {PORTS[-1]}",
             id=ErrorId.TARGET_URL_OPTION_INVALID,
             hint="Correct it in the URL, in PGPORT or in the service file.",
-        ) from None
+        )
+    return number
 
 
 def _is_socket(host: str) -> bool:

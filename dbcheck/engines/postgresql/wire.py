@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
-import sqlalchemy.exc
-
 from dbcheck.core.history import Row
 from dbcheck.core.managed import OWN_DATABASES
 from dbcheck.core.operation import StatementSpec, verbs_by_table
@@ -28,12 +26,17 @@ from dbcheck.engines.postgresql.check import (
 )
 from dbcheck.engines.postgresql.files import require_readable
 from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.engines.postgresql.options import endpoints, host_names, libpq_options
+from dbcheck.engines.postgresql.options import (
+    endpoints,
+    host_names,
+    libpq_options,
+    url_arguments,
+)
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, UsageError
+from dbcheck.errors import EngineError
 
 STATEMENTS = "postgresql"  # folder below sql/ that they share
 CONNECT_S = 10.0
@@ -56,14 +59,7 @@ class PostgresqlWire(ABC):
         parsed = read_url(url).set(drivername="postgresql+psycopg2")
         shown = parsed.set(drivername=f"{self.product.scheme}+psycopg2")
         self.target = shown.render_as_string()
-        try:
-            _, arguments = parsed.get_dialect()().create_connect_args(parsed)
-        except sqlalchemy.exc.ArgumentError as error:
-            raise UsageError(
-                f"invalid option in the target's URL: {error}",
-                id=ErrorId.TARGET_URL_OPTION_INVALID,
-                hint="Write a port for each host: ?host=db1,db2&port=5432,5432.",
-            ) from None
+        arguments = url_arguments(parsed)
         self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
         if password is not None:
             self._arguments["password"] = password
