@@ -105,6 +105,19 @@ def smart_health(text: str) -> str | None:
     return {True: PASSED, False: FAILED}.get(passed) if type(passed) is bool else None
 
 
+def refused(text: str) -> str:
+    """Return the error that `smartctl -j` reports of its own work, "" without any.
+
+    Its exit status may show the drive opened all the same (smartctl(8), bit 2).
+    """
+    messages = json_object(text).get("smartctl")
+    rows = messages.get("messages") if isinstance(messages, dict) else None
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and row.get("severity") == "error":
+            return "smartctl: " + " ".join(str(row.get("string", "")).split())[:200]
+    return ""
+
+
 def critical_warning(text: str) -> int | None:
     """Return the Critical Warning of an NVMe drive, as nvme-cli or smartctl show it."""
     shown = json_object(text)

@@ -1,10 +1,10 @@
-"""What storcli, perccli and ssacli show of RAID controllers, as values."""
+"""What storcli, perccli, ssacli and their successors show of RAID controllers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dbcheck.audit.printed import json_object
@@ -17,98 +17,216 @@ READY, LEARNING, CHARGING, BROKEN, ABSENT = (
     "failed",
     "absent",
 )
+# What the tools of each family are called; hpacucli and hpssacli are ssacli's elders.
+STORCLI = ("storcli64", "storcli", "perccli64", "perccli", "storcli2", "perccli2")
+SSACLI = ("ssacli", "hpssacli", "hpacucli")
+# The kernel's drivers of controllers that may have a cache, and whose tools show it.
+TOOLS_OF = {
+    "megaraid_sas": ("storcli64", "storcli", "perccli64", "perccli"),
+    "mpi3mr": ("storcli2", "perccli2"),
+    "hpsa": SSACLI,
+    "smartpqi": SSACLI,
+    "aacraid": (),
+}
 # Cache of a virtual drive as storcli's legend has it: read ahead, write policy, I/O.
-_POLICY = re.compile(r"(?:NR|R)(AWB|FWB|WB|WT)(?:C|D)")
+_POLICY = re.compile(r"(?:NR|Ra|R)(AWB|FWB|WB|WT)[CD]?")
+_POLICIES = ("AWB", "FWB", "WB", "WT")  # storcli2 puts a comma between: NR,WB
 _PROPERTIES = re.compile(r"VD\d+ Properties")
-_HEALTHY = ("optimal", "opt", "ok")
-_SSACLI_CONTROLLER = re.compile(r"^(\S.*\bin Slot \d+.*)$")
-_SSACLI_LINE = re.compile(r"^\s+([^:]+):\s*(.*)$")
+# How the tools begin what they say of a battery, or what stands within it.
+_STATES = {
+    READY: ("optimal", "opt", "ok"),
+    BROKEN: ("fail", "degraded", "dgd", "critical", "need", "replace", "unavailable"),
+    ABSENT: ("absent", "not present", "missing", "msng", "no "),
+}
+_WITHIN = {"learn": LEARNING, "charg": CHARGING}
+_SWITCHES = {  # the worst first
+    "enabled": ("enabled", "enable", "on"),
+    "default": ("default", "disk's default", "unchanged"),
+    "disabled": ("disabled", "disable", "off"),
+}
+_CACHE_OFF = (
+    "temporarily disabled",
+    "permanently disabled",
+    "disabled",
+    "not configured",
+)
+_SSACLI_CONTROLLER = re.compile(r"^(?!\w+:)(\S.*\bin Slot \d+.*)$")
+_SSACLI_LINE = re.compile(r"^(\s+)([^:]+):\s*(.*)$")
+_NONE_THERE = re.compile(
+    r"\bno\b[^.\n]{0,40}\bcontrollers?\b|\bcontroller\b[^.\n]{0,20}\bnot found\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """One RAID controller; None: not shown.
+    """One RAID controller; None: not shown, or not understood.
 
     cache: OFF, PROTECTED, FORCED or UNPROTECTED.
     drives: the cache of the drives behind it, "enabled", "disabled" or "default".
     battery: READY, LEARNING, CHARGING, BROKEN or ABSENT.
+    unclear: why one of these is None though something is shown, by its name.
     """
 
     name: str
     cache: str | None
     drives: str | None
     battery: str | None
+    unclear: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Reader:
+    """Takes the texts of one controller for what they mean, and notes the others."""
+
+    def __init__(self) -> None:
+        self.unclear: dict[str, str] = {}
+
+    def note(self, fact: str, name: str, text: str) -> None:
+        """Note a text that is not known."""
+        self.unclear.setdefault(fact, f"{name} is {text!r}, which is not known here")
+
+    def switch(self, fact: str, name: str, text: str) -> str | None:
+        """Return "enabled", "disabled" or "default"."""
+        for state, words in _SWITCHES.items():
+            if text.strip().lower() in words:
+                return state
+        self.note(fact, name, text)
+        return None
+
+    def battery(self, name: str, text: str) -> str | None:
+        """Return the state of a battery."""
+        state = text.strip().lower()
+        for word, found in _WITHIN.items():
+            if word in state:
+                return found
+        for found, words in _STATES.items():
+            if state.startswith(words):
+                return found
+        self.note("battery", name, text)
+        return None
+
+    def without_battery(self, battery: str | None) -> str | None:
+        """Return what a write-back cache is that stays on without its battery."""
+        if battery is None:
+            why = self.unclear.get("battery", "the state of its battery is not shown")
+            self.unclear.setdefault("cache", f"it is on also without a battery; {why}")
+            return None
+        return FORCED if battery == READY else UNPROTECTED
+
+
+def none_there(text: str) -> bool:
+    """Say whether a tool shows that it found no controller of its kind."""
+    return bool(_NONE_THERE.search(text)) or any(
+        data.get("Number of Controllers") == 0 for _, data in _responses(text)
+    )
+
+
+# --------------------------------------------------------------- storcli
 
 
 def of_storcli(text: str, drives: str = "") -> list[Controller]:
     """Return the controllers that `storcli /call show all J` shows, or perccli's.
 
+    Those of the second generation, storcli2 and perccli2, have other names in the same
+    frame (Broadcom, StorCLI2 User Guide; seen of 008.0011).
     drives: what the same shows of /call/vall.
     """
-    caches = {number: _disk_cache(data) for number, data in _responses(drives)}
+    behind = dict(_responses(drives))
     return [
-        _storcli_controller(number, data, caches.get(number))
+        _storcli_controller(number, data, behind.get(number, {}))
         for number, data in _responses(text)
+        if data.get("Number of Controllers") != 0
     ]
 
 
 def _responses(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield what is shown of each controller, and its place in the answer."""
+    """Yield the number of each controller, and what is shown of it."""
     shown = json_object(text).get("Controllers")
-    for number, each in enumerate(shown if isinstance(shown, list) else ()):
+    for place, each in enumerate(shown if isinstance(shown, list) else ()):
         data = each.get("Response Data") if isinstance(each, dict) else None
         if isinstance(data, dict):
-            yield number, data
+            number = str(_within(each, "Command Status").get("Controller", ""))
+            yield int(number) if re.fullmatch("[0-9]{1,4}", number) else place, data
 
 
-def _disk_cache(data: Mapping[str, Any]) -> str | None:
-    """Return the worst policy for the caches of the drives below virtual drives."""
-    found = {
-        str(properties.get("Disk Cache Policy", "")).lower()
-        for name, properties in data.items()
-        if _PROPERTIES.fullmatch(name) and isinstance(properties, dict)
-    }
-    known = {"enabled": "enabled", "disk's default": "default", "disabled": "disabled"}
-    return next((short for name, short in known.items() if name in found), None)
+def _within(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = data.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _storcli_controller(
-    number: int, data: Mapping[str, Any], drives: str | None
+    number: int, data: Mapping[str, Any], behind: Mapping[str, Any]
 ) -> Controller:
-    battery = _storcli_battery(data)
-    policies = [
-        found[1]
-        for drive in _rows(data, "VD LIST", "Virtual Drives")
-        if (found := _POLICY.fullmatch(str(drive.get("Cache", ""))))
-    ]
-    basics = data.get("Basics")
-    model = basics.get("Model") if isinstance(basics, dict) else None
+    reader, basics = _Reader(), _within(data, "Basics")
+    battery = _storcli_battery(reader, data)
+    cache = _storcli_cache(reader, data, battery)
+    drives = _disk_cache(reader, behind)
+    model = (
+        basics.get("Model") or basics.get("Product Name") or data.get("Product Name")
+    )
     name = f"controller {number}" + (f" ({model})" if model else "")
-    return Controller(name, _storcli_cache(policies, battery), drives, battery)
+    return Controller(name, cache, drives, battery, reader.unclear)
 
 
-def _storcli_cache(policies: list[str], battery: str | None) -> str | None:
-    """Return the worst of the write policies; WB alone falls back to WT by itself."""
-    if not policies:
+def _disk_cache(reader: _Reader, data: Mapping[str, Any]) -> str | None:
+    """Return the worst policy for the caches of the drives below virtual drives."""
+    shown = [
+        ("Disk Cache Policy", properties)
+        for key, properties in data.items()
+        if _PROPERTIES.fullmatch(key)
+    ]
+    shown += [
+        ("Drive Write Cache Policy", drive.get("VD Properties"))
+        for drive in _rows(data, "Virtual Drives")
+    ]
+    found = {
+        reader.switch("drives", name, str(properties[name]))
+        for name, properties in shown
+        if isinstance(properties, dict) and name in properties
+    }
+    if None in found and "enabled" not in found:
         return None
-    forced = any(policy in ("AWB", "FWB") for policy in policies)
-    if forced:
-        return FORCED if battery == READY else UNPROTECTED
+    return next((each for each in _SWITCHES if each in found), None)
+
+
+def _storcli_cache(
+    reader: _Reader, data: Mapping[str, Any], battery: str | None
+) -> str | None:
+    """Return the worst of the write policies; WB alone falls back to WT by itself."""
+    policies = set()
+    for drive in _rows(data, "VD LIST", "Virtual Drives"):
+        for key in ("Cache", "CurrentCache"):
+            if key in drive and (text := str(drive[key])) != "-":
+                policies.add(policy := _policy(text))
+                if not policy:
+                    reader.note("cache", key, text)
+    if policies & {"AWB", "FWB"}:
+        return reader.without_battery(battery)
+    if not policies or "" in policies:
+        return None
     return PROTECTED if "WB" in policies else OFF
 
 
-def _storcli_battery(data: Mapping[str, Any]) -> str | None:
-    rows = [*_rows(data, "BBU_Info"), *_rows(data, "Cachevault_Info")]
-    if not rows:
-        hardware = data.get("HwCfg")
-        has = hardware.get("BBU") if isinstance(hardware, dict) else None
-        return ABSENT if str(has).lower() in ("no", "absent") else None
-    state = str(rows[0].get("State", "")).lower()
-    if "learn" in state:
-        return LEARNING
-    if "charg" in state:
-        return CHARGING
-    return READY if state.startswith(_HEALTHY) else BROKEN
+def _policy(text: str) -> str:
+    """Return the write policy within the text for a cache, "" if it has none."""
+    if found := _POLICY.fullmatch(text):
+        return found[1]
+    words = [word.strip() for word in text.split(",")]
+    return next((each for each in _POLICIES if each in words), "")
+
+
+def _storcli_battery(reader: _Reader, data: Mapping[str, Any]) -> str | None:
+    rows = [
+        (row, key)
+        for row in _rows(data, "BBU_Info", "Cachevault_Info", "Energy Pack Info")
+        for key in ("State", "Status")
+        if key in row
+    ]
+    if rows:
+        row, key = rows[0]
+        return reader.battery(f"the battery's {key}", str(row[key]))
+    has = str(_within(data, "HwCfg").get("BBU")).lower()
+    return ABSENT if has in ("no", "absent") else None
 
 
 def _rows(data: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, Any]]:
@@ -119,45 +237,59 @@ def _rows(data: Mapping[str, Any], *names: str) -> Iterator[Mapping[str, Any]]:
                 yield row
 
 
+# --------------------------------------------------------------- ssacli
+
+
 def of_ssacli(text: str) -> list[Controller]:
     """Return the controllers that `ssacli ctrl all show config detail` shows."""
     sections: list[tuple[str, dict[str, str]]] = []
+    indent = ""
     for line in text.splitlines():
         if title := _SSACLI_CONTROLLER.match(line):
             sections.append((title[1].strip(), {}))
+            indent = ""
         elif sections and (found := _SSACLI_LINE.match(line)):
-            # What follows a controller's own lines is about its arrays and drives.
-            sections[-1][1].setdefault(found[1].strip(), found[2].strip())
+            indent = indent or found[1]
+            # What stands further in is about its arrays and drives.
+            if found[1] == indent:
+                sections[-1][1].setdefault(found[2].strip(), found[3].strip())
     return [_ssacli_controller(name, lines) for name, lines in sections]
 
 
 def _ssacli_controller(name: str, lines: Mapping[str, str]) -> Controller:
-    battery = _ssacli_battery(lines)
-    drives = lines.get("Configured Drive Write Cache Policy") or lines.get(
-        "Drive Write Cache"
-    )
+    reader = _Reader()
+    battery = _ssacli_battery(reader, lines)
+    cache = _ssacli_cache(reader, lines, battery)
+    keys = ("Configured Drive Write Cache Policy", "Drive Write Cache")
+    drives = [reader.switch("drives", key, lines[key]) for key in keys if key in lines]
     return Controller(
-        name,
-        _ssacli_cache(lines, battery),
-        drives.split()[0].lower() if drives else None,
-        battery,
+        name, cache, drives[0] if drives else None, battery, reader.unclear
     )
 
 
-def _ssacli_battery(lines: Mapping[str, str]) -> str | None:
-    state = lines.get("Battery/Capacitor Status", "").lower()
-    if not state:
-        count = lines.get("Battery/Capacitor Count")
-        return ABSENT if count == "0" else None
-    if "charg" in state:
-        return CHARGING
-    return READY if state.startswith(_HEALTHY) else BROKEN
+def _ssacli_battery(reader: _Reader, lines: Mapping[str, str]) -> str | None:
+    key = "Battery/Capacitor Status"
+    if text := lines.get(key, ""):
+        return reader.battery(key, text)
+    return ABSENT if lines.get("Battery/Capacitor Count") == "0" else None
 
 
-def _ssacli_cache(lines: Mapping[str, str], battery: str | None) -> str | None:
-    status = lines.get("Cache Status", "").lower()
+def _ssacli_cache(
+    reader: _Reader, lines: Mapping[str, str], battery: str | None
+) -> str | None:
+    key, forced = "Cache Status", "No-Battery Write Cache"
+    status = lines.get(key, "")
     if not status:
-        return None
-    if lines.get("No-Battery Write Cache", "").lower() == "enabled":
-        return FORCED if battery == READY else UNPROTECTED
-    return PROTECTED if status == "ok" else OFF
+        return OFF if lines.get("Cache Board Present") == "False" else None
+    if forced in lines:
+        switched = reader.switch("cache", forced, lines[forced])
+        if switched == "enabled":
+            return reader.without_battery(battery)
+        if switched != "disabled":
+            return None
+    if status.lower() == "ok":
+        return PROTECTED
+    if status.lower().startswith(_CACHE_OFF):
+        return OFF
+    reader.note("cache", key, status)
+    return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from dbcheck.audit import devices, platform, printed, raid, storage
+from dbcheck.audit import devices, platform, printed, storage
+from dbcheck.audit.controllers import controllers_in
 from dbcheck.audit.rule import SubjectKind
+from dbcheck.audit.shown import AS_ROOT, fact_of, known, remedy_of
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.core import layers
 from dbcheck.core.readings import Reading, Readings
@@ -14,8 +16,6 @@ from dbcheck.core.target import Drive, Layer, ServerProcess, TargetFacts, Volume
 
 _MOUNTS = "/proc/self/mountinfo"
 _PROCESS = "/proc/PID of the server: cmdline, environ, maps, mem"
-_ROOT = "log in there as root"
-_AS_ROOT = f"{_ROOT} (--target-host ssh://root@HOST, or ansible_user in the inventory)"
 _NOT_ASKED = "the host was not asked"
 _NAME_THE_HOST = (
     "name the server's host: --target-host ssh://root@HOST, or by ansible_host in the"
@@ -78,7 +78,7 @@ def subjects_of(
         Subject(
             SubjectKind.FILESYSTEM,
             f"{name} (not seen)",
-            {storage.KIND: Fact(None, _MOUNTS, why, _AS_ROOT)},
+            {storage.KIND: Fact(None, _MOUNTS, why, AS_ROOT)},
         )
         for name, why in facts.unseen.items()
     ]
@@ -88,7 +88,7 @@ def subjects_of(
             if (subject.kind, subject.name) not in seen:
                 seen.add((subject.kind, subject.name))
                 found.append(subject)
-    return [*found, *_controllers(readings)]
+    return [*found, *controllers_in(readings)]
 
 
 def kernel_of(readings: Readings) -> tuple[int, ...]:
@@ -128,7 +128,7 @@ def _host(readings: Readings, process: ServerProcess | None) -> Subject:
         read = platform.facts_of_process(process)
         for name in (platform.FLUSH_CALLS, platform.PRELOADED, platform.NO_SYNC):
             why = process.no_sync_unread if name == platform.NO_SYNC else process.unread
-            facts[name] = Fact(read.get(name), _PROCESS, why, _AS_ROOT)
+            facts[name] = Fact(read.get(name), _PROCESS, why, AS_ROOT)
     return Subject(SubjectKind.HOST, "the target's host", facts)
 
 
@@ -194,7 +194,7 @@ def _filesystem(volume: Volume, readings: Readings, kernel: tuple[int, ...]) -> 
     facts = {name: Fact(value, _MOUNTS) for name, value in values.items()}
     why = volume.unreadable.get("filesystem", "")
     facts[storage.KIND] = (
-        Fact(None, _MOUNTS, why or "not reported by the host", _AS_ROOT)
+        Fact(None, _MOUNTS, why or "not reported by the host", AS_ROOT)
         if not kind
         else Fact(storage.kind_of(kind), _MOUNTS)
     )
@@ -219,11 +219,11 @@ def record_bytes(dataset: str, readings: Readings) -> int | None:
 
 def _zfs(dataset: str, readings: Readings) -> Mapping[str, Fact]:
     reading = readings.get(dataset, "zfs")
-    sync = _fact(reading, lambda text: printed.properties(text).get("sync"))
+    sync = fact_of(reading, lambda text: printed.properties(text).get("sync"))
     flush = readings.get("", "/sys/module/zfs/parameters/zfs_nocacheflush")
     return {
         storage.ZFS_SYNC: sync,
-        storage.ZFS_FLUSH: _fact(flush, lambda text: text or None),
+        storage.ZFS_FLUSH: fact_of(flush, lambda text: text or None),
     }
 
 
@@ -253,7 +253,7 @@ def _layer(layer: Layer, volume: Volume, readings: Readings) -> Subject:
     queue = f"/sys/block/{layer.name}/queue/write_cache"
     facts = {
         "kind": Fact(layers.kind_of(layer) or layer.kind, "/sys/class/block"),
-        "kernel's write cache": _known(layer.write_cache, queue),
+        "kernel's write cache": known(layer.write_cache, queue),
         devices.IN_MEMORY: Fact(
             "yes" if _IN_MEMORY.fullmatch(layer.name) else "no", "/sys/class/block"
         ),
@@ -268,7 +268,9 @@ def _layer(layer: Layer, volume: Volume, readings: Readings) -> Subject:
     if reading := readings.get(layer.name, "bcache/cache_mode"):
         detached = readings.text(layer.name, "bcache/state") == "no cache"
         mode = Fact("none", f"/sys/block/{layer.name}/bcache/state")
-        facts[devices.CACHE_MODE] = mode if detached else _fact(reading, printed.chosen)
+        facts[devices.CACHE_MODE] = (
+            mode if detached else fact_of(reading, printed.chosen)
+        )
     words = {
         "DEVICE": layer.name,
         "BACKING": layer.backing_file or "losetup -l shows it",
@@ -296,7 +298,7 @@ def _array(layer: Layer, readings: Readings) -> Mapping[str, Fact]:
     folder = f"/sys/block/{layer.name}/md"
     md = layer.md
     found = {
-        devices.MISSING_DRIVES: _known(md.get("degraded", ""), f"{folder}/degraded")
+        devices.MISSING_DRIVES: known(md.get("degraded", ""), f"{folder}/degraded")
     }
     if md.get("level") in _PARITY:
         closed = md.get("policy") in _CLOSED
@@ -336,7 +338,7 @@ def _mapped(layer: Layer, volume: Volume, readings: Readings) -> Mapping[str, Fa
         layers.kind_of(each) in (layers.CACHE, layers.WRITECACHE) for each in below
     )
     why = reading.why if reading and reading.why else "the table is not shown"
-    unread = Fact(None, f"dmsetup table {layer.dm_name}", why, _AS_ROOT)
+    unread = Fact(None, f"dmsetup table {layer.dm_name}", why, AS_ROOT)
     return {devices.CACHE_MODE: unread} if cached else {}
 
 
@@ -350,7 +352,7 @@ def _drive(
     name = drive.name
     own = _own_cache(drive, layer, readings)
     facts = {
-        "kernel's write cache": _known(
+        "kernel's write cache": known(
             drive.write_cache, f"/sys/block/{name}/queue/write_cache"
         ),
         devices.WRITE_CACHE: own,
@@ -363,7 +365,7 @@ def _drive(
         provider = layer.foreign or devices.THIS_HOST
         if layer.kind == "disk":
             facts[devices.PROVIDER] = Fact(provider, "/sys/class/block")
-        facts["FUA"] = _known(layer.fua, f"/sys/block/{name}/queue/fua")
+        facts["FUA"] = known(layer.fua, f"/sys/block/{name}/queue/fua")
     if fact := _atomic(name, readings, page_bytes):
         facts[devices.ATOMIC] = fact
     how_off = next(
@@ -402,7 +404,7 @@ def _own_cache(drive: Drive, layer: Layer | None, readings: Readings) -> Fact:
     for reading, parse in tried:
         if reading is None:
             continue
-        fact = _fact(reading, parse)
+        fact = fact_of(reading, parse)
         if fact.value is not None:
             return fact
         unread = unread or fact
@@ -455,6 +457,11 @@ def _condition(name: str, readings: Readings) -> Mapping[str, Fact]:
         for fact, value in values.items():
             if value is not None:
                 found.setdefault(fact, Fact(value, reading.how))
+    for reading in filter(None, (log, smart)):
+        why = printed.refused(reading.text) or reading.why
+        if why and "not installed" not in why:
+            unread = Fact(None, reading.how, why, remedy_of(why))
+            found.setdefault(devices.HEALTH, unread)
     return found
 
 
@@ -467,56 +474,3 @@ def _atomic(name: str, readings: Readings, page_bytes: int) -> Fact | None:
         return None
     value = "smaller than a page" if size < page_bytes else "a page or more"
     return Fact(value, f"{id_ctrl.how}: {size} bytes, a page has {page_bytes}")
-
-
-# --------------------------------------------------------------- controllers
-
-
-def _controllers(readings: Readings) -> Iterator[Subject]:
-    tools = ("storcli64", "storcli", "perccli64", "perccli")
-    for reading in readings.named(*tools, "ssacli"):
-        if reading.what == "ssacli":
-            found = raid.of_ssacli(reading.text)
-        else:
-            drives = readings.text("", f"{reading.what} vall")
-            found = raid.of_storcli(reading.text, drives)
-        for each in found:
-            yield _controller(each, reading)
-
-
-def _controller(found: raid.Controller, reading: Reading) -> Subject:
-    how, remedy = reading.how, _AS_ROOT
-    why = reading.why or f"{reading.what} does not show it"
-    cache = Fact(found.cache, how, "" if found.cache else why, remedy)
-    facts = {devices.CONTROLLER_CACHE: cache}
-    if found.drives:
-        facts[devices.DISK_CACHE] = Fact(found.drives, how)
-    if found.battery:
-        facts[devices.LEARNING] = Fact(found.battery, how)
-    return Subject(SubjectKind.CONTROLLER, found.name, facts)
-
-
-# --------------------------------------------------------------- facts
-
-
-def _known(value: str, how: str) -> Fact:
-    return Fact(value, how) if value else Fact(None, how, "not reported by the host")
-
-
-def _fact(reading: Reading | None, parse: Callable[[str], str | None]) -> Fact:
-    """Return what *parse* makes of a reading, or why there is nothing."""
-    if reading is None:
-        return Fact(None, "", "nothing on this host shows it")
-    value = parse(reading.text)
-    if value is not None:
-        return Fact(value, reading.how)
-    why = reading.why or f"{reading.how} does not show it"
-    return Fact(None, reading.how, why, _remedy(reading.why))
-
-
-def _remedy(why: str) -> str:
-    """Return what makes a reading possible, by the reason why it was not."""
-    if "not installed" in why:
-        return f"install it there: {why.split()[0]}"
-    denied = ("permission denied", "operation not permitted", "must be root")
-    return _AS_ROOT if any(each in why.lower() for each in denied) else ""

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 
+from dbcheck.audit import devices
 from dbcheck.audit.rules import located
 from dbcheck.audit.stack import subjects_of
 from dbcheck.core.readings import Reading, Readings
@@ -18,6 +19,7 @@ _SHOWN = {
     ("sda", "hdparm"): " write-caching =  1 (on)\n",
     ("sda", "sdparm"): "WCE           1  [cha: y, def:  1, sav:  1]\n",
     ("sda", "smartctl"): {
+        "smartctl": {"messages": [{"string": "old", "severity": "error"}]},
         "model_name": "X",
         "smart_status": {"passed": True},
         "ata_smart_attributes": {"table": [{"id": 175, "name": "Power_Loss_Cap_Test"}]},
@@ -49,6 +51,30 @@ _SHOWN = {
     ("", "storcli64 vall"): {
         "Controllers": [
             {"Response Data": {"VD0 Properties": {"Disk Cache Policy": "Enabled"}}}
+        ]
+    },
+    ("", "storcli2"): {
+        "Controllers": [
+            {
+                "Command Status": {"Controller": "1", "Status": "Success"},
+                "Response Data": {
+                    "Product Name": "X",
+                    "Virtual Drives": 1,
+                    "VD LIST": [{"DG/VD": "0/1", "CurrentCache": "NR,AWB"}],
+                    "Energy Pack Info": [{"Type": "Supercap", "Status": "Optimal"}],
+                },
+            }
+        ]
+    },
+    ("", "storcli2 vall"): {
+        "Controllers": [
+            {
+                "Response Data": {
+                    "Virtual Drives": [
+                        {"VD Properties": {"Drive Write Cache Policy": "Default"}}
+                    ]
+                }
+            }
         ]
     },
     ("", "ssacli"): "Smart Array in Slot 0\n   Cache Status: OK\n"
@@ -113,6 +139,14 @@ def readings(data: bytes) -> None:
     subjects = subjects_of(_FACTS, Readings(shown), 8192, guarded=bool(script.below(2)))
     found = located("postgresql", subjects)
     assert time.monotonic() - began_s < _READ_S
+    # A controller whose cache is not known is never among what is safe.
+    for subject in subjects:
+        fact = subject.facts.get(devices.CONTROLLER_CACHE)
+        if fact is not None and fact.value is None:
+            shown_open = [
+                e for e in found if e.subject is subject and not e.finding.value
+            ]
+            assert shown_open and fact.why
     # What the kernel does not flush is safe only if the cache is known to be off.
     cache = next(s for s in subjects if s.name == "sda").facts["write cache"].value
     flagged = [each for each in found if each.finding.rule.id == "drive-not-flushed"]

@@ -18,6 +18,7 @@ from dbcheck.hosts import canary
 from dbcheck.hosts.agent import canary as host_canary
 from dbcheck.hosts.agent import facts as host_facts
 from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.hosts.agent import sources as host_sources
 from dbcheck.hosts.agent.canary import Canaries
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.remote import wire
@@ -108,14 +109,15 @@ def test_a_filesystem_may_lie_on_several_devices(
     for name in ("sda", "sdb", "sdc"):
         (tmp_path / "block" / name).mkdir(parents=True)
         (tmp_path / "btrfs/u/devices" / name).mkdir(parents=True)
-    monkeypatch.setattr(host_facts, "BLOCK", str(tmp_path / "block"))
-    monkeypatch.setattr(host_facts, "BTRFS", str(tmp_path / "btrfs/*/devices"))
+    monkeypatch.setattr(host_sources, "BLOCK", str(tmp_path / "block"))
+    monkeypatch.setattr(host_sources, "BTRFS", str(tmp_path / "btrfs"))
     volume = host_facts.Volume(str(tmp_path))
-    volume.mount = {"type": "btrfs", "options": "rw", "source": "/dev/sdb"}
-    monkeypatch.setattr(volume, "top", lambda: str(tmp_path / "block/sdb"))
+    point = {"point": str(tmp_path)}
+    volume.mount = {"type": "btrfs", "options": "rw", "source": "/dev/sdb", **point}
     layers = [layer["name"] for layer in volume.layers()]
-    assert (layers[0], sorted(layers)) == ("sdb", ["sda", "sdb", "sdc"])
+    assert layers == ["sda", "sdb", "sdc"]
     volume.mount |= {"type": "xfs", "options": "rw,logdev=/dev/sdc,noquota"}
+    monkeypatch.setattr(volume, "device", 0)
     assert [layer["name"] for layer in volume.layers()] == ["sdb", "sdc"]
 
 

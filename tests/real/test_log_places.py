@@ -15,6 +15,7 @@ from dbcheck.engines.server_log import innodb_log, postgresql_log
 from dbcheck.hosts.agent import journal as host_journal
 from dbcheck.hosts.agent import log as host_log
 from dbcheck.hosts.agent import process as host_process
+from dbcheck.hosts.agent import servers as host_servers
 from dbcheck.remote.wire import Refusal
 from tests.kit.files import ACCOUNT, AS_ROOT
 
@@ -103,7 +104,7 @@ def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / str(pid) / "cwd").symlink_to(tmp_path / cwd)
         (folder / str(pid) / "cgroup").write_text(f"0::/system.slice/{unit}\n")
         (folder / str(pid) / "comm").write_text(f"{comm}\n")
-    monkeypatch.setattr(host_process, "PROCESSES", str(folder))
+    monkeypatch.setattr(host_servers, "PROCESSES", str(folder))
     program = tmp_path / "bin" / "journalctl"
     program.parent.mkdir()
     program.write_text(JOURNALCTL)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import process as process_module
-from dbcheck.hosts.agent.process import described, of_account
+from dbcheck.hosts.agent import servers
+from dbcheck.hosts.agent.process import described
+from dbcheck.hosts.agent.servers import of_account
 
 
 @pytest.fixture
@@ -49,7 +50,54 @@ def test_a_servers_processes_come_in_the_order_of_their_ids(
         (folder / pid / "cwd").symlink_to(directory)
         (folder / pid / "comm").write_text("postgres\n")
     (folder / "self").mkdir()
-    monkeypatch.setattr(process_module, "PROCESSES", str(folder))
+    monkeypatch.setattr(servers, "PROCESSES", str(folder))
     monkeypatch.setattr(os, "listdir", lambda _: ["self", *reversed(pids)])
     found = of_account(str(directory), directory.stat().st_uid)
     assert [os.path.basename(each) for each in found] == pids
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("postgres", True),
+        ("postmaster", True),
+        ("edb-postgres", True),
+        ("edb-postmaster", True),
+        (".postgres-wrapped", True),
+        ("postgres16", True),
+        ("mysqld", True),
+        ("mysqld-debug", True),
+        ("mysqld-8.0.36", True),
+        ("mariadbd", True),
+        ("mysqld_exporter", False),
+        ("postgres_export", False),  # as a process is named (proc(5), comm)
+        ("mysqld_safe", False),
+        ("mariadbd-safe", False),
+        ("mysqld_multi", False),
+        ("mysqldump", False),
+        ("pg_basebackup", False),
+        ("mariadb-backup", False),
+        ("xtrabackup", False),
+        ("postgrest", False),
+    ],
+)
+def test_the_usual_names_of_servers(name: str, is_one: bool) -> None:
+    assert bool(servers.SERVER.fullmatch(name)) is is_one
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_one"), [("0100002", True), ("0100001", True), ("0100000", False)]
+)
+def test_only_who_writes_to_the_data_is_their_server(
+    flags: str, is_one: bool, tmp_path: Path
+) -> None:
+    """A backup of MySQL works in the directory as well, and reads them."""
+    process, data = tmp_path / "9", tmp_path / "data"
+    for folder in ("fd", "fdinfo"):
+        (process / folder).mkdir(parents=True)
+    (process / "fd/4").symlink_to(data / "ibdata1")
+    (process / "fd/5").symlink_to(data / "my.cnf")
+    (process / "fdinfo/4").write_text(f"pos:\t0\nflags:\t{flags}\n")
+    (process / "fdinfo/5").write_text("pos:\t0\nflags:\t0100002\n")
+    assert servers.holds_data(str(process), str(data)) is is_one
+    assert not servers.holds_data(str(process), str(tmp_path / "dat"))

@@ -316,3 +316,221 @@ def test_ssacli_without_a_battery_or_a_cache() -> None:
     (bare,) = raid.of_ssacli("Smart HBA H240 in Slot 1\n   Bus Interface: PCI\n")
     assert bare == Controller("Smart HBA H240 in Slot 1", None, None, None)
     assert raid.of_ssacli("Error: No controllers detected.") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "known"),
+    [
+        ("Enable", "enabled", True),
+        ("Enabled", "enabled", True),
+        ("Disable", "disabled", True),
+        ("Disabled", "disabled", True),
+        ("Default", "default", True),
+        ("Unchanged", "default", True),
+        ("Aus", None, False),
+    ],
+)
+def test_the_caches_behind_ssacli(text: str, shown: str | None, known: bool) -> None:
+    """Gen10 controllers print what a command takes, older ones a participle."""
+    for key in ("Configured Drive Write Cache Policy", "Drive Write Cache"):
+        lines = f"HPE Smart Array P816i-a in Slot 0\n   Slot: 0\n   {key}: {text}\n"
+        (found,) = raid.of_ssacli(lines)
+        assert (found.drives, "drives" in found.unclear) == (shown, not known)
+
+
+GEN10 = """
+HPE Smart Array P816i-a SR Gen10 in Slot 0 (Embedded)
+
+Warning: the controller in Slot 0 has unrecoverable media errors. Errors will be fixed
+when the sector(s) are overwritten.
+
+   Bus Interface: PCI
+   Slot: 0
+   Cache Board Present: {board}
+   {status}
+   Configured Drive Write Cache Policy: Disable
+   No-Battery Write Cache: {forced}
+   Battery/Capacitor Count: 1
+   Battery/Capacitor Status: {battery}
+
+   Array: A
+      Cache Status: OK
+      Battery/Capacitor Status: OK
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "forced", "battery", "cache", "state"),
+    [
+        ("Cache Status: OK", "Disabled", "OK", "protected", "ready"),
+        ("Cache Status: OK", "Enable", "Failed", "unprotected", "failed"),
+        ("Cache Status: OK", "Disable", "Recharging", "protected", "charging"),
+        ("Cache Status: Not Configured", "Disabled", "OK", "off", "ready"),
+        ("Cache Status: Permanently Disabled", "Disabled", "OK", "off", "ready"),
+        ("Cache Status: Broken", "Disabled", "OK", None, "ready"),
+        ("Cache Status: OK", "Perhaps", "OK", None, "ready"),
+        ("Cache Status: OK", "Enabled", "Odd", None, None),
+        ("Cache Status: OK", "Disabled", "Odd", "protected", None),
+    ],
+)
+def test_what_ssacli_shows_of_a_controller_of_today(
+    status: str, forced: str, battery: str, cache: str | None, state: str | None
+) -> None:
+    text = GEN10.format(board="True", status=status, forced=forced, battery=battery)
+    (found,) = raid.of_ssacli(text)
+    assert found.name.startswith("HPE Smart Array")
+    assert (found.cache, found.battery, found.drives) == (cache, state, "disabled")
+    assert ("cache" in found.unclear) is (cache is None)
+    assert ("battery" in found.unclear) is (state is None)
+
+
+def test_a_controller_without_a_cache_has_none_on() -> None:
+    text = GEN10.format(board="False", status="Slot: 0", forced="Disabled", battery="")
+    (found,) = raid.of_ssacli(text)
+    assert found.cache == "off"
+
+
+# As a Cisco controller of Broadcom's 9600 series shows it (storcli2 008.0011).
+SHOW_2 = {
+    "Product Name": "Tri-Mode 24G SAS RAID Controller w/4GB Cache",
+    "Virtual Drives": 1,
+    "VD LIST": [
+        {
+            "DG/VD": "0/1",
+            "TYPE": "RAID0",
+            "State": "Optl",
+            "CurrentCache": "NR,WB",
+            "DefaultCache": "NR,WB",
+        }
+    ],
+    "Energy Pack Info": [
+        {"Type": "Supercap", "SubType": "FBU345", "Status": "Optimal"}
+    ],
+}
+VALL_2 = {
+    "Virtual Drives": [
+        {
+            "VD Info": {"DG/VD": "0/1", "CurrentCache": "NR,WB"},
+            "PDs": [],
+            "VD Properties": {"Drive Write Cache Policy": "Default"},
+        }
+    ]
+}
+
+
+def storcli2(
+    cache: str, battery: str | None = "Optimal", behind: str = "Default"
+) -> Controller:
+    packs = [] if battery is None else [{"Type": "Supercap", "Status": battery}]
+    rows = [{"DG/VD": "0/1", "CurrentCache": cache, "DefaultCache": "NR,WB"}]
+    show = SHOW_2 | {"VD LIST": rows, "Energy Pack Info": packs}
+    policy = {"VD Properties": {"Drive Write Cache Policy": behind}}
+    vall = {"Virtual Drives": [policy]}
+    (found,) = raid.of_storcli(
+        *(
+            json.dumps(
+                {
+                    "Controllers": [
+                        {
+                            "Command Status": {
+                                "Controller": "3",
+                                "Status": "Success",
+                                "Description": "None",
+                            },
+                            "Response Data": data,
+                        }
+                    ]
+                }
+            )
+            for data in (show, vall)
+        )
+    )
+    assert found.name.startswith("controller 3 (Tri-Mode")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cache", "battery", "wanted", "state"),
+    [
+        ("NR,WB", "Optimal", "protected", "ready"),
+        ("R,WB", "Critical", "protected", "failed"),  # it falls back to write through
+        ("NR,WT", "Optimal", "off", "ready"),
+        ("R, AWB", "Optimal", "forced", "ready"),
+        ("NR,AWB", "Need Attention", "unprotected", "failed"),
+        ("NR,FWB", "Unavailable", "unprotected", "failed"),
+        ("NR,AWB", None, None, None),
+        ("NR,XY", "Optimal", None, "ready"),
+        ("NRAWB", "Optimal", "forced", "ready"),
+    ],
+)
+def test_storcli_of_the_second_generation(
+    cache: str, battery: str | None, wanted: str | None, state: str | None
+) -> None:
+    found = storcli2(cache, battery)
+    assert (found.cache, found.battery) == (wanted, state)
+    assert ("cache" in found.unclear) is (wanted is None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "shown"),
+    [
+        ("Default", "default"),
+        ("Enabled", "enabled"),
+        ("Enable", "enabled"),
+        ("Disabled", "disabled"),
+        ("?", None),
+    ],
+)
+def test_the_caches_behind_storcli_of_the_second_generation(
+    policy: str, shown: str | None
+) -> None:
+    found = storcli2("NR,WB", behind=policy)
+    assert (found.drives, "drives" in found.unclear) == (shown, shown is None)
+
+
+def test_a_real_answer_of_the_second_generation() -> None:
+    (found,) = raid.of_storcli(storcli(**SHOW_2), storcli(**VALL_2))
+    name = "controller 0 (Tri-Mode 24G SAS RAID Controller w/4GB Cache)"
+    assert found == Controller(name, "protected", "default", "ready")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error: No controllers detected. Possible causes:\n",
+        json.dumps({"Controllers": [{"Response Data": {"Number of Controllers": 0}}]}),
+        json.dumps(
+            {
+                "Controllers": [
+                    {
+                        "Command Status": {
+                            "Status": "Failure",
+                            "Description": "No Controller found",
+                        }
+                    }
+                ]
+            }
+        ),
+    ],
+)
+def test_a_tool_without_a_controller_of_its_kind(text: str) -> None:
+    assert raid.none_there(text)
+    assert raid.of_storcli(text) == raid.of_ssacli(text) == []
+    assert not raid.none_there(storcli(**SHOW_2))
+    assert not raid.none_there("Error: You need to have administrator rights.")
+
+
+@pytest.mark.parametrize("cache", ["RaWTD", "RaWBD", "RWB"])
+def test_read_ahead_that_adapts_and_a_cache_without_its_last_letter(cache: str) -> None:
+    (found,) = raid.of_storcli(storcli(**drive(cache)))
+    assert found.cache == ("off" if "WT" in cache else "protected")
+
+
+def test_one_drive_that_is_not_understood_hides_no_worse_one() -> None:
+    rows = [{"Cache": "odd"}, {"Cache": "RAWBD"}]
+    text = storcli(**{"VD LIST": rows}, BBU_Info=[{"State": "Failed"}])
+    (found,) = raid.of_storcli(text)
+    assert found.cache == "unprotected"
+    (odd,) = raid.of_storcli(storcli(**{"VD LIST": [rows[0], {"Cache": "RWBD"}]}))
+    assert odd.cache is None
+    assert "'odd'" in odd.unclear["cache"]

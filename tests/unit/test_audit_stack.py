@@ -401,6 +401,166 @@ def test_controllers() -> None:
     assert unknown["raid-cache-unprotected"] == "unknown"
 
 
+GEN10 = """
+HPE Smart Array P816i-a SR Gen10 in Slot 0 (Embedded)
+
+   Bus Interface: PCI
+   Cache Status: OK
+   Configured Drive Write Cache Policy: {}
+   No-Battery Write Cache: Disabled
+   Battery/Capacitor Status: OK
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "standing"),
+    [
+        ("Enable", "unsafe"),
+        ("Disable", None),
+        ("Default", "unknown"),
+        ("An", "unknown"),
+    ],
+)
+def test_the_caches_of_drives_behind_a_controller(
+    policy: str, standing: str | None
+) -> None:
+    for tool in ("ssacli", "hpssacli", "hpacucli"):
+        shown = found(host(DISK), read(("", tool, GEN10.format(policy))))
+        assert shown.get("raid-drive-cache") == standing
+
+
+def test_a_controller_that_is_not_understood_is_not_safe() -> None:
+    data = {
+        "VD LIST": [{"CurrentCache": "NR,XX"}],
+        "Energy Pack Info": [{"Status": "?"}],
+    }
+    text = json.dumps({"Controllers": [{"Response Data": data}]})
+    facts, shown = host(DISK), read(("", "perccli2", text))
+    assert found(facts, shown) == {
+        "raid-cache-unprotected": "unknown",
+        "raid-battery-learning": "unknown",
+        **UNKNOWN_CACHE,
+    }
+    why = [
+        each.decisive.why
+        for each in located("mysql", subjects_of(facts, shown, 8192, guarded=True))
+        if each.finding.rule.id == "raid-cache-unprotected"
+    ]
+    assert why == ["CurrentCache is 'NR,XX', which is not known here"]
+
+
+@pytest.mark.parametrize(
+    ("reading", "standing", "remedy"),
+    [
+        (("ssacli", "Error: No controllers detected.", "ssacli: Error"), None, ""),
+        (
+            ("ssacli", "Error: x", "ssacli: Error: You need administrator rights"),
+            "unknown",
+            "root",
+        ),
+        (("storcli64", "garbage", ""), "unknown", ""),
+        (("storcli2", "", "storcli2: TimeoutExpired"), "unknown", ""),
+    ],
+)
+def test_a_tool_that_shows_no_controller(
+    reading: tuple[str, str, str], standing: str | None, remedy: str
+) -> None:
+    what, text, why = reading
+    facts, shown = host(DISK), read(Reading("", what, f"{what} show", text, why))
+    assert found(facts, shown).get("raid-cache-unprotected") == standing
+    if standing:
+        (one,) = [
+            each.decisive
+            for each in located("mysql", subjects_of(facts, shown, 8192, guarded=True))
+            if each.finding.rule.id == "raid-cache-unprotected"
+        ]
+        assert one.why == (why or f"{what} show does not show it")
+        assert remedy in one.remedy
+
+
+@pytest.mark.parametrize(
+    ("driver", "tool", "known"),
+    [
+        ("megaraid_sas", "", False),
+        ("megaraid_sas", "storcli64", True),
+        ("megaraid_sas", "storcli2", False),  # which shows another one
+        ("mpi3mr", "perccli2", True),
+        ("smartpqi", "", False),
+        ("aacraid", "storcli64", False),
+        ("ahci", "", True),
+        ("mpt3sas", "", True),  # has no cache
+        ("", "", True),
+    ],
+)
+def test_a_controller_that_no_tool_shows_is_not_safe(
+    driver: str, tool: str, known: bool
+) -> None:
+    name = "device/../../scsi_host/*/proc_name"
+    data = {"VD LIST": [{"Cache": "RWBD", "DG/VD": "0/0"}]}
+    text = json.dumps({"Controllers": [{"Response Data": data}]})
+    shown = read(("sda", name, driver), ("sdb", name, driver), ("", tool, text))
+    controllers = [
+        subject
+        for subject in subjects_of(host(DISK), shown, PAGE_BYTES, guarded=True)
+        if f"of sda ({driver})" in subject.name
+    ]
+    assert len(controllers) == (0 if known else 1)
+    rules = found(host(DISK), shown)
+    assert rules.get("raid-cache-unprotected") == (None if known else "unknown")
+
+
+def test_two_names_of_one_tool_show_one_controller() -> None:
+    data = {"VD LIST": [{"Cache": "RAWBD"}], "BBU_Info": [{"State": "Failed"}]}
+    text = json.dumps({"Controllers": [{"Response Data": data}]})
+    both = read(("", "storcli64", text), ("", "storcli", text))
+    names = [
+        subject.name
+        for subject in subjects_of(host(DISK), both, PAGE_BYTES, guarded=True)
+    ]
+    assert names.count("controller 0") == 1
+
+
+def test_what_a_tool_prints_of_drives_counts_though_it_ended_with_an_error() -> None:
+    """As where one of several controllers has no virtual drive."""
+    show = {"VD LIST": [{"CurrentCache": "NR,WB"}]}
+    vall = {
+        "Virtual Drives": [{"VD Properties": {"Drive Write Cache Policy": "Enabled"}}]
+    }
+    texts = [json.dumps({"Controllers": [{"Response Data": d}]}) for d in (show, vall)]
+    shown = read(
+        ("", "storcli2", texts[0]),
+        Reading("", "storcli2 vall", "storcli2", texts[1], "storcli2: exit status 6"),
+    )
+    assert found(host(DISK), shown)["raid-drive-cache"] == "unsafe"
+
+
+@pytest.mark.parametrize(
+    ("why", "message", "shown"),
+    [
+        ("smartctl: exit status 2", "", "smartctl: exit status 2"),
+        ("", "Read SMART Data failed: scsi error", "smartctl: Read SMART Data failed"),
+        ("smartctl: Permission denied", "Permission denied", "Permission denied"),
+    ],
+)
+def test_a_drive_that_smartctl_cannot_ask_is_not_called_sound(
+    why: str, message: str, shown: str
+) -> None:
+    messages = [{"string": message, "severity": "error"}] if message else []
+    text = json.dumps({"smartctl": {"messages": messages}})
+    readings = read(Reading("sda", "smartctl", "smartctl -j", text, why))
+    (one,) = [
+        each
+        for each in located(
+            "mysql", subjects_of(host(DISK), readings, 8192, guarded=True)
+        )
+        if each.finding.rule.id == "drive-failing"
+    ]
+    assert one.finding.standing.value == "unknown"
+    assert shown in one.decisive.why
+    absent = Reading("sda", "smartctl", "smartctl", "", "smartctl is not installed")
+    assert "drive-failing" not in found(host(DISK), read(absent))
+
+
 def test_a_foreign_drive() -> None:
     virtual = replace(DISK, foreign="virtio", name="vda")
     shown = found(host(virtual), read(("vda", "cache_type", "write through")))

@@ -168,7 +168,8 @@ def test_a_source_that_is_no_block_device_is_not_opened(
     monkeypatch.setattr(host_facts.Volume, "tool", tool)
     for source in ("/dev/zero", "/dev/none"):
         volume = host_facts.Volume(str(tmp_path))
-        volume.mount = {"source": source}
+        volume.mount = {"source": source, "type": "fuse"}
+        volume.device = 0
         assert volume.uuid() == ""
         assert (
             volume.unreadable["filesystem_uuid"] == f"blkid reports none for {source}"

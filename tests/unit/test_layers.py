@@ -97,7 +97,7 @@ def seen(
     volume = host_facts.Volume("/")
     volume.mount = {"type": "", "options": "rw", "source": "/dev/top"}
     top = folder / next(iter(tree))
-    monkeypatch.setattr(volume, "top", lambda: str(top))
+    monkeypatch.setattr(volume, "sources", lambda: [str(top)])
     return msgspec.convert(volume.layers(), tuple[Layer, ...])
 
 

@@ -7,6 +7,7 @@ name once it had no power, so none is known by its name.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import os
@@ -16,9 +17,10 @@ import time
 from collections.abc import Container, Sequence
 from typing import Any
 
-from dbcheck.hosts.agent.facts import BLOCK, scsi_serial
+from dbcheck.hosts.agent.facts import scsi_serial
 from dbcheck.hosts.agent.mountinfo import Mounted, mounted
 from dbcheck.hosts.agent.points import exposed, way_to
+from dbcheck.hosts.agent.sources import BETWEEN, BLOCK, BTRFS, block_folder
 from dbcheck.remote.wire import Refusal, first_line, lines, unescape
 
 SWAPS = "/proc/swaps"
@@ -174,6 +176,7 @@ def survey(
         for other in mounted()
         if (other.parent, other.point) == (each["id"], each["point"])
     ]
+    busy += in_several(by_name)
     for line in list(lines(SWAPS))[1:]:
         name = os.path.basename(os.path.realpath(unescape(line.split()[0])))
         if name in by_name:
@@ -193,6 +196,28 @@ def survey(
         "on_them": device_at(real) in by_device,
         **_ways(mounts, notes, by_device),
     }
+
+
+def in_several(names: Container[str]) -> list[str]:
+    """Return which of these devices a filesystem of several devices lies on.
+
+    Its number names none of them, so it is not among the mounts from them.
+    """
+    found = {}
+    with contextlib.suppress(OSError):  # this kernel has no Btrfs
+        for filesystem in os.listdir(BTRFS):
+            folder = os.path.join(BTRFS, filesystem, "devices")
+            for name in os.listdir(folder) if os.path.isdir(folder) else ():
+                found[name] = f"{name} is a part of btrfs {filesystem}"
+    for each in mounted():
+        if each.device.startswith("0:") and not each.type.startswith("fuse"):
+            for device in BETWEEN.split(each.source):
+                if device.startswith("/dev/"):
+                    name = os.path.basename(block_folder(device))
+                    found.setdefault(
+                        name, f"{name} is a part of {each.type} on {each.point}"
+                    )
+    return [text for name, text in found.items() if name in names]
 
 
 def _ways(

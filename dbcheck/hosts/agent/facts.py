@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import glob
 import json
 import os
 import re
@@ -23,7 +22,8 @@ from dbcheck.hosts.agent.files import Files
 from dbcheck.hosts.agent.foreign import foreign
 from dbcheck.hosts.agent.open import block_device
 from dbcheck.hosts.agent.process import server_process
-from dbcheck.hosts.agent.tools import printed
+from dbcheck.hosts.agent.sources import BLOCK, block_folder, sources
+from dbcheck.hosts.agent.tools import printed, told
 from dbcheck.hosts.agent.view import server_view
 from dbcheck.remote.wire import (
     clock_us,
@@ -35,9 +35,7 @@ from dbcheck.remote.wire import (
 )
 
 LAYERS_MAX = 64
-BLOCK = "/sys/class/block"
 VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
-BTRFS = "/sys/fs/btrfs/*/devices"
 BY_UUID = "/dev/disk/by-uuid"
 # Files of an array in /sys (Documentation/admin-guide/md.rst), by core.target.Layer.md.
 MD = {
@@ -114,6 +112,9 @@ class Volume:
             self.unreadable[key] = f"{source} is not a block device"
             return ""
         text = ""
+        if not os.path.exists(source):  # as /dev/root, and the several of bcachefs
+            first = next(iter(self.sources()), "")
+            source = "/dev/" + os.path.basename(first) if first else source
         with block_device(source) as device:
             if device:
                 command = ("blkid", "-p", "-s", "UUID", "-o", "value", device)
@@ -136,11 +137,10 @@ class Volume:
         filesystem whose journal is apart, lie on several devices, none below another.
         """
         found: list[dict[str, Any]] = []
-        top = self.top()
-        queue = [top, *self.members(os.path.basename(top)), *self.apart().values()]
+        queue = [*self.sources(), *self.apart().values()]
         for folder in queue:  # grows while it is walked
             name = os.path.basename(folder)
-            if not folder or any(layer["name"] == name for layer in found):
+            if any(layer["name"] == name for layer in found):
                 continue
             below = []
             if os.path.exists(os.path.join(folder, "partition")):
@@ -159,36 +159,17 @@ class Volume:
                 break
         return found
 
-    def top(self) -> str:
-        """Return the sysfs folder of the device that is mounted, "" if none is."""
-        number = self.device
-        source = self.mount["source"]
-        if source.startswith("/dev/"):  # Btrfs has device numbers of its own
-            with contextlib.suppress(OSError):  # not in every container's /dev
-                number = os.stat(source).st_rdev or number
-        link = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
-        if os.path.exists(link):
-            return os.path.realpath(link)
-        named = os.path.join(BLOCK, os.path.basename(source))
-        if source.startswith("/dev/") and os.path.exists(named):
-            return os.path.realpath(named)
-        kind = self.mount["type"] or "unknown"
-        self.unreadable["layers"] = f"{kind} on {source or '?'}: no block device found"
-        return ""
-
-    def members(self, top: str) -> list[str]:
-        """Return the sysfs folders of all devices of a Btrfs (/sys/fs/btrfs)."""
-        if self.mount["type"] != "btrfs" or not top:
-            return []
-        for folder in glob.glob(BTRFS):
-            names = os.listdir(folder)
-            if top in names:
-                return [os.path.realpath(os.path.join(BLOCK, name)) for name in names]
-        return []
+    def sources(self) -> list[str]:
+        """Return the sysfs folders of the devices that it is made of, [] if unknown."""
+        found, why = sources(self.mount, self.number, self.path)
+        if why:
+            self.unreadable["layers"] = why
+        return found
 
     def apart(self) -> dict[str, str]:
         """Return the sysfs folders of devices that take no files of ours, by role."""
-        named, why = apart(self.mount, os.path.basename(self.top()))
+        first = next(iter(self.sources()), "")
+        named, why = apart(self.mount, os.path.basename(first))
         found = {role: block_folder(device) for role, device in named.items()}
         for role, folder in found.items():
             if not folder:
@@ -235,11 +216,13 @@ class Volume:
             if counters := parse_nvme(text):
                 self.unreadable.pop(key, None)
                 return counters
-        counters = parse_smartctl(self.tool(key, "smartctl", "-j", "-A", device))
-        if counters:
+        text = self.tool(key, "smartctl", "-j", "-A", device)
+        if counters := parse_smartctl(text):
             self.unreadable.pop(key, None)
         else:
-            self.unreadable.setdefault(key, f"smartctl reports none for {device}")
+            why = told(text)
+            none = f"smartctl reports none for {device}"
+            self.unreadable.setdefault(key, f"smartctl: {why}" if why else none)
         return counters
 
     def tool(self, fact: str, name: str, *arguments: str) -> str:
@@ -369,17 +352,6 @@ def uptime_s(unreadable: dict[str, str]) -> float | None:
         unreadable["uptime_s"] = "/proc/uptime cannot be read"
         return None
     return float(fields[0])
-
-
-def block_folder(device: str) -> str:
-    """Return the sysfs folder of a device, by its path or name; "" if there is none."""
-    with contextlib.suppress(OSError):  # not in every container's /dev
-        number = os.stat(device).st_rdev if device.startswith("/") else 0
-        link = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
-        if number and os.path.exists(link):
-            return os.path.realpath(link)
-    named = os.path.join(BLOCK, os.path.basename(os.path.realpath(device)))
-    return os.path.realpath(named) if os.path.exists(named) else ""
 
 
 def linked_uuid(device: str) -> str:

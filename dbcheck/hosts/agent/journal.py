@@ -1,7 +1,7 @@
 """A database server's messages in systemd's journal.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
-the standard library and remote/wire.py.
+the standard library, remote/wire.py and what is sent before it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,21 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dbcheck.hosts.agent.process import of_server
+from dbcheck.hosts.agent.servers import of_server
 from dbcheck.remote.wire import Refusal, lines
 
 JOURNAL = "journal:"  # and a data directory: its server logs by way of syslog
-UNIT = re.compile(r"/([^/\n]+\.service)(?:/|$)", re.MULTILINE)
+# systemd names a cgroup after each unit: that of its own manager, which is under
+# slices, and below the unit of a user's manager one of that (systemd,
+# src/basic/cgroup-util.c, cg_path_get_unit and cg_path_get_user_unit).
+UNIT = re.compile(
+    r"[A-Za-z0-9:_.\\-]+(?:@[A-Za-z0-9:_.\\@-]+)?"
+    r"\.(?:service|socket|device|mount|automount|swap|target|path|timer|scope)"
+)
+USER_MANAGER = re.compile(r"user@([0-9]+)\.service")
+CGROUP = re.compile(r"^(?:0:|[0-9]+:name=systemd):(/.*)$", re.MULTILINE)
+SERVICE = ".service"
+SLICE = re.compile(r"[A-Za-z0-9:_.\\-]+\.slice")
 JOURNALCTL_TIMEOUT_S = 60
 
 
@@ -30,23 +40,57 @@ def mark_journal(directory: str) -> dict[str, list[int]]:
     of its messages.
     """
     unit = unit_of(directory)
-    if not unit:
-        raise Refusal("journal", "the server does not run as a systemd service")
     if not journalctl(unit, "--lines=1", 1)[0]:
         raise Refusal("journal", "the journal has no message of " + unit)
     return {unit: [math.ceil(time.time()), 0]}
 
 
 def unit_of(directory: str) -> str:
-    """Return the service of the server that works in *directory*, "" if none is found.
+    """Return the service of the server that works in *directory*.
 
-    systemd names a service's cgroup after it.
+    One of a user's manager stands behind the unit of that: user@1000.service/x.service.
+    Raise Refusal if it is no service.
     """
+    why = "the server does not run as a systemd service"
     for folder in of_server(directory):
-        found = UNIT.search("".join(lines(folder + "/cgroup")))
-        if found:
-            return found.group(1)
-    return ""
+        for path in CGROUP.findall("".join(lines(folder + "/cgroup"))):
+            units, below = units_in(path)
+            if not units:
+                continue
+            if not units[-1].endswith(SERVICE) or USER_MANAGER.fullmatch(units[-1]):
+                why = f"the server runs in {units[-1]}, which is no service of its own"
+            elif any(each.endswith(SERVICE) for each in below):
+                why = f"in {units[-1]}, another systemd has the server's journal"
+            else:
+                return "/".join(units)
+    raise Refusal("journal", why)
+
+
+def units_in(path: str) -> tuple[list[str], list[str]]:
+    """Return the units that a cgroup's path names, and what is below the last one.
+
+    The system's is first; a user's manager has others below its own.
+    """
+    parts = path.split("/")[1:]
+    units: list[str] = []
+    while True:
+        while parts and SLICE.fullmatch(plain(parts[0])):
+            parts.pop(0)
+        name = plain(parts[0]) if parts else ""
+        if not UNIT.fullmatch(name):
+            return units, parts
+        units.append(name)
+        parts.pop(0)
+        if len(units) > 1 or not USER_MANAGER.fullmatch(name):
+            return units, parts
+
+
+def plain(name: str) -> str:
+    """Return a unit's name without what tells it from a file of the kernel's.
+
+    systemd, src/basic/cgroup-util.c, cg_escape.
+    """
+    return name[1:] if name.startswith("_") else name
 
 
 def since_journal(marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
@@ -68,8 +112,8 @@ def journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
     program = shutil.which("journalctl")
     if program is None:
         raise Refusal("journal", "journalctl is not installed")
-    match = "_SYSTEMD_UNIT=" + unit
-    command = [program, "--quiet", "--no-pager", "--output=cat", option, match]
+    options = ("--quiet", "--no-pager", "--output=cat", option)
+    command = [program, *options, *matches_of(unit)]
     try:
         printed, failure = beginning(command, limit + 1, JOURNALCTL_TIMEOUT_S)
     except OSError as error:
@@ -77,6 +121,18 @@ def journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
     if failure:
         raise Refusal("journal", "journalctl: " + failure)
     return printed[:limit], len(printed) > limit
+
+
+def matches_of(unit: str) -> list[str]:
+    """Return which fields a service's messages have (systemd.journal-fields(7)).
+
+    unit: as unit_of() returns it.  Units of several users may have one name.
+    """
+    manager, _, name = unit.rpartition("/")
+    if not manager:
+        return ["_SYSTEMD_UNIT=" + name]
+    owner = re.sub(USER_MANAGER, r"\1", manager)
+    return ["_SYSTEMD_USER_UNIT=" + name, "_SYSTEMD_OWNER_UID=" + owner]
 
 
 def beginning(

@@ -1,7 +1,7 @@
-"""The processes of a database server on this host.
+"""What may keep the flushes of a server's process from its files, and its log.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
-the standard library and remote/wire.py.
+the standard library, remote/wire.py and what is sent before it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dbcheck.hosts.agent.open import folder_in, naming, open_regular
-from dbcheck.remote.wire import Refusal, describe_error, first_line
+from dbcheck.hosts.agent.servers import DELETED, of_server
+from dbcheck.remote.wire import Refusal, describe_error
 
-PROCESSES = "/proc"
 PRELOAD = "/etc/ld.so.preload"  # ld.so(8)
 NO_PROCESS = "no process of the server can be seen there"
-# proc(5), comm; a title changes it not.  Red Hat's services run the link postmaster.
-SERVERS = ("postgres", "postmaster", "mysqld", "mariadbd")
 FLUSHES = (b"fsync", b"fdatasync")  # by which all of these flush
 # What defines them for every program: glibc, in older releases libpthread, and musl.
 C_LIBRARY = re.compile(r"(libc|libpthread)([.-][0-9.]*)?\.so(\.[0-9]+)?|ld-musl-.*")
@@ -44,77 +42,6 @@ PROGRAM_MAX = 1 << 30  # far more than a server has
 HEADER, SECTION, SYMBOL = "40xQ10xHH2x", "4xI16xQQI20x", "I2xHQQ"
 ELF_ENTRY = "24xQ"  # the header's e_entry
 DYNSYM = 11
-
-
-def of_server(directory: str) -> Iterator[str]:
-    """Yield the folder in /proc of each process of the server of *directory*.
-
-    PostgreSQL, MySQL and MariaDB all change to their data directory (proc(5), cwd),
-    which only their own account and root may see.  Any account may give a process their
-    name, and change to a directory that it may search; so the process must belong to
-    the directory's owner.  That of one which changed its account is root's (proc(5)).
-    That in a container may work in another folder of the same path.
-    """
-    wanted = os.path.realpath(directory)
-    try:
-        own = os.stat(wanted)
-    except OSError:
-        return
-    for folder in of_account(wanted, own.st_uid):
-        try:
-            works_there = os.path.samestat(os.stat(folder + "/cwd"), own)
-        except OSError:  # it ended
-            continue
-        if works_there:
-            yield folder
-
-
-def of_account(directory: str, account: int) -> Iterator[str]:
-    """Do what of_server() does, for a directory that may be on a dead drive.
-
-    In the order of their ids: the process that started the others is mostly the first.
-    directory: with links followed; that of a process has the same path, and may be
-    another one, see works_elsewhere().  account: of its owner.
-    """
-    for name in sorted(filter(str.isdigit, os.listdir(PROCESSES)), key=int):
-        folder = os.path.join(PROCESSES, name)
-        if is_of_account(folder, directory, account):
-            yield folder
-
-
-def is_of_account(process: str, directory: str, account: int) -> bool:
-    """Return whether the process with that folder in /proc is one of of_account()."""
-    try:
-        if os.readlink(process + "/cwd") != directory:
-            return False
-        owner = os.stat(process).st_uid
-    except OSError:  # it ended, or is another account's
-        return False
-    return owner in (account, 0) and first_line(process + "/comm") in SERVERS
-
-
-def works_elsewhere(process: str, directory: str, known: Sequence[int]) -> bool:
-    """Return whether a process of of_account() surely works in another directory.
-
-    known: st_dev and st_ino of the server's.  Its drive may have come back under
-    another number, so it is also the one that is there now.  On a dead filesystem
-    nothing is sure.
-    """
-    try:
-        found = os.stat(process + "/cwd")
-    except OSError:
-        return False
-    if [found.st_dev, found.st_ino] == list(known):
-        return False
-    try:
-        return not os.path.samestat(found, os.stat(directory))
-    except OSError:
-        return True
-
-
-def pid_of(process: str) -> int:
-    """Return the id of a process, by its folder in /proc."""
-    return int(os.path.basename(process))
 
 
 def error_file(directory: str) -> str:
@@ -178,11 +105,15 @@ def described(folder: str) -> dict[str, Any]:
     program = os.readlink(folder + "/exe")
     replaced: dict[str, list[str]] = {}
     unread = ""
-    for path in mapped(folder):
-        if path == program or C_LIBRARY.fullmatch(os.path.basename(path)):
+    for path, where in mapped(folder).items():
+        name = os.path.basename(path)
+        was_removed = name.endswith(DELETED)
+        if was_removed:
+            name = name[: -len(DELETED)]
+        if path == program or C_LIBRARY.fullmatch(name):
             continue
         try:
-            if found := defined(root + path, FLUSHES):
+            if found := defined(where if was_removed else root + path, FLUSHES):
                 replaced[path] = sorted(found)
         except (OSError, struct.error) as error:
             unread = unread or reason(error, path)
@@ -296,14 +227,18 @@ def is_no_sync(option: str) -> bool:
     return False
 
 
-def mapped(folder: str) -> list[str]:
-    """Return the files that a process has mapped as code (proc(5), maps)."""
-    found: dict[str, None] = {}
+def mapped(folder: str) -> dict[str, str]:
+    """Return the files that a process has mapped as code, and a link to each.
+
+    By proc(5), maps and map_files: root may follow such a link also to a file that was
+    removed, as an upgrade removes the libraries that a server still runs with.
+    """
+    found: dict[str, str] = {}
     for line in text_of(folder + "/maps").splitlines():
         fields = line.split(None, 5)
         if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
-            found[fields[5]] = None
-    return list(found)
+            found[fields[5]] = f"{folder}/map_files/{fields[0]}"
+    return found
 
 
 def text_of(path: str) -> str:

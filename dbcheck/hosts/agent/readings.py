@@ -27,6 +27,7 @@ DEVICE_FILES = (
     "device/rev",
     "device/firmware_rev",
     "device/scsi_disk/*/cache_type",
+    "device/../../scsi_host/*/proc_name",  # the driver of its controller
     "bcache/cache_mode",
     "bcache/state",
     "md/journal_mode",
@@ -43,11 +44,12 @@ DOCKER = "/.dockerenv"
 # Targets whose options are shown; those of dm-crypt have the name of a key.
 TABLE = re.compile(r"(\d+) (\d+) ([a-z0-9-]+)(.*)")
 SHOWN_TARGETS = ("cache", "writecache", "integrity", "flashcache", "era", "raid")
-STORCLI = ("storcli64", "storcli", "perccli64", "perccli")
+STORCLI = ("storcli64", "storcli", "perccli64", "perccli", "storcli2", "perccli2")
+SSACLI = ("ssacli", "hpssacli", "hpacucli")  # one program, under its names since 2009
 RAID_COMMANDS = {
     **{tool: (tool, "/call", "show", "all", "J") for tool in STORCLI},
     **{f"{tool} vall": (tool, "/call/vall", "show", "all", "J") for tool in STORCLI},
-    "ssacli": ("ssacli", "ctrl", "all", "show", "config", "detail"),
+    **{tool: (tool, "ctrl", "all", "show", "config", "detail") for tool in SSACLI},
 }
 
 

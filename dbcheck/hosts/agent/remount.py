@@ -24,7 +24,13 @@ from dbcheck.hosts.agent.drives import GONE_ID, POLL_S, device_of, is_held
 from dbcheck.hosts.agent.mountinfo import mount_id, mount_of_handle, mounted
 from dbcheck.hosts.agent.pidfd import end
 from dbcheck.hosts.agent.points import OTHERS, folder_above
-from dbcheck.hosts.agent.process import PROCESSES, is_of_account, works_elsewhere
+from dbcheck.hosts.agent.servers import (
+    PROCESSES,
+    guards_of,
+    is_guard,
+    is_of_account,
+    works_elsewhere,
+)
 from dbcheck.hosts.agent.tools import PATHS, found
 from dbcheck.remote.wire import Refusal, describe_error, first_line, lines
 
@@ -77,23 +83,30 @@ def end_server(
 ) -> dict[str, Any]:
     """Kill the server of *directory*: by the commands, then what is left of it.
 
-    See pids().  time_s: for each command.  left: processes that are still there in the
-    end.
+    See pids().  What would start it again is ended first.  time_s: for each command.
+    left: processes that are still there in the end.
     """
     killed = pids(directory, account, folder)
+    guards = {guard for pid in killed for guard in guards_of(pid, account)}
     for command in commands:
         ran(command, time_s)
     ends_s = time.monotonic() + KILL_S
-    left = pids(directory, account, folder)
 
     def is_left(pid: int) -> bool:
-        return is_of_server(pid, directory, account, folder)
+        is_guarding = pid in guards and is_guard(str(pid), account)
+        return is_guarding or is_of_server(pid, directory, account, folder)
 
+    def remaining() -> list[int]:
+        of_server = pids(directory, account, folder)
+        guards.update(guard for pid in of_server for guard in guards_of(pid, account))
+        return [*filter(is_left, sorted(guards)), *of_server]
+
+    left = remaining()
     while left and time.monotonic() < ends_s:
         for pid in left:
             end(pid, is_left)
         time.sleep(POLL_S)
-        left = pids(directory, account, folder)
+        left = remaining()
     return {"killed": killed, "left": left}
 
 

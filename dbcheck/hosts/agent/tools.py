@@ -6,6 +6,7 @@ standard library.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,14 @@ import subprocess
 
 DENIED = re.compile("permission denied|not permitted|must be root", re.IGNORECASE)
 TOOL_TIMEOUT_S = 10
-PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+LINE_MAX = 200
+# Where Broadcom's, Dell's and HPE's packages put their programs, in no PATH.
+VENDORS = (
+    *("/opt/MegaRAID/storcli", "/opt/MegaRAID/perccli"),
+    *("/opt/MegaRAID/storcli2", "/opt/MegaRAID/perccli2"),
+    *("/opt/smartstorageadmin/ssacli/bin", "/opt/hp/hpssacli/bld"),
+)
+PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *VENDORS))
 
 
 def found(name: str) -> str:
@@ -43,9 +51,39 @@ def printed(name: str, *arguments: str) -> tuple[str, str]:
     text = done.stdout.decode(errors="replace")
     failed = done.returncode & 3 if name == "smartctl" else done.returncode
     if failed:
-        why = reason(done.stderr.decode(errors="replace"))
+        why = reason(done.stderr.decode(errors="replace")) or told(text)
         return text, f"{name}: {why or f'exit status {done.returncode}'}"
     return text, ""
+
+
+def told(text: str) -> str:
+    """Return why a program could not do its work, by what it prints, "" if unknown.
+
+    smartctl has a list of messages in its JSON, with their severity (smartctl(8),
+    --json), and prints nothing else; nvme has an error there (nvme-cli 2,
+    nvme-print-json.c), and storcli a description of each controller's status.  ssacli
+    has lines.
+    """
+    try:
+        shown = json.loads(text)
+    except (ValueError, RecursionError):
+        lines = (each for each in text.splitlines() if each.startswith("Error"))
+        return short(next(lines, ""))
+    try:
+        if "smartctl" in shown:
+            messages = list(shown["smartctl"]["messages"])
+            errors = (each for each in messages if each.get("severity") == "error")
+            return short(next(errors, messages[0])["string"])
+        if "Controllers" in shown:
+            return short(shown["Controllers"][0]["Command Status"]["Description"])
+        return short(shown["error"])
+    except (LookupError, TypeError, AttributeError):
+        return ""
+
+
+def short(text: str) -> str:
+    """Return the first line of a text, not too long."""
+    return text.strip().splitlines()[0][:LINE_MAX] if text.strip() else ""
 
 
 def reason(printed_errors: str) -> str:
@@ -56,4 +94,4 @@ def reason(printed_errors: str) -> str:
     """
     lines = [line.strip() for line in printed_errors.splitlines() if line.strip()]
     denied = [each for each in lines if DENIED.search(each)]
-    return (denied or lines or [""])[0][:200]
+    return short((denied or lines or [""])[0])

@@ -19,7 +19,8 @@ from typing import Any
 
 from dbcheck.hosts.agent.data import names_of_server
 from dbcheck.hosts.agent.files import links_in
-from dbcheck.hosts.agent.process import NO_PROCESS, of_account, of_server, pid_of
+from dbcheck.hosts.agent.process import NO_PROCESS
+from dbcheck.hosts.agent.servers import of_account, of_server, pid_of
 from dbcheck.remote.wire import covering_mount, describe_error, mounts
 
 OWN = "/proc/self"
