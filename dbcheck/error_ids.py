@@ -212,6 +212,7 @@ class ErrorId(StrEnum):
     HOST_IS_ANOTHER = "host-is-another"
     HOST_IS_THIS_MACHINE = "host-is-this-machine"
     HOST_KEY_CHANGED = "host-key-changed"
+    HOST_KEY_REFUSED = "host-key-refused"
     HOST_KEY_UNKNOWN = "host-key-unknown"
     HOST_NOT_ANSWERING = "host-not-answering"
     HOST_NOT_BACK = "host-not-back"

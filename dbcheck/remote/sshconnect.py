@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import logging
 import os
-import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,25 +19,29 @@ import paramiko
 from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, UsageError
-from dbcheck.remote.address import Address, Proxy, SshOptions
-from dbcheck.remote.sshconfig import settings
+from dbcheck.remote.address import Address, SshOptions
+from dbcheck.remote.hostkeys import (
+    ChangedHostKey,
+    RefusedHostKey,
+    Trust,
+    UnknownHostKey,
+)
+from dbcheck.remote.knownhosts import Marker, look_up, name_of
+from dbcheck.remote.sshconfig import Settings, settings
+from dbcheck.remote.sshlogin import Keys, LockedKey, log_in
 
 log = logging.getLogger(__name__)
 # Expected failures are reported by our own errors; without a handler of the program's
 # own, what paramiko logs of them would go to standard error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-_TOKEN = re.compile("%(.?)", re.DOTALL)  # TOKENS of ssh_config(5)
 _KEEPALIVE_S = 5
 # Data that is not acknowledged for so long ends a connection (tcp(7)).  TCP tries
 # again after twice as long each time: after an outage of 20 s it may take 20 s more.
 _SILENCE_MS = 60_000
 _JUMPS_MAX = 8
 _GRACE_S = 2.0
-_KNOWN_HOSTS_MAX = 1 << 26  # bytes
-_GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 _OR_ACCEPT = ", or pass --known-hosts with a file that has it, or --accept-new-host-key"
-_USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 
 
 class Connection:
@@ -68,31 +70,6 @@ def connect(address: Address, options: SshOptions) -> Connection:
         raise
 
 
-class _UnknownHostKey(paramiko.SSHException):
-    """A host presented a key, and none of that host is known."""
-
-
-class _StrictPolicy(paramiko.MissingHostKeyPolicy):
-    """Refuses unknown hosts, or stores their keys if that is allowed."""
-
-    def __init__(self, store: Path | None) -> None:
-        self._store = store
-
-    def missing_host_key(
-        self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
-    ) -> None:
-        """Store the key of *hostname*, or raise _UnknownHostKey."""
-        if self._store is None:
-            raise _UnknownHostKey(f"{key.get_name()} {key.fingerprint}")
-        self._store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        text = self._store.read_text() if self._store.exists() else ""
-        start = "\n" if text and not text.endswith("\n") else ""
-        with open(os.open(self._store, flags, 0o600), "a") as file:
-            file.write(f"{start}{hostname} {key.get_name()} {key.get_base64()}\n")
-        log.info("stored the host key of %s in %s", hostname, self._store)
-
-
 def _connect(
     address: Address,
     options: SshOptions,
@@ -107,145 +84,105 @@ def _connect(
             f"more than {_JUMPS_MAX} jumps lead to {address.host}",
             id=ErrorId.TOO_MANY_JUMPS,
         )
-    config = settings(address.host, options.config_file)
-    host = config.get("hostname", address.host)
-    port = address.port or int(config.get("port", 22))
-    user = address.user or config.get("user") or getpass.getuser()
-    if options.proxy is not None:
-        tokens = {"%": "%", "h": host, "n": address.host, "p": str(port), "r": user}
-        config = {**config, **_proxied(options.proxy, tokens)}
-    jumps = config.get("proxyjump", "none")
-    if through is None and jumps != "none":
+    limit_s = options.connect_timeout_s
+    config = settings(address, options.config_file, limit_s, options.proxy)
+    if through is None:
         # As by `ssh -J`: what is given for the last host says nothing of these.
         by_config = replace(options, identity_file=None, proxy=None)
-        for jump in jumps.split(","):
-            hop = Address.parse(jump.strip().removeprefix("ssh://"))
-            through = _connect(hop, by_config, stack, depth=depth + 1, through=through)
-    client = paramiko.SSHClient()
-    files = _trust(client, config, options)
-    choice = "" if options.accept_new_host_key is None else _OR_ACCEPT
-    with _translated(user, host, port, f"{files[0]}`){choice}."):
-        sock = _socket(host, port, config, options, through, stack)
-        stack.enter_context(contextlib.closing(client))
-        identity = options.identity_file
-        client.connect(
-            host,
-            port,
-            user,
-            # A list is allowed; the stubs know of one name only.
-            key_filename=_identities(config, options),  # type: ignore[arg-type]
-            allow_agent=identity is None,
-            look_for_keys=identity is None,
-            sock=sock,
-            timeout=options.connect_timeout_s,
-            banner_timeout=options.connect_timeout_s,
-            auth_timeout=options.connect_timeout_s,
-            channel_timeout=options.connect_timeout_s,
-            transport_factory=_quick,
-        )
-    transport = client.get_transport()
-    assert transport is not None
+        for jump in config.jumps:
+            through = _connect(jump, by_config, stack, depth=depth + 1, through=through)
+    trust, files = _trust(config, options)
+    advice = _advice(config, trust, files)
+    if options.accept_new_host_key is not None:
+        advice += _OR_ACCEPT
+    with _translated(config, advice):
+        sock = _socket(config, limit_s, through, stack)
+        transport = _quick(sock)
+        stack.callback(transport.close)
+        transport.banner_timeout = transport.auth_timeout = limit_s
+        transport.channel_timeout = limit_s
+        security = transport.get_security_options()
+        security.key_types = trust.order(security.key_types)
+        transport.start_client(timeout=limit_s)
+        trust.require(transport.get_remote_server_key())
+        keys = config.keys
+        if options.identity_file is not None:
+            keys = Keys([_readable(options.identity_file)])
+        log_in(transport, config.user, keys, limit_s)
     transport.set_keepalive(_KEEPALIVE_S)
     return transport
 
 
-def _proxied(proxy: Proxy, tokens: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what *proxy* sets in a configuration, with its tokens replaced."""
-
-    def value(found: re.Match[str]) -> str:
-        if found[1] in tokens:
-            return tokens[found[1]]
-        raise UsageError(
-            f"{found[0]} stands for nothing in a ProxyCommand or ProxyJump",
-            id=ErrorId.SSH_ARGUMENT_NOT_SUPPORTED,
-            hint="Write %% for the character; %h, %n, %p and %r are host, its name as"
-            " given, port and user.",
-        )
-
-    if proxy.jump_is_none:
-        return {"proxyjump": "none"}
-    command = None if proxy.command.lower() == "none" else proxy.command
-    return {
-        "proxycommand": _TOKEN.sub(value, command) if command else None,
-        "proxyjump": _TOKEN.sub(value, proxy.jump) or "none",
-    }
-
-
-def _quick(sock: Any, **options: Any) -> paramiko.Transport:
+def _quick(sock: Any) -> paramiko.Transport:
     """Return a transport that would rather have a cipher that needs no MAC.
 
     paramiko compares a MAC byte by byte, in Python: half of what a short message
     costs.
     """
-    transport = paramiko.Transport(sock, **options)
+    transport = paramiko.Transport(sock)
     security = transport.get_security_options()
     security.ciphers = sorted(security.ciphers, key=lambda name: "gcm" not in name)
     return transport
 
 
-def _identities(config: Mapping[str, Any], options: SshOptions) -> list[str]:
-    """Return the key files to offer."""
-    if options.identity_file is not None:
-        try:
-            plain.read(options.identity_file, plain.SECRET_MAX)
-        except OSError as error:
-            raise HostError(
-                f"cannot read the private key {options.identity_file}: "
-                f"{error.strerror}",
-                id=ErrorId.SSH_KEY_UNREADABLE,
-                hint="Name another file, or none: dbcheck then uses the keys that ssh "
-                "would.",
-            ) from None
-        return [str(options.identity_file)]
-    named = (os.path.expanduser(name) for name in config.get("identityfile", ()))
-    return [name for name in named if os.path.isfile(name)]
+def _readable(identity: Path) -> Path:
+    """Return the file of the key that the user named, if it can be read."""
+    try:
+        plain.read(identity, plain.SECRET_MAX)
+    except OSError as error:
+        raise HostError(
+            f"cannot read the private key {identity}: {error.strerror}",
+            id=ErrorId.SSH_KEY_UNREADABLE,
+            hint="Name another file, or none: dbcheck then uses the keys that ssh "
+            "would.",
+        ) from None
+    return identity
 
 
-def _trust(
-    client: paramiko.SSHClient, config: Mapping[str, Any], options: SshOptions
-) -> list[Path]:
-    """Load the host keys that are known; return the files, the first to write to."""
+def _trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
+    """Return what the host is known by, and in which files.
+
+    Raise UsageError if one of them cannot be read.
+    """
+    files = config.known_hosts
     if options.known_hosts is not None:
-        files = [options.known_hosts]
-    else:
-        own = config.get("userknownhostsfile", _USER_KNOWN_HOSTS)
-        names = f"{own} {config.get('globalknownhostsfile', _GLOBAL_KNOWN_HOSTS)}"
-        files = [Path(name).expanduser() for name in names.split()]
-    for file in files:
-        try:
-            plain.require(file, _KNOWN_HOSTS_MAX)  # paramiko would wait for a FIFO
-            client.load_system_host_keys(str(file))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, paramiko.SSHException) as error:
-            raise UsageError(
-                f"cannot read {file}: {error}", id=ErrorId.KNOWN_HOSTS_UNREADABLE
-            ) from error
+        files = (options.known_hosts,)
+    name = name_of(config.host, config.port, config.alias)
+    bare = name_of(config.host, 22, config.alias)
+    try:
+        host, without_port = look_up(name, files), look_up(bare, files)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {error.filename or files}: {error.strerror or error}",
+            id=ErrorId.KNOWN_HOSTS_UNREADABLE,
+            hint="Mend that file, or name another with --known-hosts.",
+        ) from error
+    if options.accept_new_host_key and not files:
+        raise UsageError(
+            f"there is no file to store the key of {config.host} in",
+            id=ErrorId.KNOWN_HOSTS_UNREADABLE,
+            hint="Name one with --known-hosts: UserKnownHostsFile is none.",
+        )
     store = files[0] if options.accept_new_host_key else None
-    client.set_missing_host_key_policy(_StrictPolicy(store))
-    return files
+    return Trust(host, without_port, bare, store, config.revoked_keys), [*files]
 
 
 def _socket(
-    host: str,
-    port: int,
-    config: Mapping[str, Any],
-    options: SshOptions,
+    config: Settings,
+    limit_s: float,
     through: paramiko.Transport | None,
     stack: ExitStack,
 ) -> socket.socket | paramiko.Channel:
-    """Return a stream to *host*: over a jump host, a proxy command, or directly."""
+    """Return a stream to the host: over a jump host, a proxy command, or directly."""
+    place = (config.host, config.port)
     if through is not None:
         channel = through.open_channel(
-            "direct-tcpip",
-            (host, port),
-            ("127.0.0.1", 0),
-            timeout=options.connect_timeout_s,
+            "direct-tcpip", place, ("127.0.0.1", 0), timeout=limit_s
         )
         return stack.enter_context(contextlib.closing(channel))
-    if command := config.get("proxycommand"):
-        return stack.enter_context(_proxy(command))
-    sock = socket.create_connection((host, port), timeout=options.connect_timeout_s)
+    if config.proxy_command is not None:
+        return stack.enter_context(_proxy(config.proxy_command))
+    sock = socket.create_connection(place, timeout=limit_s)
     stack.enter_context(sock)
     # Without the first, a small batch waits for the reply to the one before;
     # with the others, a host that lost its power is noticed (tcp(7)); the last is of
@@ -282,34 +219,57 @@ def _proxy(command: str) -> Iterator[socket.socket]:
                     break
 
 
+def _advice(config: Settings, trust: Trust, files: list[Path]) -> str:
+    """Return what to do about a host of which no key is known."""
+    known, name = trust.host, trust.host.name
+    said = [f"{place} names it, but its key cannot be read" for place in known.unread]
+    if authorities := known.of(Marker.AUTHORITY):
+        said.append(
+            f"{authorities[0].place} names an authority for it, but the host shows no"
+            " certificate of that one"
+        )
+    words = "".join(f"{text[0].upper()}{text[1:]}. " for text in said)
+    scan = f"`ssh-keyscan -p {config.port} {config.host}"
+    if not files:
+        return f"{words}Compare it with the host's own ({scan}`): no file is to hold it"
+    if config.alias is not None:
+        how = f"{scan}` shows it) to {files[0]} under the name {name}"
+    else:
+        how = f"{scan} >> {files[0]}`)"
+    return f"{words}Compare it with the host's own and add it ({how}"
+
+
 @contextlib.contextmanager
-def _translated(user: str, host: str, port: int, store: str) -> Iterator[None]:
+def _translated(config: Settings, advice: str) -> Iterator[None]:
     """Turn what can go wrong in connecting to a host into HostError.
 
-    store: the file that would hold the key, and the end of the hint about it.
+    advice: for a host of which no key is known.
     """
-    place = f"{host}:{port}"
-    name = host if port == 22 else f"[{host}]:{port}"  # in known_hosts
+    user, place = config.user, f"{config.host}:{config.port}"
     try:
         yield
-    except _UnknownHostKey as error:
+    except UnknownHostKey as error:
         raise HostError(
             f"the host key of {place} is not known: {error}",
             id=ErrorId.HOST_KEY_UNKNOWN,
-            hint=f"Compare it with the host's own and add it (`ssh-keyscan -p {port} "
-            f"{host} >> {store}",
+            hint=f"{advice}.",
         ) from error
-    except paramiko.BadHostKeyException as error:
+    except ChangedHostKey as error:
         raise HostError(
-            f"the host key of {place} has changed: "
-            f"{error.key.get_name()} {error.key.fingerprint}",
+            f"the host key of {place} has changed: {error}",
             id=ErrorId.HOST_KEY_CHANGED,
             hint="It is a different host or was reinstalled. If this is expected, "
-            f"remove the old key (`ssh-keygen -R '{name}'`).",
+            f"remove the old key, {error.known}.",
         ) from error
-    except paramiko.PasswordRequiredException as error:
+    except RefusedHostKey as error:
         raise HostError(
-            f"the key for {user}@{place} is locked by a passphrase",
+            f"{place} is not trusted: {error}",
+            id=ErrorId.HOST_KEY_REFUSED,
+            hint=error.hint,
+        ) from error
+    except LockedKey as error:
+        raise HostError(
+            f"the key {error} for {user}@{place} is locked by a passphrase",
             id=ErrorId.SSH_KEY_LOCKED,
             hint="Add it to the ssh-agent (`ssh-add`).",
         ) from error

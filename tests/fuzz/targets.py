@@ -13,6 +13,7 @@ from tests.fuzz import (
     on_serverlog,
     on_sql,
     on_ssh,
+    on_sshargs,
     on_stored,
     on_text,
     on_wire,
@@ -21,7 +22,7 @@ from tests.fuzz import (
 # What reads from other hosts comes first: a witness, a server, a target's host.
 _MODULES = (
     *(on_wire, on_log, on_sql, on_mysql, on_rows, on_canary, on_serverlog, on_audit),
-    *(on_stored, on_text, on_optionfile, on_lab, on_ssh),
+    *(on_stored, on_text, on_optionfile, on_lab, on_ssh, on_sshargs),
 )
 
 TARGETS = {target.name: target for module in _MODULES for target in module.TARGETS}

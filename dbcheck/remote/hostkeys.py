@@ -1,0 +1,245 @@
+"""Decides whether a host is the one that it should be, by the key that it shows."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import (
+    SSHCertificate,
+    SSHCertificateType,
+    load_ssh_public_identity,
+)
+
+from dbcheck import children, plain
+from dbcheck.remote.knownhosts import KnownHost, Marker, blob_of, listed
+from dbcheck.remote.sshread import matches
+
+log = logging.getLogger(__name__)
+_CERTIFICATE = "-cert-v01@openssh.com"
+_RSA = "ssh-rsa"  # a key of that type signs as one of these
+_RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
+_RSA_SIGNATURES_BYTES = (b"rsa-sha2-512", b"rsa-sha2-256")
+_REVOCATION_LIST = b"SSHKRL\n\0"  # PROTOCOL.krl of OpenSSH
+_LIST_MAX = 1 << 26  # bytes
+_KEYGEN_S = 30.0  # seconds
+
+
+class UnknownHostKey(paramiko.SSHException):
+    """A host showed a key, and none of that host is known; the text is the key."""
+
+
+class ChangedHostKey(paramiko.SSHException):
+    """A host showed another key than its own; the text is the key.
+
+    known: where the host's own stands, and how to remove it.
+    """
+
+    def __init__(self, shown: str, known: KnownHost) -> None:
+        """Take the lines with keys of that host."""
+        super().__init__(shown)
+        lines = ", ".join(key.place for key in known.of(Marker.NONE))
+        self.known = f"{lines} (`ssh-keygen -R '{known.name}'`)"
+
+
+class RefusedHostKey(paramiko.SSHException):
+    """A host showed a key that a file revokes, or a certificate that is not valid."""
+
+    hint = "Ask who runs that host for its new key or certificate."
+
+
+class UnreadableList(RefusedHostKey):
+    """A list of revoked keys cannot be read: then none is trusted, as by ssh(1)."""
+
+    hint = "Mend that file, or name another one: RevokedHostKeys in ssh_config."
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a host is known by.
+
+    host:    by its name, with its port.
+    bare:    by its name without the port, which counts where nothing else is known.
+    subject: its name in a certificate.
+    store:   where to add the key of an unknown host; None: it is refused.
+    revoked: further lists of keys to refuse (ssh_config(5), RevokedHostKeys).
+    """
+
+    host: KnownHost
+    bare: KnownHost
+    subject: str
+    store: Path | None
+    revoked: Sequence[Path]
+
+    def order(self, types: Sequence[str]) -> list[str]:
+        """Return the types of keys to ask a host for: first what it is known by."""
+        kinds = {key.kind for key in self.host.of(Marker.NONE)}
+        if _RSA in kinds:
+            kinds.update(_RSA_SIGNATURES)
+        keys = [name for name in types if not name.endswith(_CERTIFICATE)]
+        keys.sort(key=lambda name: name not in kinds)
+        if not self.host.of(Marker.AUTHORITY) + self.bare.of(Marker.AUTHORITY):
+            return keys
+        return [f"{name}{_CERTIFICATE}" for name in keys] + keys
+
+    def require(self, key: paramiko.PKey) -> None:
+        """Raise one of the errors above unless *key* is the host's.
+
+        As check_host_key() does in sshconnect.c of OpenSSH 9.2, with
+        StrictHostKeyChecking, whatever the configuration says of that.
+        """
+        certificate = _certificate_of(key)
+        blob = key.asbytes()
+        for known in (self.host, self.bare):
+            _require_not_in(known, blob)
+        for file in self.revoked:
+            _require_not_revoked(file, blob, certificate)
+        if certificate is not None and self._is_certified(certificate):
+            return
+        if self.host.find(blob, Marker.NONE):
+            return
+        shown = f"{key.get_name()} {key.fingerprint}"
+        if self.host.of(Marker.NONE):
+            raise ChangedHostKey(shown, self.host)
+        if self.bare.find(blob, Marker.NONE):
+            return
+        if self.store is None:
+            raise UnknownHostKey(shown)
+        _add(self.store, f"{self.host.name} {key.get_name()} {key.get_base64()}\n")
+        log.info("stored the host key of %s in %s", self.host.name, self.store)
+
+    def _is_certified(self, certificate: SSHCertificate) -> bool:
+        """Say whether a known authority vouches for the host."""
+        authority = blob_of(certificate.signature_key())
+        for known in (self.host, self.bare):
+            _require_not_in(known, authority)
+        if not any(
+            known.find(authority, Marker.AUTHORITY) for known in (self.host, self.bare)
+        ):
+            return False
+        if why := _fault(certificate, self.subject):
+            raise RefusedHostKey(f"its certificate {why}")
+        return True
+
+
+def _require_not_in(known: KnownHost, blob: bytes) -> None:
+    if found := known.find(blob, Marker.REVOKED):
+        raise RefusedHostKey(f"its key is revoked in {found.place}")
+
+
+def _certificate_of(key: paramiko.PKey) -> SSHCertificate | None:
+    """Return the certificate that the host showed, None if it showed a mere key."""
+    shown = key.public_blob
+    if shown is None:
+        return None
+    try:
+        text = f"{shown.key_type} {base64.b64encode(shown.key_blob).decode()}"
+        found = load_ssh_public_identity(text.encode())
+        if isinstance(found, SSHCertificate) and blob_of(found.public_key()) == (
+            key.asbytes()
+        ):
+            return found
+    except (ValueError, UnsupportedAlgorithm):
+        pass
+    raise RefusedHostKey("its certificate cannot be read")
+
+
+def _fault(certificate: SSHCertificate, subject: str) -> str:
+    """Return what is wrong with a certificate for a host, "" if nothing is.
+
+    As sshkey_cert_check_host() in sshkey.c of OpenSSH 10.5: a certificate without a
+    list of hosts is none, and patterns are allowed.
+    """
+    hosts = [name.decode(errors="replace") for name in certificate.valid_principals]
+    if certificate.type is not SSHCertificateType.HOST:
+        return "is a user's and no host's"
+    if not certificate.valid_after <= time.time() < certificate.valid_before:
+        return "is not valid at this time"
+    if not any(matches(subject, host) for host in hosts):
+        return f"is not for {subject}"
+    if certificate.critical_options:
+        return "has an option that dbcheck does not know"
+    signer = certificate.signature_key()
+    if isinstance(signer, RSAPublicKey):
+        # The last string in it, after its type: CASignatureAlgorithms has no SHA-1.
+        rest = certificate.public_bytes().split()[1]
+        size = (signer.key_size + 7) // 8 + 4
+        if not base64.b64decode(rest)[:-size].endswith(_RSA_SIGNATURES_BYTES):
+            return "is signed with SHA-1"
+    try:
+        certificate.verify_cert_signature()
+    except (InvalidSignature, ValueError):
+        return "has a wrong signature"
+    return ""
+
+
+def _require_not_revoked(
+    file: Path, blob: bytes, certificate: SSHCertificate | None
+) -> None:
+    """Raise RefusedHostKey if a list revokes a key, or cannot be read."""
+    try:
+        text = plain.read(file, _LIST_MAX)
+    except OSError as error:
+        raise UnreadableList(
+            f"the revoked keys in {file} cannot be read ({error.strerror})"
+        ) from None
+    blobs = [blob]
+    if certificate is not None:
+        blobs.append(blob_of(certificate.signature_key()))
+    if text.startswith(_REVOCATION_LIST):
+        shown = certificate.public_bytes() if certificate else _line(blob)
+        is_revoked = _is_in(file, shown)
+    else:
+        found = listed(file, text)
+        if found.unread:
+            raise UnreadableList(f"the revoked key in {found.unread[0]} cannot be read")
+        is_revoked = any(found.find(one, Marker.NONE) for one in blobs)
+    if is_revoked:
+        raise RefusedHostKey(f"its key is revoked in {file}")
+
+
+def _is_in(file: Path, public: bytes) -> bool:
+    """Ask ssh-keygen(1) whether a key revocation list has a key."""
+    with tempfile.NamedTemporaryFile() as given:
+        given.write(public + b"\n")
+        given.flush()
+        try:
+            done = subprocess.run(
+                ["ssh-keygen", "-Q", "-f", str(file), given.name],
+                env=children.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_KEYGEN_S,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            raise UnreadableList(
+                f"the revoked keys in {file} can be read by ssh-keygen alone, which"
+                " cannot be run"
+            ) from None
+    return done.returncode != 0
+
+
+def _line(blob: bytes) -> bytes:
+    size = int.from_bytes(blob[:4], "big")
+    return blob[4 : 4 + size] + b" " + base64.b64encode(blob)
+
+
+def _add(file: Path, line: str) -> None:
+    """Append a line to a list of keys, which may not exist yet."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    text = file.read_bytes() if file.exists() else b""
+    start = "\n" if text and not text.endswith(b"\n") else ""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    with open(os.open(file, flags, 0o600), "a") as opened:
+        opened.write(start + line)

@@ -1,0 +1,162 @@
+"""The files of a configuration of OpenSSH: their lines, and whom they belong to.
+
+Whoever may write one of them decides which programs run and which host is reached.
+So each is looked at before ssh(1) reads it, also what it includes for other hosts.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbcheck import children, plain
+from dbcheck.others import who_may_change
+
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")  # ssh_config(5), FILES
+_SYSTEM_FOLDER = SYSTEM_CONFIG.parent
+_INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
+# strdelim() in misc.c of OpenSSH 9.2: the keyword may stand in quotes; if it does not,
+# one "=" may stand between it and the value.
+_LINE = re.compile(r'(?:"([^\s"]+)"[ \t]*|([^\s"=]+)[ \t]*(?:=[ \t]*)?)(.*)', re.DOTALL)
+_BLANKS = " \t\r\n\f"
+# A token of ssh_config(5), TOKENS, or a variable of the environment.
+_TOKEN = re.compile(r"%.|\$\{(\w+)\}")
+
+
+class ConfigError(ValueError):
+    """A file that cannot be used; the text names it, and its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line that says something: "Keyword value".
+
+    keyword: in lower case.
+    value:   as it stands there, without blanks at its ends.
+    """
+
+    path: Path
+    number: int
+    keyword: str
+    value: str
+
+    @property
+    def place(self) -> str:
+        """Return where it stands, for errors."""
+        return f"{self.path}, line {self.number}"
+
+    def words(self) -> list[str]:
+        """Return the words of the value without quotes and a comment.
+
+        Raise ConfigError for a quote that does not end.  The rules are argv_split()'s
+        in misc.c of OpenSSH 9.2.
+        """
+        found: list[str] = []
+        text, at, is_inside = self.value, 0, False
+        quote = ""
+        while at < len(text):
+            char, after = text[at], text[at + 1 : at + 2]
+            at += 1
+            if not quote and char in " \t":
+                is_inside = False
+                continue
+            if not is_inside:
+                if char == "#":
+                    break
+                found.append("")
+                is_inside = True
+            if char == "\\" and after and (after in "'\"\\" or after + quote == " "):
+                found[-1] += after
+                at += 1
+            elif char == quote:
+                quote = ""
+            elif not quote and char in "'\"":
+                quote = char
+            else:
+                found[-1] += char
+        if quote:
+            raise ConfigError(f"{self.place}: a quote does not end")
+        return found
+
+
+def lines(path: Path) -> list[Line]:
+    """Return the lines of a file that say something.
+
+    Raise OSError if it cannot be read, ConfigError if another user may change it: it
+    names programs.  ssh(1) refuses most of those as well (readconf.c of OpenSSH 9.9,
+    read_config_file_depth, SSHCONF_CHECKPERM), and does so when it opens them.
+    """
+    with plain.opened(path) as file:
+        if path.is_file() and (change := who_may_change(path)):
+            raise ConfigError(f"{change.how} (to end that: {change.end})")
+        text = plain.content(file, plain.TEXT_MAX).decode(errors="surrogateescape")
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.strip(_BLANKS)
+        if not line or line.startswith("#"):
+            continue
+        parts = _LINE.fullmatch(line)
+        if not parts:
+            raise ConfigError(f"{path}, line {number}: it does not begin with a word")
+        keyword, value = (parts[1] or parts[2]).lower(), parts[3]
+        if not value:
+            raise ConfigError(f"{path}, line {number}: {keyword} has no value")
+        found.append(Line(path, number, keyword, value))
+    return found
+
+
+def included(line: Line, folder: Path, depth: int) -> Iterator[list[Line]]:
+    """Yield the lines of each file that an Include names; see lines() for errors.
+
+    folder: where a relative name begins.  depth: of the file that includes.
+    A link that leads nowhere and a folder hold nothing, as for ssh(1).
+    """
+    if depth >= _INCLUDES_MAX:
+        raise ConfigError(
+            f"{line.place}: more than {_INCLUDES_MAX} files include one another"
+        )
+    for word in line.words():
+        for pattern in sorted({word, _any_of(word)}):
+            for name in sorted(glob.glob(str(folder / Path(pattern).expanduser()))):
+                try:
+                    yield lines(Path(name))
+                except (FileNotFoundError, IsADirectoryError):
+                    continue
+
+
+def require_closed(path: Path, folder: Path) -> None:
+    """Raise ConfigError if another user may change that file or one that it includes.
+
+    See lines() for other errors; folder: see included().
+    """
+    _require_closed(lines(path), folder, depth=0)
+
+
+def _require_closed(found: list[Line], folder: Path, *, depth: int) -> None:
+    for line in found:
+        if line.keyword == "include":
+            for each in included(line, folder, depth):
+                _require_closed(each, folder, depth=depth + 1)
+
+
+def folder_of(path: Path) -> Path:
+    """Return where names in an Include begin in *path* (ssh_config(5))."""
+    return _SYSTEM_FOLDER if path == SYSTEM_CONFIG else Path("~/.ssh").expanduser()
+
+
+def _any_of(word: str) -> str:
+    """Return a pattern for all that a name with tokens may become.
+
+    OpenSSH expands them in Include since 10.0; before, they stand for themselves.
+    """
+
+    def known(token: re.Match[str]) -> str:
+        if token[1]:
+            return children.environment().get(token[1], "*")
+        return {"%%": "%", "%d": os.path.expanduser("~")}.get(token[0], "*")
+
+    return _TOKEN.sub(known, word)

@@ -1,0 +1,230 @@
+"""Reads a configuration of OpenSSH where no ssh(1) is installed that could be asked.
+
+It knows what ssh_config(5) of OpenSSH 9.2 says about the keywords that dbcheck uses.
+What it cannot decide as ssh(1) would is refused.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from pathlib import Path
+
+from dbcheck.remote.address import Address
+from dbcheck.remote.sshasked import Raw
+from dbcheck.remote.sshfiles import ConfigError, Line, included
+
+_ONE_WORD = frozenset(
+    {"hostname", "user", "port", "hostkeyalias", "identityagent", "identitiesonly"}
+    | {"identityfile", "certificatefile", "revokedhostkeys", "proxyusefdpass"}
+)
+_SEVERAL = frozenset({"identityfile", "certificatefile"})  # each line counts
+_WORDS = frozenset({"userknownhostsfile", "globalknownhostsfile"})
+_COMMAND = "proxycommand"
+_BEFORE_VALUE = " \t\r="  # of a command and of jumps, as often as they stand there
+_JUMP = "proxyjump"
+_CANONICAL = frozenset({"canonicalizehostname", "canonicalisehostname"})
+_CRITERIA = frozenset({"host", "originalhost", "user", "localuser"})
+YES = ("yes", "true")
+_ALONE = frozenset({"all", "canonical", "final"})  # without a value
+_OTHERS = frozenset(
+    {"exec", "localnetwork", "tagged", "version", "sessiontype", "command"}
+)
+
+
+class Reader:
+    """Reads the configuration for one host; the first value of a keyword counts."""
+
+    def __init__(self, address: Address, local_user: str) -> None:
+        """Begin with what the user gave: it comes before the configuration."""
+        self._address = address
+        self._local_user = local_user
+        self.found: Raw = {}
+        if address.user is not None:
+            self.found["user"] = [address.user]
+        if address.port is not None:
+            self.found["port"] = [str(address.port)]
+
+    def read(self, lines: list[Line], folder: Path) -> None:
+        """Take what *lines* of a file say; raise ConfigError or OSError.
+
+        folder: where relative names in an Include begin.
+        """
+        self._read(lines, folder, depth=0, applies=True)
+
+    def result(self) -> Raw:
+        """Return what was found, with what ssh(1) takes where nothing is said."""
+        return {
+            "hostname": [self._host().lower()],
+            "user": [self._user()],
+            "port": ["22"],
+        } | {key: value for key, value in self.found.items() if key != "hostname"}
+
+    def _host(self) -> str:
+        """Return the name of the host so far (ssh_config(5), HostName)."""
+        given = self._address.host
+        return self.found.get("hostname", [given])[0].replace("%h", given)
+
+    def _user(self) -> str:
+        user = self.found.get("user", [self._local_user])[0]
+        if not user:
+            raise ConfigError("this user has no name: write one into the URL")
+        return user
+
+    def _read(
+        self, lines: list[Line], folder: Path, *, depth: int, applies: bool
+    ) -> None:
+        """Read the lines of one file; with *applies* False nothing of it counts."""
+        is_meant = applies
+        for line in lines:
+            if line.keyword == "host":
+                is_meant = applies and self._matches_host(line)
+            elif line.keyword == "match":
+                is_meant = applies and self._matches(line)
+            elif line.keyword == "include":
+                for each in included(line, folder, depth):
+                    self._read(each, folder, depth=depth + 1, applies=is_meant)
+            else:
+                values = _values(line)
+                if is_meant and values:
+                    self._take(line, values)
+
+    def _take(self, line: Line, values: list[str]) -> None:
+        keyword = line.keyword
+        if keyword == _COMMAND and _JUMP in self.found and _COMMAND not in self.found:
+            # Whether "none" counts depends on the release: in 9.2 it does, in 10.5 not.
+            raise _only_ssh_knows(line, "ProxyCommand behind ProxyJump none")
+        if keyword in _SEVERAL:
+            files = self.found.setdefault(keyword, [])
+            files += [value for value in values if value not in files]
+        elif keyword == _JUMP and not is_none(values[0]):
+            # Whichever of the two comes first (ssh_config(5), ProxyJump).
+            if not self.found.keys() & {_COMMAND, _JUMP}:
+                self.found |= {_JUMP: values, _COMMAND: ["none"]}
+        else:
+            self.found.setdefault(keyword, values)
+
+    def _matches_host(self, line: Line) -> bool:
+        """Say whether a Host line names the host as the user gave it."""
+        is_meant = False
+        for word in line.words():
+            pattern = word.removeprefix("!")
+            if matches(self._address.host, pattern):
+                if word != pattern:
+                    return False
+                is_meant = True
+        return is_meant
+
+    def _matches(self, line: Line) -> bool:
+        """Say whether all criteria of a Match line hold."""
+        words = line.words()
+        if not words:
+            raise ConfigError(f"{line.place}: Match has no criterion")
+        holds = True
+        while words:
+            word = words.pop(0)
+            name, equals, pattern = word.removeprefix("!").partition("=")
+            name = name.lower()
+            if name not in _ALONE and not equals:
+                pattern = words.pop(0) if words else ""
+            if name in _CRITERIA and not pattern:
+                raise ConfigError(f"{line.place}: Match {name} has no value")
+            if name == "all" and words:
+                raise ConfigError(f"{line.place}: Match all goes with nothing else")
+            if not self._is_known(name, holds):
+                raise _only_ssh_knows(line, f"Match {name}")
+            holds = holds and self._holds(name, pattern) is not word.startswith("!")
+        return holds
+
+    def _is_known(self, name: str, holds: bool) -> bool:
+        """Say whether it can be told here what a criterion is worth.
+
+        holds: all before it.  If not, ssh(1) asks no program, either.  After "final"
+        it reads all once more, up to 9.2 after "!final" as well.
+        """
+        if name == "final":
+            return False
+        return name in _CRITERIA | _ALONE or (name in _OTHERS and not holds)
+
+    def _holds(self, name: str, pattern: str) -> bool:
+        if name in _ALONE:
+            return name == "all"  # names are not made canonical, so no second reading
+        if name == "user":
+            return matches_list(self._user(), pattern)
+        if name == "localuser":
+            return matches_list(self._local_user, pattern)
+        host = self._host() if name == "host" else self._address.host
+        return matches_list(host.lower(), pattern.lower())
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Say whether *text* matches a pattern of ssh_config(5), PATTERNS: * and ?."""
+    if not re.search(r"[*?]", pattern):
+        return text == pattern
+    return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
+
+
+def matches_list(text: str, patterns: str) -> bool:
+    """Say whether *text* matches one of *patterns*, a,b, and none that !c excludes."""
+    found = False
+    for pattern in patterns.split(","):
+        if matches(text, pattern.removeprefix("!")):
+            if pattern.startswith("!"):
+                return False
+            found = True
+    return found
+
+
+def is_none(value: str) -> bool:
+    """Say whether a value is the word for nothing (ssh_config(5))."""
+    return value.lower() == "none"
+
+
+def _values(line: Line) -> list[str]:
+    """Return the values of a line, [] if dbcheck has no use for its keyword."""
+    keyword, words = line.keyword, line.words()
+    if keyword == _COMMAND:
+        return [line.value.lstrip(_BEFORE_VALUE)]  # all of it, with quotes and #
+    if keyword == _JUMP:
+        jumps = line.value.lstrip(_BEFORE_VALUE).partition("#")[0].rstrip()
+        if re.search(r"[\s\"']", jumps) or not jumps:
+            raise ConfigError(f"{line.place}: ProxyJump is a list of hosts: a,b")
+        return [jumps]
+    if keyword in _CANONICAL and words and words[0].lower() not in ("no", "false"):
+        raise _only_ssh_knows(line, "CanonicalizeHostname")
+    if keyword not in _WORDS | _ONE_WORD:
+        return []
+    if not all(words) or not words:
+        raise ConfigError(f"{line.place}: {line.keyword} has an empty value")
+    if keyword in _WORDS:
+        if len(words) > 1 and any(map(is_none, words)):
+            raise ConfigError(f"{line.place}: {keyword} is none and more than that")
+        return words
+    if len(words) > 1:
+        raise ConfigError(f"{line.place}: {keyword} has more than one value")
+    _require_sense(line, words[0])
+    return words
+
+
+def _require_sense(line: Line, word: str) -> None:
+    """Refuse a value that ssh(1) refuses, or whose meaning depends on its version."""
+    if line.keyword == "port" and not is_port(word):
+        raise ConfigError(f"{line.place}: {word!r} is no port")
+    if line.keyword == "hostname" and "%" in word.replace("%h", ""):
+        raise ConfigError(f"{line.place}: HostName may hold %h and no other token")
+    if line.keyword == "user" and re.search(r"%|\$\{", word):
+        raise _only_ssh_knows(line, "a token in User")
+    if line.keyword == "identitiesonly" and word.lower() not in (*YES, "no", "false"):
+        raise ConfigError(f"{line.place}: {line.keyword} is yes or no")
+
+
+def is_port(text: str) -> bool:
+    """Say whether that is the number of a port."""
+    return text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65_536
+
+
+def _only_ssh_knows(line: Line, what: str) -> ConfigError:
+    return ConfigError(
+        f"{line.place}: {what}: only ssh itself can tell; dbcheck asks it where it is"
+        " installed and HOME is the home in the password file"
+    )
