@@ -17,7 +17,6 @@ import fcntl
 import os
 import re
 import struct
-import uuid
 
 BLOCK = "/sys/class/block"
 NUMBERED = "/sys/dev/block"
@@ -90,7 +89,7 @@ def btrfs_id(path: str) -> tuple[str, int]:
     finally:
         os.close(folder)
     count, name = struct.unpack_from(FS_INFO_HEAD, info)
-    return str(uuid.UUID(bytes=name)), count
+    return re.sub("(.{8})(.{4})(.{4})(.{4})", r"\1-\2-\3-\4-", name.hex()), count
 
 
 def btrfs_of(device: str) -> str:
