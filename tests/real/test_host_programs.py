@@ -103,6 +103,7 @@ def test_a_program_that_prints_its_error_to_standard_output_is_heard(
     assert found.startswith(f"{name}: {why}")
 
 
+@pytest.mark.wide
 def test_what_smartctl_itself_says_is_shown(tmp_path: Path) -> None:
     if not tools.found("smartctl"):
         pytest.skip("smartmontools is not installed")

@@ -193,6 +193,7 @@ ENTRIES = (
 )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("unit", "messages"),
     [
