@@ -26,7 +26,8 @@ def accepts(endpoints: Callable[[], Iterable[tuple[str, int]]]) -> bool:
 
     Whoever asks must not take the server for one that is off, so what is not known
     counts as accepted: a socket file (""), endpoints() that fails, a name that does not
-    resolve, a client without free descriptors.
+    resolve, a client without free descriptors, one address of several that a firewall
+    of this machine forbids.
     """
     try:
         return any(_accepts(host, port) for host, port in endpoints())
@@ -37,10 +38,17 @@ def accepts(endpoints: Callable[[], Iterable[tuple[str, int]]]) -> bool:
 def _accepts(host: str, port: int) -> bool:
     if not host:
         return True
+    place = (host, port)
     try:
-        socket.create_connection((host, port), _CONNECT_S).close()
-    except TimeoutError:  # which has no number where it is Python's own limit
-        return False
-    except (OSError, UnicodeError) as error:
-        return not (isinstance(error, OSError) and error.errno in _OFF)
+        socket.create_connection(place, _CONNECT_S, all_errors=True).close()
+    except ExceptionGroup as errors:  # one for each address of the host
+        return not all(map(_is_off, errors.exceptions))
+    except (OSError, UnicodeError):
+        pass
     return True
+
+
+def _is_off(error: Exception) -> bool:
+    """Return whether an attempt to connect failed as at a host that is off."""
+    # Where it is Python's own limit, it has no number.
+    return isinstance(error, TimeoutError) or getattr(error, "errno", None) in _OFF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import sqlalchemy.engine
 import sqlalchemy.exc
@@ -40,13 +40,30 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
             id=ErrorId.TARGET_URL_INVALID,
             hint=_advice(url),
         ) from None
-    if parsed.password is not None or any(map(secret.OPTION.search, parsed.query)):
+    if any("\0" in part for part in (*parsed.query, *_texts(parsed))):
+        raise UsageError(
+            "the target's URL holds a zero byte",
+            id=ErrorId.TARGET_URL_INVALID,
+            hint="Remove the %00: libpq would not see what comes after it.",
+        )
+    if (
+        parsed.password is not None
+        or any(map(secret.OPTION.search, parsed.query))
+        or any(map(secret.MISPLACED.search, _texts(parsed)))
+    ):
         raise UsageError(
             "the target's URL contains a password",
             id=ErrorId.URL_HOLDS_PASSWORD,
             hint=HINT,
         )
     return parsed
+
+
+def _texts(url: sqlalchemy.engine.URL) -> Iterator[str]:
+    """Yield each part of *url* that is free text, but for the names of options."""
+    yield from (url.username or "", url.host or "", url.database or "")
+    for value in url.query.values():
+        yield from (value,) if isinstance(value, str) else value
 
 
 def _advice(url: str) -> str:
@@ -74,9 +91,15 @@ def require_single(url: sqlalchemy.engine.URL, but: Collection[str]) -> None:
 
 
 def require_hosts(hosts: Iterable[str], hint: str) -> None:
-    """Raise UsageError if a driver would take a host's port for a part of its name."""
+    """Raise UsageError for what a driver would take for another host, or for none.
+
+    It takes a host's port, and a login, for a part of its name; MySQL's removes blanks.
+    """
     for host in hosts:
-        if ":" in host and not host.startswith(("/", "@")) and not _is_ipv6(host):
+        if host.startswith(("/", "@")):
+            continue
+        is_plain = host.isprintable() and " " not in host and "@" not in host
+        if not is_plain or (":" in host and not _is_ipv6(host)):
             raise no_host(hint)
 
 

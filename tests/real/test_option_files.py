@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.engines.mysql.clientoptions import Client, is_on, known_options
+from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.optionfile import read_options
-from dbcheck.errors import UsageError
+from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab import programs
 from tests.kit.option_files import (
     GROUPS,
@@ -256,3 +257,13 @@ def test_a_name_that_mariadb_refuses_is_refused(line: str, tmp_path: Path) -> No
         with pytest.raises(UsageError, match=f"line 3 of {file}") as caught:
             known_options(read_options(file, GROUPS), client)
         assert caught.value.hint
+
+
+def test_a_limit_of_time_in_the_url_or_a_file_fails_nothing(tmp_path: Path) -> None:
+    """dbcheck has limits of its own, and the driver takes one alone."""
+    file = tmp_path / "client.cnf"
+    file.write_text("[client]\nconnect-timeout=5\nconnection_timeout=6\n")
+    file.chmod(0o600)
+    for option in ("connection_timeout=5", "connect_timeout=5", f"option_files={file}"):
+        with pytest.raises(EngineError, match="Can't connect to MySQL server"):
+            MysqlEngine(f"mysql://u@127.0.0.1:1/x?{option}").facts()

@@ -45,19 +45,35 @@ def test_a_server_whose_place_is_not_known_may_be_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "accepted"),
+    ("errors", "accepted"),
     [
-        (OSError(errno.EMFILE, "Too many open files"), True),
-        (OSError(errno.EPERM, "Operation not permitted"), True),
-        (OSError(errno.EHOSTUNREACH, "No route to host"), False),
-        (TimeoutError("timed out"), False),
+        ([OSError(errno.EMFILE, "Too many open files")], True),
+        ([OSError(errno.EPERM, "Operation not permitted")], True),
+        ([OSError(errno.EHOSTUNREACH, "No route to host")], False),
+        ([TimeoutError("timed out")], False),
+        ([TimeoutError("timed out"), OSError(errno.ECONNREFUSED, "refused")], False),
+        ([OSError(errno.EACCES, "denied"), OSError(errno.ECONNREFUSED, "no")], True),
+        ([OSError(errno.ECONNREFUSED, "no"), OSError(errno.EACCES, "denied")], True),
     ],
 )
 def test_only_what_a_host_that_is_off_answers_counts(
-    error: OSError, accepted: bool, monkeypatch: pytest.MonkeyPatch
+    errors: list[OSError], accepted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def connect(*_: object) -> socket.socket:
-        raise error
+    """At each address of its name."""
+
+    def connect(*_: object, **__: object) -> socket.socket:
+        raise ExceptionGroup("at each address", errors)
 
     monkeypatch.setattr(socket, "create_connection", connect)
     assert accepts(lambda: [("db1", 5432)]) is accepted
+
+
+def test_each_address_of_a_name_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a family that this system does not have is not known to be off."""
+    off = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.2", 1))
+    unknown = (socket.AF_APPLETALK, socket.SOCK_STREAM, 0, "", ("x", 1))
+    for found in ([off, unknown], [unknown, off]):
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, f=found: f)
+        assert accepts(lambda: [("db1", 5432)])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [off, off])
+    assert not accepts(lambda: [("db1", 5432)])

@@ -110,7 +110,17 @@ def test_an_option_file_of_the_url_has_types(tmp_path: Path) -> None:
     assert not {"none", "ssl_mode", "ssl_verify_cert"} & found.keys()
     mine = MysqlEngine(f"mysql:///x?option_files={file}&option_groups=mine")
     assert mine._arguments["user"] == "eve"
-    assert "port" not in mine._arguments
+    assert mine._arguments["port"] == 3306
+
+
+def test_a_host_that_the_driver_reads_otherwise_is_refused(tmp_path: Path) -> None:
+    """It removes blanks at the ends, and so reached a host that nobody compared."""
+    file = tmp_path / "client.cnf"
+    for line in ('host=" 127.0.0.1"', r"host=127.0.0.1\t", r'socket="\s"'):
+        file.write_text(f"[client]\n{line}\n")
+        file.chmod(0o600)
+        with pytest.raises(UsageError, match="in the target's URL"):
+            MysqlEngine(f"mysql://u@/x?option_files={file}").endpoints()
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,12 @@ def test_mysql_has_a_default_database() -> None:
         pytest.param(f"mysql://db1/x?Password={SECRET}", id="upper case"),
         pytest.param(f"postgresql://db1/x?scram_client_key={SECRET}", id="scram"),
         pytest.param(f"postgresql://db1/x?oauth_client_secret={SECRET}", id="oauth"),
+        pytest.param(f"postgresql://db1/x?pass={SECRET}", id="short"),
+        pytest.param(f"mysql://db1/x?pw={SECRET}", id="shorter"),
+        pytest.param(f"postgresql://db1/x;password={SECRET}", id="after ;"),
+        pytest.param(f"mysql://db1/x password={SECRET}", id="after a blank"),
+        pytest.param(f"mysql://db1/x?ssl_ca=a;Pwd={SECRET}", id="in an option"),
+        pytest.param(f"postgresql://db1/x?port=1%26password%3D{SECRET}", id="escaped"),
     ],
 )
 def test_a_password_in_the_url_is_refused(url: str) -> None:
@@ -63,6 +69,34 @@ def test_no_url_is_refused_without_repeating_it(url: str) -> None:
         open_engine(url)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_names_of_files_and_settings_are_no_passwords() -> None:
+    for option in ("passfile=/p", "options=-c password_encryption%3Dmd5", "service=a"):
+        assert open_engine(f"postgresql://db1/x?{option}").target
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://u@/d?pass%00word={SECRET}",
+        "postgresql://u@/d?host=target_session_attrs%00",
+        "postgresql://u@h/d?application_name=a%00",
+        "mysql://u@/d?unix_socket=a%00b",
+        "mysql://u%00@h/d",
+    ],
+)
+def test_a_zero_byte_is_refused(url: str) -> None:
+    """libpq takes nothing of what comes after it."""
+    with pytest.raises(UsageError, match="zero byte") as caught:
+        open_engine(url)
+    assert SECRET not in str(caught.value) + caught.value.hint
+
+
+@pytest.mark.parametrize("option", ["login_s=5", "self=1", "failover=x", "username=u"])
+def test_an_option_that_the_driver_does_not_have_is_refused(option: str) -> None:
+    with pytest.raises(UsageError, match="is unknown"):
+        open_engine(f"mysql://u@db1/d?{option}")
 
 
 @pytest.mark.parametrize("name", ["rocksdb", "ROCKSDB", "MyRocks"])
@@ -110,6 +144,14 @@ def test_hosts_and_ports_must_match() -> None:
         ("mysql://u@/db?unix_socket=/a&unix_socket=/b", "Keep one of them"),
         ("postgresql://u@/db?hostaddr=192.0.2.1&hostaddr=192.0.2.2", "Keep one"),
         ("mysql://u@h1:99999/db", "port=3306"),
+        ("mysql://u@/db?host=127.0.0.1%20", "its port apart"),
+        ("mysql://u@/db?host=%0A127.0.0.1", "its port apart"),
+        ("mysql://u@/db?host=%C2%A0127.0.0.1", "its port apart"),
+        (f"mysql://u@/db?host=u%40{SECRET}", "its port apart"),
+        ("mysql://u@h1/db?unix_socket=%20", "the driver does"),
+        ("postgresql://u@/db?host=a,%20b", "?host=db1:5432&host=db2:5432"),
+        (f"postgresql://u@/db?host=h&host=u:{SECRET}@h1", "?host=db1:5432"),
+        (f"postgresql://u@h/db?hostaddr=u:{SECRET}@h1", "?host=db1:5432"),
     ],
 )
 def test_hosts_that_a_driver_reads_otherwise_are_refused_with_the_form_that_works(

@@ -86,6 +86,8 @@ _DECIDED = (
     "buffered",
     "use_pure",
     "autocommit",
+    "connect_timeout",
+    "connection_timeout",
     "charset",
     "collation",
     "allow_local_infile",

@@ -20,6 +20,7 @@ from dbcheck.engines.mysql.clientoptions import (
     ssl_mode,
 )
 from dbcheck.engines.mysql.optionfile import Option, read_options
+from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.named_files import unreadable_file
 from dbcheck.engines.peer import account_id
 from dbcheck.engines.url import PORTS, no_host, require_hosts, require_single
@@ -28,6 +29,7 @@ from dbcheck.errors import UsageError
 from dbcheck.secret import require_private, variable
 
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
+_KNOWN = DEFAULT_CONFIGURATION.keys() | {SERVER_ACCOUNT, OPTION}
 # What is on or off; SQLAlchemy leaves some as text.
 _SWITCHES = tuple(k for k, v in DEFAULT_CONFIGURATION.items() if isinstance(v, bool))
 _HOST, _PORT = "127.0.0.1", 3306  # if none is given
@@ -77,6 +79,15 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
                 "Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
+    for name in arguments.keys() - _KNOWN:
+        raise _invalid(
+            f"{name!r} is unknown", "Options are those of mysql-connector-python."
+        )
+    socket_file = str(arguments.get("unix_socket") or "")
+    if socket_file != socket_file.strip():
+        raise _invalid(
+            "unix_socket begins or ends with a blank", "Remove it: the driver does."
+        )
     arguments["port"] = _place(arguments)[1]
     if uses_tls(arguments):
         arguments = {**verification, **arguments}

@@ -59,7 +59,7 @@ def url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     """
     require_single(url, but=("host", "port"))
     hosts = url.query.get("host", ())
-    if isinstance(hosts, tuple) and any(host.count(":") > 1 for host in hosts):
+    if isinstance(hosts, tuple) and any(map(_is_misread, hosts)):
         raise no_host(SEVERAL)
     try:
         arguments = dict(url.get_dialect()().create_connect_args(url)[1])
@@ -69,8 +69,14 @@ def url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
             id=ErrorId.TARGET_URL_OPTION_INVALID,
             hint="Write a port for each host: ?host=db1,db2&port=5432,5432.",
         ) from None
-    require_hosts(arguments.get("host", "").split(","), SEVERAL)
+    for name in ("host", "hostaddr"):
+        require_hosts(arguments.get(name, "").split(","), SEVERAL)
     return arguments
+
+
+def _is_misread(host: str) -> bool:
+    """Return whether SQLAlchemy takes a part of *host* for a port that is none."""
+    return host.count(":") > 1 or "@" in host[1:]
 
 
 def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
