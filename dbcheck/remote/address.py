@@ -116,6 +116,8 @@ def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
     for any other URL; the message repeats nothing that may be a password.
     """
     try:
+        if not url.isprintable():  # urlsplit() would remove a tab and the end of a line
+            raise ValueError
         parts = urlsplit(url)
         _ = parts.port  # parsed only when asked for
     except ValueError:  # its text may hold a part of a password

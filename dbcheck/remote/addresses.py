@@ -70,7 +70,7 @@ def _plain(address: str) -> str:
     """Return the IPv4 address that an address of IPv6 stands for, else *address*."""
     found = ipaddress.ip_address(address)
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or address)
+    return str(mapped or found)
 
 
 def is_own(address: str) -> bool:

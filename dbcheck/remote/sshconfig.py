@@ -16,6 +16,7 @@ from pathlib import Path
 from dbcheck import children
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.owners import expanded
 from dbcheck.remote.address import USER_CONFIG, Address, Proxy
 from dbcheck.remote.sshasked import OpenSsh, Raw, ask, installed
 from dbcheck.remote.sshfiles import (
@@ -224,8 +225,14 @@ def _meaning(address: Address, raw: Raw, jumps: str | None) -> dict[str, str]:
 
 
 def _file(name: str, meaning: Mapping[str, str] | None) -> Path:
-    """Return the file of that name, its tokens spelled out if a *meaning* is given."""
-    path = os.path.expanduser(name)
+    """Return the file of that name, its tokens spelled out if a *meaning* is given.
+
+    Raise ConfigError for a home that there is not: ssh(1) ends there as well.
+    """
+    try:
+        path = expanded(name)
+    except LookupError as error:
+        raise ConfigError(error.args[0]) from None
     return Path(path if meaning is None else _spelled(path, meaning, variables=True))
 
 

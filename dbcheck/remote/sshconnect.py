@@ -288,9 +288,12 @@ def _translated(config: Settings, advice: str) -> Iterator[None]:
             id=ErrorId.HOST_UNREACHABLE,
             hint=hint,
         ) from error
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        why = "that is no name of a host"
+        if isinstance(error, OSError):
+            why = error.strerror or str(error)
         raise HostError(
-            f"cannot reach {place}: {error.strerror or error}",
+            f"cannot reach {place}: {why}",
             id=ErrorId.HOST_UNREACHABLE,
             hint="Check the name, the network, and that the SSH server runs.",
         ) from error

@@ -25,6 +25,9 @@ _LINE = re.compile(r'(?:"([^\s"]+)"[ \t]*|([^\s"=]+)[ \t]*(?:=[ \t]*)?)(.*)', re
 _BLANKS = " \t\r\n\f"
 # A token of ssh_config(5), TOKENS, or a variable of the environment.
 _TOKEN = re.compile(r"%.|\$\{(\w+)\}")
+# What glob(7) has beyond Python's glob: a backslash, [^a], classes as [[:digit:]].
+_ONLY_GLOB = re.compile(r"\\|\[[\^:.=]|\[[^]]*\[[:.=]")
+_OF_GLOB = re.compile(r"\\(.)|\[[!^]?\]?(?:\[([:.=]).*?\2\]|\\.|[^]])*\]", re.DOTALL)
 
 
 class ConfigError(ValueError):
@@ -99,6 +102,8 @@ def lines(path: Path) -> list[Line]:
         line = line.strip(_BLANKS)
         if not line or line.startswith("#"):
             continue
+        if "\0" in line:
+            raise ConfigError(f"{path}, line {number}: it holds a zero byte")
         parts = _LINE.fullmatch(line)
         if not parts:
             raise ConfigError(f"{path}, line {number}: it does not begin with a word")
@@ -113,19 +118,42 @@ def included(line: Line, folder: Path, depth: int) -> Iterator[list[Line]]:
     """Yield the lines of each file that an Include names; see lines() for errors.
 
     folder: where a relative name begins.  depth: of the file that includes.
-    A link that leads nowhere and a folder hold nothing, as for ssh(1).
+    A link that leads nowhere and a folder hold nothing, as for ssh(1).  Raise
+    ConfigError as well for a name that releases of ssh(1) take for different files, or
+    whose pattern Python reads otherwise.
     """
     if depth >= _INCLUDES_MAX:
         raise ConfigError(
             f"{line.place}: more than {_INCLUDES_MAX} files include one another"
         )
     for word in line.words():
-        for pattern in sorted({word, _any_of(word)}):
-            for name in sorted(glob.glob(str(folder / Path(pattern).expanduser()))):
-                try:
-                    yield lines(Path(name))
-                except (FileNotFoundError, IsADirectoryError):
-                    continue
+        if _TOKEN.search(word) or _ONLY_GLOB.search(word):
+            raise only_ssh_knows(line, f"Include {word}")
+        yield from map(_lines_if_any, _files(word, folder))
+
+
+def only_ssh_knows(line: Line, what: str) -> ConfigError:
+    """Return the error for what cannot be decided without ssh(1)."""
+    return ConfigError(
+        f"{line.place}: {what}: only ssh itself can tell; dbcheck asks it where it is"
+        " installed and HOME is the home in the password file"
+    )
+
+
+def _files(pattern: str, folder: Path) -> list[Path]:
+    """Return the files that match a pattern of Python's glob, in ssh's order."""
+    if pattern.startswith("~"):  # the home of nobody lies in the working directory
+        name = os.path.expanduser(pattern)
+    else:
+        name = str(folder / pattern)
+    return [Path(found) for found in sorted(glob.glob(name))]
+
+
+def _lines_if_any(path: Path) -> list[Line]:
+    try:
+        return lines(path)
+    except (FileNotFoundError, IsADirectoryError):
+        return []
 
 
 def require_closed(path: Path, folder: Path) -> None:
@@ -133,14 +161,13 @@ def require_closed(path: Path, folder: Path) -> None:
 
     See lines() for other errors; folder: see included().
     """
-    _require_closed(lines(path), folder, depth=0)
-
-
-def _require_closed(found: list[Line], folder: Path, *, depth: int) -> None:
-    for line in found:
-        if line.keyword == "include":
-            for each in included(line, folder, depth):
-                _require_closed(each, folder, depth=depth + 1)
+    left = [path]
+    for file in left:  # grows while it is walked
+        for line in lines(file) if file == path else _lines_if_any(file):
+            if line.keyword == "include":
+                patterns = map(_any_of, line.words())
+                found = [one for each in patterns for one in _files(each, folder)]
+                left += [one for one in dict.fromkeys(found) if one not in left]
 
 
 def folder_of(path: Path) -> Path:
@@ -149,14 +176,18 @@ def folder_of(path: Path) -> Path:
 
 
 def _any_of(word: str) -> str:
-    """Return a pattern for all that a name with tokens may become.
+    """Return a pattern of Python's glob for all that a name in Include may stand for.
 
-    OpenSSH expands them in Include since 10.0; before, they stand for themselves.
+    OpenSSH expands tokens there since 10.0; before, they stand for themselves, and so
+    match the pattern as well.
     """
 
     def known(token: re.Match[str]) -> str:
         if token[1]:
             return children.environment().get(token[1], "*")
-        return {"%%": "%", "%d": os.path.expanduser("~")}.get(token[0], "*")
+        return {"%d": os.path.expanduser("~")}.get(token[0], "*")
 
-    return _TOKEN.sub(known, word)
+    def python(part: re.Match[str]) -> str:
+        return glob.escape(part[1]) if part[1] else "?"
+
+    return _OF_GLOB.sub(python, _TOKEN.sub(known, word))

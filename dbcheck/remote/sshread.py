@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dbcheck.remote.address import Address
 from dbcheck.remote.sshasked import Raw
-from dbcheck.remote.sshfiles import ConfigError, Line, included
+from dbcheck.remote.sshfiles import ConfigError, Line, included, only_ssh_knows
 
 _ONE_WORD = frozenset(
     {"hostname", "user", "port", "hostkeyalias", "identityagent", "identitiesonly"}
@@ -93,7 +93,7 @@ class Reader:
         keyword = line.keyword
         if keyword == _COMMAND and _JUMP in self.found and _COMMAND not in self.found:
             # Whether "none" counts depends on the release: in 9.2 it does, in 10.5 not.
-            raise _only_ssh_knows(line, "ProxyCommand behind ProxyJump none")
+            raise only_ssh_knows(line, "ProxyCommand behind ProxyJump none")
         if keyword in _SEVERAL:
             files = self.found.setdefault(keyword, [])
             files += [value for value in values if value not in files]
@@ -132,7 +132,7 @@ class Reader:
             if name == "all" and words:
                 raise ConfigError(f"{line.place}: Match all goes with nothing else")
             if not self._is_known(name, holds):
-                raise _only_ssh_knows(line, f"Match {name}")
+                raise only_ssh_knows(line, f"Match {name}")
             holds = holds and self._holds(name, pattern) is not word.startswith("!")
         return holds
 
@@ -191,7 +191,7 @@ def _values(line: Line) -> list[str]:
             raise ConfigError(f"{line.place}: ProxyJump is a list of hosts: a,b")
         return [jumps]
     if keyword in _CANONICAL and words and words[0].lower() not in ("no", "false"):
-        raise _only_ssh_knows(line, "CanonicalizeHostname")
+        raise only_ssh_knows(line, "CanonicalizeHostname")
     if keyword not in _WORDS | _ONE_WORD:
         return []
     if not all(words) or not words:
@@ -213,7 +213,7 @@ def _require_sense(line: Line, word: str) -> None:
     if line.keyword == "hostname" and "%" in word.replace("%h", ""):
         raise ConfigError(f"{line.place}: HostName may hold %h and no other token")
     if line.keyword == "user" and re.search(r"%|\$\{", word):
-        raise _only_ssh_knows(line, "a token in User")
+        raise only_ssh_knows(line, "a token in User")
     if line.keyword == "identitiesonly" and word.lower() not in (*YES, "no", "false"):
         raise ConfigError(f"{line.place}: {line.keyword} is yes or no")
 
@@ -221,10 +221,3 @@ def _require_sense(line: Line, word: str) -> None:
 def is_port(text: str) -> bool:
     """Say whether that is the number of a port."""
     return text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65_536
-
-
-def _only_ssh_knows(line: Line, what: str) -> ConfigError:
-    return ConfigError(
-        f"{line.place}: {what}: only ssh itself can tell; dbcheck asks it where it is"
-        " installed and HOME is the home in the password file"
-    )

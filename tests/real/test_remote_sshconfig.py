@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.errors import HostError, UsageError
 from dbcheck.remote import sshasked, sshconfig
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import Settings, settings
@@ -199,6 +199,11 @@ READ: dict[str, tuple[str, str, dict[str, Any]]] = {
         "db",
         {"user": "part", "port": 9},
     ),
+    "the home of nobody": (
+        "Include ~nobody-of-that-name/x\nUser a",
+        "db",
+        {"user": "a"},
+    ),
     "an included block ends": (
         "Include {}/block\nPort 9",
         "db",
@@ -235,6 +240,9 @@ ASKED: dict[str, tuple[str, dict[str, Any], int]] = {
         {"user": "a"},
         3,
     ),
+    "a set in Include": ("User a\nInclude {}/[^x]*/x", {"user": "a"}, 2),
+    "a class in Include": ("User a\nInclude {}/[[:alpha:]]/x", {"user": "a"}, 2),
+    "a backslash in Include": ("User a\nInclude {}/\\\\x", {"user": "a"}, 2),
     "exec": (
         'Match !host other exec "true"\n User right\nMatch exec "false"\n Port 7',
         {"user": "right", "port": 22},
@@ -246,6 +254,7 @@ LATER: dict[str, tuple[str, dict[str, Any], int]] = {
     "tagged": (DB + 'Match tagged "prod"\n Port 7', {"port": 22}, 3),
     "network": ("Match localnetwork 203.0.113.0/24\n User wrong", {"user": ME}, 1),
     "version": ("Match version OpenSSH_99*\n User wrong", {"user": ME}, 1),
+    "a token in Include": ("User a\nInclude {}/%n/x", {"user": "a"}, 2),
     "session": ("Match sessiontype sftp\n User wrong", {"user": ME}, 1),
 }
 
@@ -292,6 +301,9 @@ def test_a_criterion_that_is_not_reached_is_not_refused(
         "ProxyCommand nc %Z\n",
         "ProxyCommand nc %",
         "ProxyUseFdpass yes\nProxyCommand nc %h\n",
+        "IdentityFile ~nobody-of-that-name/key\n",
+        "UserKnownHostsFile ~nobody-of-that-name/known\n",
+        "HostName a\0b\n",
     ],
 )
 def test_what_cannot_be_used_is_told(reader: str, text: str, tmp_path: Path) -> None:
@@ -319,6 +331,31 @@ def test_a_file_that_others_may_write_runs_nothing(
     with pytest.raises(UsageError, match=f"may write {tmp_path}/{name}"):
         settings(Address("other"), tmp_path / "config")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["[^a]art", "[!a]art", "[[:alpha:]]art", "\\part", "[]p]art", "%n", "p?rt"]
+)
+@needs_ssh
+def test_nor_one_that_a_pattern_includes(name: str, tmp_path: Path) -> None:
+    """However ssh(1) reads it, where it does so otherwise than Python."""
+    (tmp_path / "part").write_text(f'Match exec "touch {tmp_path}/ran"\n User me\n')
+    (tmp_path / "config").write_text(f"Include {tmp_path}/{name}\n")
+    (tmp_path / "part").chmod(0o666)
+    with pytest.raises(UsageError, match=f"may write {tmp_path}/part"):
+        settings(Address("part"), tmp_path / "config")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["x..y", "x" * 64 + ".invalid", "\udcff"])
+def test_what_is_no_name_of_a_host_is_told(
+    name: str, reader: str, tmp_path: Path
+) -> None:
+    text = os.fsencode(f"Host db\n HostName {name}\n")
+    (tmp_path / "config").write_bytes(text)
+    options = SshOptions(config_file=tmp_path / "config")
+    with pytest.raises(HostError, match="no name of a host"):
+        connect(Address("db"), options)
 
 
 @needs_ssh

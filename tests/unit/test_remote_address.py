@@ -43,6 +43,9 @@ def test_a_url_names_user_host_port_and_path(
         ("http://me:geheim@db1", "must hold no password"),
         ("me:geheim@db1", "not a host: 'db1'"),
         ("ssh://db1/folder", "a path after the host"),
+        ("ssh://db\t1", "cannot be read"),
+        ("ssh://db1\n", "cannot be read"),
+        ("ss\rh://db1", "cannot be read"),
     ],
 )
 def test_any_other_url_of_a_host_is_refused(url: str, why: str) -> None:
