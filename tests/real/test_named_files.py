@@ -24,6 +24,7 @@ from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import Settings, settings
 from dbcheck.secret import Secret
 from tests.kit.files import AS_ROOT, STRANGER, let_write
+from tests.kit.hostile import CLEARTEXT, asks, hostile
 
 HUGE = 10 << 30
 
@@ -412,3 +413,35 @@ def test_the_users_own_group_may_write_the_configuration_of_ssh(tmp_path: Path) 
     file.write_text("Host db1\n  User me\n")
     file.chmod(0o664)
     assert settings(Address("db1"), file).user == "me"
+
+
+def test_a_service_file_that_others_may_write_gives_no_password_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says which server may ask for the password."""
+    file = tmp_path / "services"
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    monkeypatch.setenv("PGSERVICE", "x")
+    text = "[x]\nhost=127.0.0.1\nport={}\nsslmode=disable\nrequire_auth=password\n"
+    for mode, expected in ((0o644, True), (0o666, False)):
+        heard: list[bytes] = []
+        with hostile(asks(CLEARTEXT, heard)) as port:
+            file.write_text(text.format(port))
+            file.chmod(mode)
+            with pytest.raises(DbcheckError):
+                PostgresqlEngine("postgresql://eve@/d").facts()
+        assert (b"hunter2" in b"".join(heard)) is expected
+    with pytest.raises(DbcheckError, match=f"any user may write {file}") as caught:
+        PostgresqlEngine("postgresql://eve@/d").endpoints()
+    assert f"chmod o-w {file}" in caught.value.hint
+    assert PostgresqlEngine("postgresql://eve@/d").accepts()
+    monkeypatch.delenv("PGSERVICE")
+    assert PostgresqlEngine("postgresql://eve@db1/d").endpoints() == [("db1", 5432)]
+    monkeypatch.setenv("PGSERVICE", "x")
+    monkeypatch.delenv("PGSERVICEFILE")
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("PGSYSCONFDIR", str(tmp_path))
+    file.rename(tmp_path / "pg_service.conf")
+    with pytest.raises(DbcheckError, match="any user may write .*pg_service.conf"):
+        PostgresqlEngine("postgresql://eve@/d").endpoints()
