@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dbcheck.core.apart import Apart, same_host
+from dbcheck.core.apart import Apart, same_host, same_start
 from dbcheck.core.target import HostBefore
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.addresses import boot_id, is_own, locate_target, machine_id
+from dbcheck.remote.wire import booted_us
 
 _ON_TARGET = (
     "the witness is on the target's own host: its log would lose power "
     "together with the server"
+)
+_SAME_START = (
+    "the witness and the target's host report different ids, but their kernels started"
+    " at the same moment: they are containers of one host, or share their power"
 )
 _FIX = (
     "Use a witness on another machine: --witness ssh://user@host/~/folder, "
@@ -71,6 +76,8 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
     """
     theirs = (witness.machine_id, witness.boot_id)
     same = same_host((machine_id(), boot_id()), theirs)
+    if not same:
+        _require_another_start(booted_us(), witness)
     if same is None and not witness.addresses:
         raise UsageError(
             f"the witness {witness.hostname} shows neither ids nor addresses, so it may"
@@ -81,6 +88,12 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
     if same is None:
         return any(is_own(address) for address in witness.addresses)
     return same
+
+
+def _require_another_start(target_us: int | None, witness: WitnessHostFacts) -> None:
+    """Raise UsageError if the witness may be on the kernel that started then."""
+    if same_start(target_us, witness.booted_us):
+        raise UsageError(_SAME_START, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
 
 
 def require_other_host(host: HostBefore | None, witness: WitnessHostFacts) -> Apart:
@@ -95,4 +108,5 @@ def require_other_host(host: HostBefore | None, witness: WitnessHostFacts) -> Ap
     same = same_host(target, (witness.machine_id, witness.boot_id))
     if same:
         raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
+    _require_another_start(host.facts.booted_us, witness)
     return Apart.ADDRESSES if same is None else Apart.IDS

@@ -149,6 +149,7 @@ class TargetFacts:
 
     clock_us:   the host's clock, microseconds since the epoch.
     uptime_s:   since its kernel started, in seconds; None if unknown.
+    booted_us:  when its kernel started, by its clock; None if unknown.
     made:       inode and birth of the data directory (".") and of files that a
                 server never replaces, by name.
     changed:    ctime of files that a server never writes once its data were made, by
@@ -177,6 +178,7 @@ class TargetFacts:
     seen_otherwise: Mapping[str, str] = field(default_factory=dict)
     view_unread: str = "it was not looked at"
     changed: Mapping[str, int] = field(default_factory=dict)
+    booted_us: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse facts without the data directory's volume."""

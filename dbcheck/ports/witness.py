@@ -95,7 +95,8 @@ class WitnessLog(Protocol):
 class WitnessHostFacts:
     """What identifies the witness's host, and how its disk behaves.
 
-    An item that cannot be read there is "" (or empty).
+    An item that cannot be read there is "" (or empty).  booted_us: when its kernel
+    started by its own clock, microseconds since the epoch; None if that is not known.
     """
 
     hostname: str
@@ -106,6 +107,7 @@ class WitnessHostFacts:
     filesystem: str
     free_bytes: int
     clock_us: int
+    booted_us: int | None = None
 
 
 class WitnessLock(Protocol):

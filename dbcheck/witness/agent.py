@@ -47,6 +47,7 @@ from dbcheck.remote.wire import (
     RESULT,
     Refusal,
     ReplyStream,
+    booted_us,
     call,
     clock_us,
     describe_error,
@@ -274,6 +275,7 @@ class Agent:
             "filesystem": mount_of(folder)["type"],
             "free_bytes": space.f_bavail * space.f_frsize,
             "clock_us": clock_us(),
+            "booted_us": booted_us(),
         }
         self._send(RESULT, to_json(result))
 

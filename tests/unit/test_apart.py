@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dbcheck.campaign import independence
-from dbcheck.core.apart import Apart, same_host
+from dbcheck.campaign.independence import require_other_host
+from dbcheck.core.apart import Apart, same_host, same_start
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.judge.item import Standing
@@ -15,6 +17,7 @@ from dbcheck.judge.witness import witness_apart
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.addresses import locate_target
 from tests.kit.cases import case
+from tests.kit.host_samples import BEFORE, FACTS
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,24 @@ def test_it_is_said_where_only_addresses_were_compared() -> None:
     item = witness_apart(case(apart=Apart.IDS))
     assert item is not None
     assert item.standing is Standing.PRESENT
+
+
+@pytest.mark.parametrize(
+    ("ours_us", "theirs_us", "same"),
+    [(5, 5, True), (5, 1005, True), (5, 1006, False), (None, None, False)],
+)
+def test_kernels_that_started_at_the_same_moment_may_be_one(
+    ours_us: int | None, theirs_us: int | None, same: bool
+) -> None:
+    """Containers may have ids of their own, and no start of their own."""
+    assert same_start(ours_us, theirs_us) is same_start(theirs_us, ours_us) is same
+    witness = WitnessHostFacts("w", "m2", "b2", frozenset(), "/w", "", 1, 1, theirs_us)
+    host = replace(BEFORE, facts=replace(FACTS, booted_us=ours_us))
+    if same:
+        with pytest.raises(UsageError, match="kernels started at the same moment"):
+            require_other_host(host, witness)
+    else:
+        assert require_other_host(host, witness) is Apart.IDS
 
 
 @pytest.mark.parametrize(

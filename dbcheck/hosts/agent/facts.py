@@ -26,6 +26,7 @@ from dbcheck.hosts.agent.sources import BLOCK, block_folder, sources
 from dbcheck.hosts.agent.tools import printed, told
 from dbcheck.hosts.agent.view import server_view
 from dbcheck.remote.wire import (
+    booted_us,
     clock_us,
     describe_error,
     first_line,
@@ -271,6 +272,7 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
         **host_names(),
         "clock_us": clock_us(),
         "uptime_s": uptime_s(unreadable),
+        "booted_us": booted_us(),
         "data_directory": volumes[0].path,
         "made": made(volumes[0].path, unreadable),
         "changed": changed(volumes[0].path, unreadable),
