@@ -5,10 +5,12 @@ from __future__ import annotations
 import grp
 import os
 import shlex
+import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbcheck import children
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.owners import has_acl, is_ours, others_write
@@ -92,3 +94,15 @@ def _written(how: str, end: str, where: Path) -> Change:
 def _owned(path: Path, found: os.stat_result) -> Change:
     how = f"{path} belongs to another user (uid {found.st_uid})"
     return _written(how, f"chown -h {os.geteuid()}", path)
+
+
+def own_program(name: str) -> str | None:
+    """Return the first program of that name in PATH that no other user may change.
+
+    None if there is none.  In a folder that others may write, that may be a trap.
+    """
+    for folder in children.search_path().split(os.pathsep):
+        found = shutil.which(name, path=folder)
+        if found and who_may_change(Path(found)) is None:
+            return found
+    return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, UsageError
 from dbcheck.evidence.archive import Archive
 from dbcheck.evidence.scratch import scratch
+from dbcheck.others import own_program
 
 NAMESPACE = "dbcheck-bundle"
 _SIGNATURE_MAX = 1 << 16  # bytes; one by a key of RSA with 16,384 bits has 6 KiB
@@ -134,7 +134,7 @@ def _run(
     words: list[str], content: Iterable[bytes] = ()
 ) -> tuple[subprocess.CompletedProcess[str], str]:
     """Run ssh-keygen on *content*; return also the SHA-256 of what it was given."""
-    program = shutil.which("ssh-keygen", path=children.search_path())
+    program = own_program("ssh-keygen")
     if program is None:
         raise UsageError(
             "ssh-keygen is not installed, which signs and checks signatures",

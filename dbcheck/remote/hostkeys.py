@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dbcheck import children, plain
+from dbcheck.others import own_program
 from dbcheck.remote.knownhosts import KnownHost, Marker, blob_of, listed
 from dbcheck.remote.sshread import matches
 
@@ -215,7 +216,7 @@ def _is_in(file: Path, public: bytes) -> bool:
         given.flush()
         try:
             done = subprocess.run(
-                ["ssh-keygen", "-Q", "-f", str(file), given.name],
+                [own_program("ssh-keygen") or "", "-Q", "-f", str(file), given.name],
                 env=children.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -7,7 +7,6 @@ import functools
 import os
 import pwd
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbcheck import children
+from dbcheck.others import own_program
 from dbcheck.remote.address import Address
 from dbcheck.remote.sshfiles import ConfigError
 from dbcheck.visible import visible
@@ -51,7 +51,8 @@ def installed() -> OpenSsh | None:
     """Return the ssh(1) that can be asked for this user, None if there is none.
 
     It knows no user whom the password file lacks.  It takes that file's word for where
-    the home is, and so reads another configuration where HOME is another.
+    the home is, and so reads another configuration where HOME is another.  One that
+    another user may change is passed over.
     """
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
@@ -59,7 +60,7 @@ def installed() -> OpenSsh | None:
         return None
     if os.path.realpath(home) != os.path.realpath(os.path.expanduser("~")):
         return None
-    path = shutil.which("ssh", path=children.search_path())
+    path = own_program("ssh")
     return _known(path) if path else None
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, UsageError
-from dbcheck.remote import sshasked, sshconfig
+from dbcheck.remote import hostkeys, sshasked, sshconfig
 from dbcheck.remote.address import Address, SshOptions
+from dbcheck.remote.hostkeys import UnreadableList
 from dbcheck.remote.sshconfig import Settings, settings
 from dbcheck.remote.sshconnect import connect
 from dbcheck.remote.sshlogin import Keys
@@ -411,6 +412,31 @@ def test_another_program_of_that_name_is_not_asked(
     path.write_text("User me\n")
     assert settings(Address("db"), path).user == "me"
     assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize("name", ["bin", "bin/ssh"])
+def test_nor_one_that_another_user_may_change(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another of that name in PATH is asked, or none."""
+    fake = tmp_path / "bin" / "ssh"
+    fake.parent.mkdir()
+    fake.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho OpenSSH_9.2 >&2\n")
+    fake.chmod(0o755)
+    (fake.parent / "ssh-keygen").symlink_to("ssh")
+    (tmp_path / name).chmod(0o777)
+    path = tmp_path / "config"
+    path.write_text("Match final\n User me\nUser other\n")
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    if shutil.which("ssh", path=os.defpath):
+        assert settings(Address("db"), path).user
+    monkeypatch.setenv("PATH", str(fake.parent))
+    with pytest.raises(UsageError, match="only ssh itself can tell"):
+        settings(Address("db"), path)
+    (tmp_path / "krl").write_bytes(b"SSHKRL\n\0")
+    with pytest.raises(UnreadableList, match="ssh-keygen"):
+        hostkeys._is_in(tmp_path / "krl", b"ssh-ed25519 AAAA")
+    assert not (tmp_path / "ran").exists()
 
 
 def old_ssh(folder: Path, output: str) -> None:
