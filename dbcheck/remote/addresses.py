@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbcheck.remote.wire import addresses
+
 _ANY_PORT = 9
 
 
@@ -86,7 +88,9 @@ def is_own(address: str) -> bool:
     if asked.is_loopback or asked.is_unspecified:
         return True
     if asked.version == 4:
-        return _source((address, _ANY_PORT)) == asked
+        # From a second address in a network the kernel sends by the first one there.
+        is_source = _source((address, _ANY_PORT)) == asked
+        return is_source or str(asked) in addresses()
     # A link-local address needs the link (RFC 4007); its name was lost on the way here.
     links = [n for n, _ in socket.if_nameindex()] if asked.is_link_local else [0]
     return any(_source((address, _ANY_PORT, 0, link)) == asked for link in links)

@@ -192,11 +192,14 @@ def _settings(address: Address, raw: Raw, *, expanded: bool) -> Settings:
 def _jumps(jumps: str | None, meaning: Mapping[str, str]) -> tuple[Address, ...]:
     if jumps is None:
         return ()
-    spelled = _spelled(jumps, meaning, variables=False)
+    # Split first: the name of the user, for one, may hold a comma.
     return tuple(
-        Address.parse(jump.strip().removeprefix("ssh://"))
-        for jump in spelled.split(",")
+        _jump(_spelled(jump, meaning, variables=False)) for jump in jumps.split(",")
     )
+
+
+def _jump(text: str) -> Address:
+    return Address.parse(text.strip().removeprefix("ssh://"))
 
 
 def _agent(named: str, meaning: Mapping[str, str] | None) -> Path | None:
@@ -213,7 +216,7 @@ def _meaning(address: Address, raw: Raw, jumps: str | None) -> dict[str, str]:
     """Return what each of _TOKENS stands for."""
     name = socket.gethostname()
     host, user, port = raw["hostname"][0], raw["user"][0], str(int(raw["port"][0]))
-    last = Address.parse(jumps.rpartition(",")[2]).host if jumps else ""
+    last = _jump(jumps.rpartition(",")[2]).host if jumps else ""
     hashed = f"{name}{host}{port}{user}{last}".encode(errors="surrogateescape")
     return {
         **{"%": "%", "h": host, "p": port, "r": user, "n": address.host, "j": last},

@@ -160,6 +160,16 @@ READ: dict[str, tuple[str, str, dict[str, Any]]] = {
         "me@db",
         {"jumps": (Address("hop", "me"),)},
     ),
+    "jump with a comma in a token": (
+        "ProxyJump %r@hop",
+        "me,you@other@db",
+        {"jumps": (Address("hop", "me,you@other"),)},
+    ),
+    "jump as a URL": (
+        "ProxyJump me@a:23,ssh://b",
+        "db",
+        {"jumps": (Address("a", "me", 23), Address("b"))},
+    ),
     "variables": (
         "IdentityFile ${DB_AGENT}/k",
         "db",
