@@ -146,7 +146,7 @@ def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
         )
     if parts.query or parts.fragment:
         raise UsageError(
-            f"more than host and path in {after_login(url)!r}",
+            f"more than host and path for the host {parts.hostname!r}",
             id=ErrorId.HOST_ADDRESS_INVALID,
             hint=hint,
         )
@@ -157,5 +157,5 @@ def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
 
 
 def after_login(url: str) -> str:
-    """Return *url* without a user and a password before its host."""
-    return url.rpartition("@")[2]
+    """Return *url* without a login before its host, and options behind its path."""
+    return re.split("[?#]", url.rpartition("@")[2])[0]

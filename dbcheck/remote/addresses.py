@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
@@ -60,11 +61,17 @@ def boot_id() -> str:
 
 
 def resolve(host: str) -> frozenset[str]:
-    """Return the addresses of a host by its name or address; empty if there is none."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return frozenset()
+    """Return the addresses of a host by its name or address; empty if there is none.
+
+    Python's drivers look a name up as IDNA has it (RFC 3490), libpq as it stands.
+    """
+    names = {host.encode(errors="surrogateescape")}
+    with contextlib.suppress(UnicodeError):  # libpq takes any that /etc/hosts has
+        names.add(host.encode("idna"))
+    found = []
+    for name in names:
+        with contextlib.suppress(OSError, ValueError):
+            found += socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return frozenset(_plain(str(entry[4][0]).partition("%")[0]) for entry in found)
 
 

@@ -289,11 +289,15 @@ def _translated(config: Settings, advice: str) -> Iterator[None]:
             hint=hint,
         ) from error
     except (OSError, UnicodeError) as error:
-        why = "that is no name of a host"
-        if isinstance(error, OSError):
-            why = error.strerror or str(error)
         raise HostError(
-            f"cannot reach {place}: {why}",
+            f"cannot reach {place}: {_why(error)}",
             id=ErrorId.HOST_UNREACHABLE,
             hint="Check the name, the network, and that the SSH server runs.",
         ) from error
+
+
+def _why(error: OSError | UnicodeError) -> str:
+    """Return why a host cannot be reached."""
+    if isinstance(error, UnicodeError):  # over what Python cannot look up, nor send
+        return "that is no name of a host"
+    return error.strerror or str(error)

@@ -61,7 +61,7 @@ def _local(url: str) -> Path:
         ) from None
     if parts.netloc or parts.query or parts.fragment:
         raise UsageError(
-            f"not a folder: {address.after_login(url)!r}",
+            f"not a folder, or more than that: {address.after_login(url)!r}",
             id=ErrorId.WITNESS_URL_INVALID,
             hint=_HINT,
         )

@@ -429,7 +429,7 @@ def test_a_service_file_that_others_may_write_gives_no_password_away(
         with hostile(asks(CLEARTEXT, heard)) as port:
             file.write_text(text.format(port))
             file.chmod(mode)
-            with pytest.raises(DbcheckError):
+            with pytest.raises(DbcheckError, match="cannot connect"):
                 PostgresqlEngine("postgresql://eve@/d").facts()
         assert (b"hunter2" in b"".join(heard)) is expected
     with pytest.raises(DbcheckError, match=f"any user may write {file}") as caught:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +28,34 @@ def test_a_further_address_in_a_network_is_its_own_as_well() -> None:
     if "RTNETLINK" in done.stderr or "not found" in done.stderr:
         pytest.skip(f"no addresses can be added: {done.stderr}")
     assert done.stdout.split() == ["1", "2"], done.stderr
+
+
+RESOLVES = """
+mount --bind {hosts} /etc/hosts && exec {python} -c '
+import sys, psycopg2
+from dbcheck.engines.registry import open_engine
+from dbcheck.remote.addresses import locate_target
+for name in sys.argv[1:]:
+    try:
+        psycopg2.connect(host=name, port=1)
+    except psycopg2.OperationalError as error:
+        assert "(127.0.0.9), port 1 failed" in str(error), error
+    url = f"postgresql://u@/d?host={{name}}&port=1"
+    assert locate_target(open_engine(url).endpoints()).here, name
+' {names}
+"""
+
+
+@pytest.mark.root
+def test_a_name_that_libpq_finds_is_found(tmp_path: Path) -> None:
+    """Also one that is no name of a domain: who compares it looks it up as libpq."""
+    names = " ".join(["x" * 64, "b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher", "x..y"])
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.9 {names}\n")
+    script = RESOLVES.format(hosts=hosts, python=sys.executable, names=names)
+    command = ["unshare", "-m", "sh", "-c", script]
+    environment = os.environ | {"PYTHONPATH": os.getcwd(), "PYTHONUTF8": "1"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
+    assert not done.returncode, done.stderr
