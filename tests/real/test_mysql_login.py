@@ -182,7 +182,7 @@ def test_a_plugin_that_the_driver_lacks_is_named(
     [
         ("ssl_disabled", UsageError, "'perhaps'"),
         ("ssl_verify_cert", UsageError, "'perhaps'"),
-        ("ssl_mode", EngineError, "'ssl_mode'"),
+        ("ssl_mode", UsageError, "'ssl_mode' is unknown"),
     ],
 )
 def test_an_option_that_means_nothing_is_refused(
