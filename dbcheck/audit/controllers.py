@@ -48,10 +48,10 @@ def _by_tool(reading: Reading, readings: Readings) -> Iterator[Subject]:
 
 def _without_tool(driver: Reading, tools: Sequence[str]) -> Subject:
     """Return the controller of a drive, of which no tool shows anything."""
-    why = "no tool that dbcheck knows shows this controller"
+    why, remedy = "dbcheck knows no tool that shows this controller", ""
     if tools:
         why = f"none of these shows it: {', '.join(tools)}"
-    remedy = f"install one of these there: {', '.join(tools)}" if tools else ""
+        remedy = "install one of them there"
     fact = Fact(None, driver.how, why, remedy)
     name = f"the controller of {driver.of} ({driver.text})"
     return Subject(SubjectKind.CONTROLLER, name, {devices.CONTROLLER_CACHE: fact})

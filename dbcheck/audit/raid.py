@@ -10,20 +10,17 @@ from typing import Any
 from dbcheck.audit.printed import json_object
 
 OFF, PROTECTED, FORCED, UNPROTECTED = "off", "protected", "forced", "unprotected"
-READY, LEARNING, CHARGING, BROKEN, ABSENT = (
-    "ready",
-    "learning",
-    "charging",
-    "failed",
-    "absent",
-)
-# What the tools of each family are called; hpacucli and hpssacli are ssacli's elders.
-STORCLI = ("storcli64", "storcli", "perccli64", "perccli", "storcli2", "perccli2")
+READY, LEARNING, CHARGING = "ready", "learning", "charging"
+BROKEN, ABSENT = "failed", "absent"
+# What the tools of each family are called, newer names of ssacli first.
+_STORCLI_1 = ("storcli64", "storcli", "perccli64", "perccli")
+_STORCLI_2 = ("storcli2", "perccli2")
+STORCLI = (*_STORCLI_1, *_STORCLI_2)
 SSACLI = ("ssacli", "hpssacli", "hpacucli")
 # The kernel's drivers of controllers that may have a cache, and whose tools show it.
 TOOLS_OF = {
-    "megaraid_sas": ("storcli64", "storcli", "perccli64", "perccli"),
-    "mpi3mr": ("storcli2", "perccli2"),
+    "megaraid_sas": _STORCLI_1,
+    "mpi3mr": _STORCLI_2,
     "hpsa": SSACLI,
     "smartpqi": SSACLI,
     "aacraid": (),
@@ -83,7 +80,9 @@ class _Reader:
 
     def note(self, fact: str, name: str, text: str) -> None:
         """Note a text that is not known."""
-        self.unclear.setdefault(fact, f"{name} is {text!r}, which is not known here")
+        self.unclear.setdefault(
+            fact, f"{name} is {text!r}, which dbcheck does not know"
+        )
 
     def switch(self, fact: str, name: str, text: str) -> str | None:
         """Return "enabled", "disabled" or "default"."""
@@ -109,7 +108,7 @@ class _Reader:
         """Return what a write-back cache is that stays on without its battery."""
         if battery is None:
             why = self.unclear.get("battery", "the state of its battery is not shown")
-            self.unclear.setdefault("cache", f"it is on also without a battery; {why}")
+            self.unclear.setdefault("cache", f"it stays on without a battery; {why}")
             return None
         return FORCED if battery == READY else UNPROTECTED
 

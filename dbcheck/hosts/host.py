@@ -45,6 +45,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.process",
     "dbcheck.hosts.agent.view",
     "dbcheck.hosts.agent.sources",
+    "dbcheck.hosts.agent.drivefacts",
     "dbcheck.hosts.agent.facts",
     "dbcheck.hosts.agent.readings",
     "dbcheck.hosts.agent.counters",

@@ -96,7 +96,7 @@ def _by_ssh(fields: Fields) -> tuple[Proxy | None, Path]:
     if PurePath(program).name not in ("", "ssh"):
         raise fields.error(
             _PROGRAM,
-            "is a program of its own, which dbcheck does not run",
+            "names another program than ssh, which dbcheck does not run",
             id=ErrorId.SSH_ARGUMENT_NOT_SUPPORTED,
             hint=f"Write how it reaches the host into {USER_CONFIG}, as a ProxyCommand,"
             f" and set {_PROGRAM} to ssh.",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import getopt
 import os
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.fields import Fields
 from dbcheck.remote.address import USER_CONFIG, Proxy
+from dbcheck.remote.sshfiles import BEFORE_VALUE, divide
 
 # In the order in which Ansible gives them to ssh, which takes the first of two values.
 _VARIABLES = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
@@ -30,7 +30,6 @@ _KEYWORDS = {  # an option -> its keyword in ssh_config(5)
     "-l": "User",
     "-p": "Port",
 }
-_SETTING = re.compile(r'\s*(?:"([^"]*)"|([^\s="]+))[\s=]*(.*)', re.DOTALL)
 _INSTEAD = {  # a keyword -> where dbcheck takes its value from
     "hostname": "Give it as ansible_host.",
     "port": "Give it as ansible_port.",
@@ -93,8 +92,9 @@ def _settings(fields: Fields, name: str) -> Iterator[tuple[str, str]]:
     for option, value in options:
         if option in _KEYWORDS or option == "-F":
             yield _KEYWORDS.get(option, option), value
-        elif option == "-o" and (found := _SETTING.match(value)):
-            yield found[1] or found[2] or "", found[3].rstrip()
+        elif option == "-o":
+            keyword, setting = divide(value)
+            yield keyword, setting.lstrip(BEFORE_VALUE)
 
 
 def _words(fields: Fields, name: str) -> list[str]:
@@ -108,7 +108,9 @@ def _words(fields: Fields, name: str) -> list[str]:
     except UnicodeEncodeError:
         raise _invalid(fields, name, "is not a text") from None
     except ValueError:
-        raise _invalid(fields, name, "has a quotation mark too many") from None
+        raise _invalid(
+            fields, name, "has a quotation mark without a second one"
+        ) from None
 
 
 def _invalid(

@@ -37,7 +37,7 @@ class SshOptions:
     accept_new_host_key: store the key of a host that is not known yet; a key that
                          has changed is refused always.  None: no, and the user has
                          no option to ask for it, so no error advises one.
-    identity_file:       the only key to offer; else config, agent and ~/.ssh/id_*.
+    identity_file:       the only key to offer; None: those that ssh(1) would.
     known_hosts:         the only file to know hosts from, and to store new ones in.
     config_file:         the user's configuration; it need not exist.
     proxy:               what leads to the host; None: the configuration says.
@@ -102,11 +102,18 @@ class Address:
         host, colon, port = place.rpartition(":")
         if not colon or place.endswith("]"):
             host, port = place, ""
-        if not host or (port and not port.isascii()) or (port and not port.isdigit()):
+        if not host or (port and not is_port(port)):
             raise UsageError(
-                f"not a host to connect to: {place!r}", id=ErrorId.HOST_ADDRESS_INVALID
+                f"not a host to connect to: {place!r}",
+                id=ErrorId.HOST_ADDRESS_INVALID,
+                hint="Write it like user@host:port.",
             )
         return cls(host.strip("[]"), user or None, int(port) if port else None)
+
+
+def is_port(text: str) -> bool:
+    """Say whether that is the number of a port."""
+    return text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65_536
 
 
 def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import shlex
 import subprocess
 import tempfile
 import time
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 _CERTIFICATE = "-cert-v01@openssh.com"
 _RSA = "ssh-rsa"  # a key of that type signs as one of these
 _RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
-_RSA_SIGNATURES_BYTES = (b"rsa-sha2-512", b"rsa-sha2-256")
 _REVOCATION_LIST = b"SSHKRL\n\0"  # PROTOCOL.krl of OpenSSH
 _LIST_MAX = 1 << 26  # bytes
 _KEYGEN_S = 30.0  # seconds
@@ -49,8 +49,10 @@ class ChangedHostKey(paramiko.SSHException):
     def __init__(self, shown: str, known: KnownHost) -> None:
         """Take the lines with keys of that host."""
         super().__init__(shown)
-        lines = ", ".join(key.place for key in known.of(Marker.NONE))
-        self.known = f"{lines} (`ssh-keygen -R '{known.name}'`)"
+        keys = known.of(Marker.NONE)
+        lines = ", ".join(key.place for key in keys)
+        command = ("ssh-keygen", "-R", known.name, "-f", str(keys[0].file))
+        self.known = f"{lines} (`{shlex.join(command)}`)"
 
 
 class RefusedHostKey(paramiko.SSHException):
@@ -62,7 +64,7 @@ class RefusedHostKey(paramiko.SSHException):
 class UnreadableList(RefusedHostKey):
     """A list of revoked keys cannot be read: then none is trusted, as by ssh(1)."""
 
-    hint = "Mend that file, or name another one: RevokedHostKeys in ssh_config."
+    hint = "Correct that file, or name another by RevokedHostKeys in ssh_config."
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Trust:
             return
         if self.store is None:
             raise UnknownHostKey(shown)
-        _add(self.store, f"{self.host.name} {key.get_name()} {key.get_base64()}\n")
+        _append(self.store, f"{self.host.name} {key.get_name()} {key.get_base64()}\n")
         log.info("stored the host key of %s in %s", self.host.name, self.store)
 
     def _is_certified(self, certificate: SSHCertificate) -> bool:
@@ -139,7 +141,7 @@ def _require_not_in(known: KnownHost, blob: bytes) -> None:
 
 
 def _certificate_of(key: paramiko.PKey) -> SSHCertificate | None:
-    """Return the certificate that the host showed, None if it showed a mere key."""
+    """Return the certificate that the host showed, None if it showed a key alone."""
     shown = key.public_blob
     if shown is None:
         return None
@@ -163,7 +165,7 @@ def _fault(certificate: SSHCertificate, subject: str) -> str:
     """
     hosts = [name.decode(errors="replace") for name in certificate.valid_principals]
     if certificate.type is not SSHCertificateType.HOST:
-        return "is a user's and no host's"
+        return "is for a user and not for a host"
     if not certificate.valid_after <= time.time() < certificate.valid_before:
         return "is not valid at this time"
     if not any(matches(subject, host) for host in hosts):
@@ -175,7 +177,8 @@ def _fault(certificate: SSHCertificate, subject: str) -> str:
         # The last string in it, after its type: CASignatureAlgorithms has no SHA-1.
         rest = certificate.public_bytes().split()[1]
         size = (signer.key_size + 7) // 8 + 4
-        if not base64.b64decode(rest)[:-size].endswith(_RSA_SIGNATURES_BYTES):
+        signed_by = base64.b64decode(rest)[:-size]
+        if not any(signed_by.endswith(name.encode()) for name in _RSA_SIGNATURES):
             return "is signed with SHA-1"
     try:
         certificate.verify_cert_signature()
@@ -199,7 +202,7 @@ def _require_not_revoked(
         blobs.append(blob_of(certificate.signature_key()))
     if text.startswith(_REVOCATION_LIST):
         shown = certificate.public_bytes() if certificate else _line(blob)
-        is_revoked = _is_in(file, shown)
+        is_revoked = _is_revoked(file, shown)
     else:
         found = listed(file, text)
         if found.unread:
@@ -209,7 +212,7 @@ def _require_not_revoked(
         raise RefusedHostKey(f"its key is revoked in {file}")
 
 
-def _is_in(file: Path, public: bytes) -> bool:
+def _is_revoked(file: Path, public: bytes) -> bool:
     """Ask ssh-keygen(1) whether a key revocation list has a key."""
     with tempfile.NamedTemporaryFile() as given:
         given.write(public + b"\n")
@@ -236,7 +239,7 @@ def _line(blob: bytes) -> bytes:
     return blob[4 : 4 + size] + b" " + base64.b64encode(blob)
 
 
-def _add(file: Path, line: str) -> None:
+def _append(file: Path, line: str) -> None:
     """Append a line to a list of keys, which may not exist yet."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = file.read_bytes() if file.exists() else b""

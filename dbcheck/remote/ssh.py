@@ -50,7 +50,7 @@ class SshHost:
             raise self._refused(error) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise HostError(
-                f"{self.place} no longer answers: {error or 'connection closed'}",
+                f"{self.place} no longer answers: {str(error) or 'connection closed'}",
                 id=ErrorId.HOST_NOT_ANSWERING,
                 hint="Check that host and the network to it.",
             ) from error
@@ -68,7 +68,8 @@ class SshHost:
 
     def _refused(self, error: Exception) -> HostError:
         return HostError(
-            f"cannot start a program on {self.place}: {error or 'connection closed'}",
+            f"cannot start a program on {self.place}:"
+            f" {str(error) or 'connection closed'}",
             id=ErrorId.AGENT_NOT_STARTED,
             hint="Check that this user is allowed to run commands there.",
         )

@@ -21,6 +21,8 @@ from dbcheck.visible import visible
 
 _VERSION_S = 10.0  # seconds
 _ERROR_LINES_MAX = 3
+# What says nothing of the reason.
+_NOISE = re.compile(r".*: terminating, \d+ bad configuration|Pseudo-terminal will not")
 _ERROR_CHARS_MAX = 500
 _ERROR_BYTES_MAX = 1 << 16
 # Since 8.4 (ssh.c), `ssh -G` shows the names of these files as they were used.
@@ -132,8 +134,9 @@ def _output(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
                 os.killpg(child.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise ConfigError(
-                    f"`ssh -G` did not end in {limit_s:g} s: see its Match exec and "
-                    "CanonicalizeHostname"
+                    f"`ssh -G` did not end in {limit_s:g} s",
+                    "Look at the programs of its Match exec, and at"
+                    " CanonicalizeHostname, which looks names up.",
                 ) from None
             raise
 
@@ -151,6 +154,7 @@ def _parsed(output: bytes) -> Raw:
 
 def _last_lines(errors: bytes) -> str:
     """Return what ssh(1) complained about, in one line."""
-    lines = errors.decode(errors="replace").split("\n")
-    said = [text for line in lines if (text := visible(line.strip()))]
+    shown = errors.decode(errors="replace").split("\n")
+    lines = (visible(line.strip()) for line in shown if not _NOISE.match(line))
+    said = list(filter(None, lines))
     return "; ".join(said[-_ERROR_LINES_MAX:])[:_ERROR_CHARS_MAX]

@@ -17,9 +17,10 @@ from dbcheck import children
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.owners import expanded
-from dbcheck.remote.address import USER_CONFIG, Address, Proxy
+from dbcheck.remote.address import USER_CONFIG, Address, Proxy, is_port
 from dbcheck.remote.sshasked import OpenSsh, Raw, ask, installed
 from dbcheck.remote.sshfiles import (
+    CORRECT,
     SYSTEM_CONFIG,
     ConfigError,
     folder_of,
@@ -27,7 +28,7 @@ from dbcheck.remote.sshfiles import (
     require_closed,
 )
 from dbcheck.remote.sshlogin import Keys
-from dbcheck.remote.sshread import YES, Reader, is_none, is_port
+from dbcheck.remote.sshread import YES, Reader, is_none
 
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
@@ -35,6 +36,8 @@ _KEYS = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 _AGENT = "SSH_AUTH_SOCK"
 _TOKENS = frozenset("%CLdhijklnpru")  # ssh_config(5), TOKENS, of OpenSSH 10.0
 _TOKEN = re.compile(r"%(.?)|\$\{([^}]*)\}", re.DOTALL)
+
+Tokens = Mapping[str, str]  # by their letter, as "h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +76,40 @@ def settings(
     counts after the user's own, which any other *config_file* replaces.  A file that
     does not exist says nothing.
     """
+    if os.path.expanduser("~") == "~":
+        raise UsageError(
+            "your user has no home, where the SSH configuration is looked for",
+            id=ErrorId.SSH_CONFIG_INVALID,
+            hint="Set the environment variable HOME to a folder of your own.",
+        )
     path = config_file.expanduser()
     ssh = installed()
-    given = {} if proxy is None else _raw(proxy)
+    given = {} if proxy is None else _raw_of(proxy)
     try:
         if ssh is None:
-            return _settings(address, _read(address, path) | given, expanded=False)
-        raw = _ask(ssh, address, path, limit_s)
-        return _settings(address, raw | given, expanded=ssh.expands_files)
+            return _settings(
+                address, _read_files(address, path) | given, is_expanded=False
+            )
+        raw = _ask_ssh(ssh, address, path, limit_s)
+        return _settings(address, raw | given, is_expanded=ssh.expands_files)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot use the SSH configuration: {_about(path, error)}",
             id=ErrorId.SSH_CONFIG_INVALID,
-            hint="Fix that file, or write host, user and port into the URL.",
+            hint=error.hint if isinstance(error, ConfigError) else CORRECT,
         ) from error
 
 
-def _raw(proxy: Proxy) -> Raw:
+def _raw_of(proxy: Proxy) -> Raw:
     """Return *proxy* as a configuration has it; raise UsageError."""
     for token in _TOKEN.finditer(f"{proxy.command}\n{proxy.jump}"):
         if token[2] is None and token[1] not in _TOKENS:
             raise UsageError(
-                f"{token[0]} stands for nothing in a ProxyCommand or ProxyJump",
+                f"{token[0]} has no meaning in the inventory's ProxyCommand or"
+                " ProxyJump",
                 id=ErrorId.SSH_ARGUMENT_NOT_SUPPORTED,
-                hint="Write %% for the character; %h, %n, %p and %r are host, its name"
-                " as given, port and user.",
+                hint="Write %% for a %. %h is the host, %n its name as given, %p the"
+                " port and %r the user.",
             )
     if proxy.jump_is_none:
         return {"proxyjump": ["none"]}
@@ -115,7 +127,7 @@ def _about(path: Path, error: Exception) -> str:
     return said if said.startswith("/") else f"{path}: {said}"
 
 
-def _ask(ssh: OpenSsh, address: Address, path: Path, limit_s: float) -> Raw:
+def _ask_ssh(ssh: OpenSsh, address: Address, path: Path, limit_s: float) -> Raw:
     is_usual = path == USER_CONFIG.expanduser()
     for file in (path, *([SYSTEM_CONFIG] if is_usual else [])):
         if file.exists():
@@ -124,7 +136,7 @@ def _ask(ssh: OpenSsh, address: Address, path: Path, limit_s: float) -> Raw:
     return ask(ssh, address, None if is_usual else alone, limit_s)
 
 
-def _read(address: Address, path: Path) -> Raw:
+def _read_files(address: Address, path: Path) -> Raw:
     reader = Reader(address, _local_user())
     with contextlib.suppress(FileNotFoundError):
         reader.read(lines(path), folder_of(path))
@@ -148,53 +160,61 @@ def _local_user() -> str:
         return ""
 
 
-def _settings(address: Address, raw: Raw, *, expanded: bool) -> Settings:
-    """Return the settings that *raw* spells.
+def _settings(address: Address, raw: Raw, *, is_expanded: bool) -> Settings:
+    """Return the settings that *raw* has.
 
-    expanded: names of the agent and of lists of hosts hold no more tokens.
+    is_expanded: names of the agent and of lists of hosts hold no more tokens.
     """
 
     def value(keyword: str) -> str | None:
         found = raw.get(keyword, ["none"])[0]
         return None if is_none(found) else found
 
-    def files(keyword: str, meaning: Mapping[str, str] | None) -> list[Path]:
+    def files(keyword: str, tokens: Tokens | None) -> tuple[Path, ...]:
         names = dict.fromkeys(raw.get(keyword, []))
-        return [_file(name, meaning) for name in names if not is_none(name)]
+        return tuple(
+            _file(keyword, name, tokens) for name in names if not is_none(name)
+        )
 
     port = raw["port"][0]
     if not is_port(port):
-        raise ConfigError(f"{port!r} is no port")
-    jumps = value("proxyjump")
-    meaning = _meaning(address, raw, jumps)
-    left = None if expanded else meaning
+        raise ConfigError(f"{port!r} is not a port")
+    jumps, command = value("proxyjump"), value("proxycommand")
     if value("proxyusefdpass") in YES and not jumps:
-        raise ConfigError("dbcheck does not support ProxyUseFdpass")
-    command, alias = value("proxycommand"), value("hostkeyalias")
+        raise ConfigError(
+            "dbcheck does not support ProxyUseFdpass",
+            "Write a ProxyCommand without it, which passes the data on, like nc %h %p.",
+        )
+    if jumps:
+        command = None
+    alias = value("hostkeyalias")
+    tokens = _tokens_for(address, raw, jumps)
+    left = None if is_expanded else tokens
     return Settings(
-        raw["hostname"][0],
-        int(port),
-        raw["user"][0],
-        _jumps(jumps, meaning),
-        None if jumps or not command else _spelled(command, meaning, variables=False),
-        alias.lower() if alias else None,
-        (*files("userknownhostsfile", left), *files("globalknownhostsfile", None)),
-        (*files("revokedhostkeys", None),),
-        Keys(
-            (*files("identityfile", meaning),),
-            (*files("certificatefile", meaning),),
-            _agent(raw.get("identityagent", [_AGENT])[0], left),
-            (value("identitiesonly") or "").lower() in YES,
+        host=raw["hostname"][0],
+        port=int(port),
+        user=raw["user"][0],
+        jumps=_jumps(jumps, tokens) if jumps else (),
+        proxy_command=_expand("proxycommand", command, tokens) if command else None,
+        alias=alias.lower() if alias else None,
+        known_hosts=(
+            *files("userknownhostsfile", left),
+            *files("globalknownhostsfile", None),
+        ),
+        revoked_keys=files("revokedhostkeys", None),
+        keys=Keys(
+            files=files("identityfile", tokens),
+            certificates=files("certificatefile", tokens),
+            agent=_agent(raw.get("identityagent", [_AGENT])[0], left),
+            files_only=(value("identitiesonly") or "").lower() in YES,
         ),
     )
 
 
-def _jumps(jumps: str | None, meaning: Mapping[str, str]) -> tuple[Address, ...]:
-    if jumps is None:
-        return ()
-    # Split first: the name of the user, for one, may hold a comma.
+def _jumps(listed: str, tokens: Tokens) -> tuple[Address, ...]:
+    # Divide first: the name of the user, for one, may hold a comma.
     return tuple(
-        _jump(_spelled(jump, meaning, variables=False)) for jump in jumps.split(",")
+        _jump(_expand("proxyjump", jump, tokens)) for jump in listed.split(",")
     )
 
 
@@ -202,17 +222,17 @@ def _jump(text: str) -> Address:
     return Address.parse(text.strip().removeprefix("ssh://"))
 
 
-def _agent(named: str, meaning: Mapping[str, str] | None) -> Path | None:
+def _agent(named: str, tokens: Tokens | None) -> Path | None:
     """Return the socket of the agent (ssh_config(5), IdentityAgent)."""
     if is_none(named):
         return None
     if named == _AGENT or re.fullmatch(r"\$\w+", named):
         socket_of = children.environment().get(named.removeprefix("$"))
         return Path(socket_of) if socket_of else None
-    return _file(named, meaning)
+    return _file("identityagent", named, tokens)
 
 
-def _meaning(address: Address, raw: Raw, jumps: str | None) -> dict[str, str]:
+def _tokens_for(address: Address, raw: Raw, jumps: str | None) -> Tokens:
     """Return what each of _TOKENS stands for."""
     name = socket.gethostname()
     host, user, port = raw["hostname"][0], raw["user"][0], str(int(raw["port"][0]))
@@ -227,34 +247,35 @@ def _meaning(address: Address, raw: Raw, jumps: str | None) -> dict[str, str]:
     }
 
 
-def _file(name: str, meaning: Mapping[str, str] | None) -> Path:
-    """Return the file of that name, its tokens spelled out if a *meaning* is given.
+def _file(keyword: str, name: str, tokens: Tokens | None) -> Path:
+    """Return the file of that name; tokens: None if the name holds none.
 
-    Raise ConfigError for a home that there is not: ssh(1) ends there as well.
+    Raise ConfigError for a home that does not exist: ssh(1) ends there as well.
     """
     try:
         path = expanded(name)
     except LookupError as error:
         raise ConfigError(error.args[0]) from None
-    return Path(path if meaning is None else _spelled(path, meaning, variables=True))
+    return Path(path if tokens is None else _expand(keyword, path, tokens))
 
 
-def _spelled(text: str, meaning: Mapping[str, str], *, variables: bool) -> str:
-    """Return *text* with its tokens spelled out; raise ConfigError for others.
+def _expand(keyword: str, text: str, tokens: Tokens) -> str:
+    """Return a value with what its tokens and its ${VARIABLES} stand for.
 
-    variables: ${NAME} stands for a variable of the environment as well.
+    Raise ConfigError for others.  It does not repeat the text: a command may hold a
+    password.  A command and jumps have no variables of ssh(1).
     """
-    environment = children.environment()
 
     def one(token: re.Match[str]) -> str:
         if token[2] is None:
-            found = meaning.get(token[1])
-        elif not variables:
+            found, what = tokens.get(token[1]), f"{token[0]} has no meaning"
+        elif keyword in ("proxycommand", "proxyjump"):
             return token[0]
         else:
-            found = environment.get(token[2])
+            found, what = environment.get(token[2]), f"no variable {token[2]} is set"
         if found is None:
-            raise ConfigError(f"{token[0]} stands for nothing here")
+            raise ConfigError(f"{keyword}: {what}")
         return found
 
+    environment = children.environment()
     return _TOKEN.sub(one, text)

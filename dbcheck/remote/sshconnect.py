@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -41,7 +42,7 @@ _KEEPALIVE_S = 5
 _SILENCE_MS = 60_000
 _JUMPS_MAX = 8
 _GRACE_S = 2.0
-_OR_ACCEPT = ", or pass --known-hosts with a file that has it, or --accept-new-host-key"
+_OR_ACCEPT = "Or pass --known-hosts with a file that has it, or --accept-new-host-key."
 
 
 class Connection:
@@ -94,7 +95,7 @@ def _connect(
     trust, files = _trust(config, options)
     advice = _advice(config, trust, files)
     if options.accept_new_host_key is not None:
-        advice += _OR_ACCEPT
+        advice += f" {_OR_ACCEPT}"
     with _translated(config, advice):
         sock = _socket(config, limit_s, through, stack)
         transport = _quick(sock)
@@ -152,16 +153,20 @@ def _trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
     try:
         host, without_port = look_up(name, files), look_up(bare, files)
     except OSError as error:
+        hint = "Correct that file."
+        if options.accept_new_host_key is not None:
+            hint = "Correct that file, or name another with --known-hosts."
         raise UsageError(
             f"cannot read {error.filename or files}: {error.strerror or error}",
             id=ErrorId.KNOWN_HOSTS_UNREADABLE,
-            hint="Mend that file, or name another with --known-hosts.",
+            hint=hint,
         ) from error
     if options.accept_new_host_key and not files:
         raise UsageError(
             f"there is no file to store the key of {config.host} in",
             id=ErrorId.KNOWN_HOSTS_UNREADABLE,
-            hint="Name one with --known-hosts: UserKnownHostsFile is none.",
+            hint="UserKnownHostsFile is none in ssh_config: name one with"
+            " --known-hosts.",
         )
     store = files[0] if options.accept_new_host_key else None
     return Trust(host, without_port, bare, store, config.revoked_keys), [*files]
@@ -221,22 +226,52 @@ def _proxy(command: str) -> Iterator[socket.socket]:
 
 def _advice(config: Settings, trust: Trust, files: list[Path]) -> str:
     """Return what to do about a host of which no key is known."""
-    known, name = trust.host, trust.host.name
-    said = [f"{place} names it, but its key cannot be read" for place in known.unread]
+    known = trust.host
+    said = [
+        f"{place} names this host, but its key cannot be read."
+        for place in known.unread
+    ]
     if authorities := known.of(Marker.AUTHORITY):
         said.append(
-            f"{authorities[0].place} names an authority for it, but the host shows no"
-            " certificate of that one"
+            f"{authorities[0].place} names an authority for this host, but the host"
+            " shows no certificate of that authority."
         )
-    words = "".join(f"{text[0].upper()}{text[1:]}. " for text in said)
-    scan = f"`ssh-keyscan -p {config.port} {config.host}"
+    said.append("Compare this fingerprint with the host's own.")
+    scan = f"ssh-keyscan -p {config.port} {config.host}"
     if not files:
-        return f"{words}Compare it with the host's own ({scan}`): no file is to hold it"
-    if config.alias is not None:
-        how = f"{scan}` shows it) to {files[0]} under the name {name}"
+        said.append("No file can hold the key: UserKnownHostsFile is none.")
+    elif config.alias is not None:
+        said.append(
+            f"Add the key, which `{scan}` shows, to {files[0]} under the name"
+            f" {known.name}."
+        )
     else:
-        how = f"{scan} >> {files[0]}`)"
-    return f"{words}Compare it with the host's own and add it ({how}"
+        said.append(f"Add the key: `{scan} >> {shlex.quote(str(files[0]))}`.")
+    return " ".join(said)
+
+
+def _not_trusted(
+    error: UnknownHostKey | ChangedHostKey | RefusedHostKey, place: str, advice: str
+) -> HostError:
+    """Return the error about a host at *place*; advice: see _translated()."""
+    if isinstance(error, UnknownHostKey):
+        return HostError(
+            f"the host key of {place} is not known: {error}",
+            id=ErrorId.HOST_KEY_UNKNOWN,
+            hint=advice,
+        )
+    if isinstance(error, ChangedHostKey):
+        return HostError(
+            f"the host key of {place} has changed: {error}",
+            id=ErrorId.HOST_KEY_CHANGED,
+            hint="It is a different host or was reinstalled. If this is expected,"
+            f" remove the old key, {error.known}.",
+        )
+    return HostError(
+        f"{place} is not trusted: {error}",
+        id=ErrorId.HOST_KEY_REFUSED,
+        hint=error.hint,
+    )
 
 
 @contextlib.contextmanager
@@ -248,25 +283,8 @@ def _translated(config: Settings, advice: str) -> Iterator[None]:
     user, place = config.user, f"{config.host}:{config.port}"
     try:
         yield
-    except UnknownHostKey as error:
-        raise HostError(
-            f"the host key of {place} is not known: {error}",
-            id=ErrorId.HOST_KEY_UNKNOWN,
-            hint=f"{advice}.",
-        ) from error
-    except ChangedHostKey as error:
-        raise HostError(
-            f"the host key of {place} has changed: {error}",
-            id=ErrorId.HOST_KEY_CHANGED,
-            hint="It is a different host or was reinstalled. If this is expected, "
-            f"remove the old key, {error.known}.",
-        ) from error
-    except RefusedHostKey as error:
-        raise HostError(
-            f"{place} is not trusted: {error}",
-            id=ErrorId.HOST_KEY_REFUSED,
-            hint=error.hint,
-        ) from error
+    except (UnknownHostKey, ChangedHostKey, RefusedHostKey) as error:
+        raise _not_trusted(error, place, advice) from error
     except LockedKey as error:
         raise HostError(
             f"the key {error} for {user}@{place} is locked by a passphrase",
@@ -281,10 +299,12 @@ def _translated(config: Settings, advice: str) -> Iterator[None]:
         ) from error
     except (paramiko.SSHException, EOFError) as error:
         hint = "Check that an SSH server answers there."
+        if config.proxy_command is not None:
+            hint = "Run its ProxyCommand by hand, to see what that says."
         if "private key" in str(error):  # of ours, and no server is to blame
             hint = "Name the file of the private key, not its .pub file."
         raise HostError(
-            f"no SSH connection to {place}: {error or 'connection closed'}",
+            f"no SSH connection to {place}: {str(error) or 'connection closed'}",
             id=ErrorId.HOST_UNREACHABLE,
             hint=hint,
         ) from error

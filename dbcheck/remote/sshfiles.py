@@ -23,15 +23,24 @@ _INCLUDES_MAX = 16  # as OpenSSH: READCONF_MAX_DEPTH in readconf.c
 # one "=" may stand between it and the value.
 _LINE = re.compile(r'(?:"([^\s"]+)"[ \t]*|([^\s"=]+)[ \t]*(?:=[ \t]*)?)(.*)', re.DOTALL)
 _BLANKS = " \t\r\n\f"
+BEFORE_VALUE = " \t\r\n="  # of a command and of jumps, as often as they stand there
 # A token of ssh_config(5), TOKENS, or a variable of the environment.
 _TOKEN = re.compile(r"%.|\$\{(\w+)\}")
 # What glob(7) has beyond Python's glob: a backslash, [^a], classes as [[:digit:]].
 _ONLY_GLOB = re.compile(r"\\|\[[\^:.=]|\[[^]]*\[[:.=]")
 _OF_GLOB = re.compile(r"\\(.)|\[[!^]?\]?(?:\[([:.=]).*?\2\]|\\.|[^]])*\]", re.DOTALL)
+CORRECT = "Correct that file, until `ssh HOST` logs in."
 
 
 class ConfigError(ValueError):
-    """A file that cannot be used; the text names it, and its line."""
+    """A configuration that cannot be used; the text names the file, and its line.
+
+    hint: what to do about it.
+    """
+
+    def __init__(self, text: str, hint: str = CORRECT) -> None:
+        super().__init__(text)
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class Line:
             else:
                 found[-1] += char
         if quote:
-            raise ConfigError(f"{self.place}: a quote does not end")
+            raise ConfigError(f"{self.place}: a quotation mark has no second one")
         return found
 
 
@@ -95,23 +104,28 @@ def lines(path: Path) -> list[Line]:
     """
     with plain.opened(path) as file:
         if path.is_file() and (change := who_may_change(path)):
-            raise ConfigError(f"{change.how} (to end that: {change.end})")
+            raise ConfigError(change.how, f"Run: {change.end}")
         text = plain.content(file, plain.TEXT_MAX).decode(errors="surrogateescape")
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip(_BLANKS)
         if not line or line.startswith("#"):
             continue
-        if "\0" in line:
+        if "\0" in line:  # ssh(1) ends the line there, and no file has such a name
             raise ConfigError(f"{path}, line {number}: it holds a zero byte")
-        parts = _LINE.fullmatch(line)
-        if not parts:
-            raise ConfigError(f"{path}, line {number}: it does not begin with a word")
-        keyword, value = (parts[1] or parts[2]).lower(), parts[3]
+        word, value = divide(line)
+        if not (keyword := word.lower()):
+            raise ConfigError(f"{path}, line {number}: it begins with no keyword")
         if not value:
             raise ConfigError(f"{path}, line {number}: {keyword} has no value")
         found.append(Line(path, number, keyword, value))
     return found
+
+
+def divide(line: str) -> tuple[str, str]:
+    """Return a line's keyword and its value; "" if it begins with no keyword."""
+    parts = _LINE.fullmatch(line.strip(_BLANKS))
+    return (parts[1] or parts[2], parts[3]) if parts else ("", "")
 
 
 def included(line: Line, folder: Path, depth: int) -> Iterator[list[Line]]:
@@ -135,14 +149,15 @@ def included(line: Line, folder: Path, depth: int) -> Iterator[list[Line]]:
 def only_ssh_knows(line: Line, what: str) -> ConfigError:
     """Return the error for what cannot be decided without ssh(1)."""
     return ConfigError(
-        f"{line.place}: {what}: only ssh itself can tell; dbcheck asks it where it is"
-        " installed and HOME is the home in the password file"
+        f"{line.place}: only ssh itself understands {what}",
+        "Install the OpenSSH client, and run dbcheck with HOME as the password file"
+        " has it; or remove that line.",
     )
 
 
 def _files(pattern: str, folder: Path) -> list[Path]:
     """Return the files that match a pattern of Python's glob, in ssh's order."""
-    if pattern.startswith("~"):  # the home of nobody lies in the working directory
+    if pattern.startswith("~"):  # glob(3) leaves the ~ of a user who does not exist
         name = os.path.expanduser(pattern)
     else:
         name = str(folder / pattern)

@@ -10,9 +10,15 @@ import fnmatch
 import re
 from pathlib import Path
 
-from dbcheck.remote.address import Address
+from dbcheck.remote.address import Address, is_port
 from dbcheck.remote.sshasked import Raw
-from dbcheck.remote.sshfiles import ConfigError, Line, included, only_ssh_knows
+from dbcheck.remote.sshfiles import (
+    BEFORE_VALUE,
+    ConfigError,
+    Line,
+    included,
+    only_ssh_knows,
+)
 
 _ONE_WORD = frozenset(
     {"hostname", "user", "port", "hostkeyalias", "identityagent", "identitiesonly"}
@@ -21,7 +27,6 @@ _ONE_WORD = frozenset(
 _SEVERAL = frozenset({"identityfile", "certificatefile"})  # each line counts
 _WORDS = frozenset({"userknownhostsfile", "globalknownhostsfile"})
 _COMMAND = "proxycommand"
-_BEFORE_VALUE = " \t\r="  # of a command and of jumps, as often as they stand there
 _JUMP = "proxyjump"
 _CANONICAL = frozenset({"canonicalizehostname", "canonicalisehostname"})
 _CRITERIA = frozenset({"host", "originalhost", "user", "localuser"})
@@ -68,7 +73,9 @@ class Reader:
     def _user(self) -> str:
         user = self.found.get("user", [self._local_user])[0]
         if not user:
-            raise ConfigError("this user has no name: write one into the URL")
+            raise ConfigError(
+                "this machine has no name for your user", "Write a user into the URL."
+            )
         return user
 
     def _read(
@@ -130,7 +137,7 @@ class Reader:
             if name in _CRITERIA and not pattern:
                 raise ConfigError(f"{line.place}: Match {name} has no value")
             if name == "all" and words:
-                raise ConfigError(f"{line.place}: Match all goes with nothing else")
+                raise ConfigError(f"{line.place}: Match all takes no other criterion")
             if not self._is_known(name, holds):
                 raise only_ssh_knows(line, f"Match {name}")
             holds = holds and self._holds(name, pattern) is not word.startswith("!")
@@ -184,11 +191,13 @@ def _values(line: Line) -> list[str]:
     """Return the values of a line, [] if dbcheck has no use for its keyword."""
     keyword, words = line.keyword, line.words()
     if keyword == _COMMAND:
-        return [line.value.lstrip(_BEFORE_VALUE)]  # all of it, with quotes and #
+        return [line.value.lstrip(BEFORE_VALUE)]  # all of it, with quotes and #
     if keyword == _JUMP:
-        jumps = line.value.lstrip(_BEFORE_VALUE).partition("#")[0].rstrip()
+        jumps = line.value.lstrip(BEFORE_VALUE).partition("#")[0].rstrip()
         if re.search(r"[\s\"']", jumps) or not jumps:
-            raise ConfigError(f"{line.place}: ProxyJump is a list of hosts: a,b")
+            raise ConfigError(
+                f"{line.place}: ProxyJump must be hosts with commas between: a,b"
+            )
         return [jumps]
     if keyword in _CANONICAL and words and words[0].lower() not in ("no", "false"):
         raise only_ssh_knows(line, "CanonicalizeHostname")
@@ -198,7 +207,7 @@ def _values(line: Line) -> list[str]:
         raise ConfigError(f"{line.place}: {line.keyword} has an empty value")
     if keyword in _WORDS:
         if len(words) > 1 and any(map(is_none, words)):
-            raise ConfigError(f"{line.place}: {keyword} is none and more than that")
+            raise ConfigError(f"{line.place}: {keyword} has none beside other files")
         return words
     if len(words) > 1:
         raise ConfigError(f"{line.place}: {keyword} has more than one value")
@@ -209,15 +218,10 @@ def _values(line: Line) -> list[str]:
 def _require_sense(line: Line, word: str) -> None:
     """Refuse a value that ssh(1) refuses, or whose meaning depends on its version."""
     if line.keyword == "port" and not is_port(word):
-        raise ConfigError(f"{line.place}: {word!r} is no port")
+        raise ConfigError(f"{line.place}: {word!r} is not a port")
     if line.keyword == "hostname" and "%" in word.replace("%h", ""):
         raise ConfigError(f"{line.place}: HostName may hold %h and no other token")
     if line.keyword == "user" and re.search(r"%|\$\{", word):
         raise only_ssh_knows(line, "a token in User")
     if line.keyword == "identitiesonly" and word.lower() not in (*YES, "no", "false"):
-        raise ConfigError(f"{line.place}: {line.keyword} is yes or no")
-
-
-def is_port(text: str) -> bool:
-    """Say whether that is the number of a port."""
-    return text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65_536
+        raise ConfigError(f"{line.place}: {line.keyword} must be yes or no")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.audit import raid
-from dbcheck.hosts.agent import facts, readings, tools
+from dbcheck.hosts.agent import drivefacts, readings, tools
 from dbcheck.hosts.agent import journal as host_journal
 from dbcheck.hosts.agent import shutdown as host_shutdown
 from dbcheck.hosts.host import open_host
@@ -122,9 +122,9 @@ def test_a_drive_without_counters_has_smartctls_reason(
     program.chmod(0o755)
     (tmp_path / "text").write_text(json.dumps(SMARTCTL))
     monkeypatch.setattr(tools, "PATHS", f"{tmp_path}:/usr/bin:/bin")
-    volume = facts.Volume(str(tmp_path))
-    assert volume.counters("sda") == {}
-    assert volume.unreadable["sda.counters"] == f"smartctl: {DENIED}"
+    unreadable: dict[str, str] = {}
+    assert drivefacts.counters("sda", unreadable) == {}
+    assert unreadable["sda.counters"] == f"smartctl: {DENIED}"
 
 
 def test_the_tools_of_raid_controllers_are_found_where_their_packages_put_them() -> (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -233,7 +234,7 @@ def test_a_certificate_must_be_valid(
         ("ca", ("-h", "-n", "db,*.example"), ""),
         ("rsa", ("-h", "-n", "db"), ""),
         ("rsa", ("-h", "-n", "db", "-t", "ssh-rsa"), "is signed with SHA-1"),
-        ("ca", ("-n", "db"), "is a user's and no host's"),
+        ("ca", ("-n", "db"), "is for a user and not for a host"),
         ("ca", ("-h",), "is not for db"),
         ("ca", ("-h", "-n", "db1"), "is not for db"),
         ("ca", ("-h", "-n", "d?"), ""),
@@ -288,15 +289,21 @@ def test_what_is_of_no_use_is_told_where_it_matters(certified: Host) -> None:
     with refused(ErrorId.HOST_KEY_UNKNOWN) as caught:
         connect(Address("db"), SshOptions(config_file=path))
     known = certified.folder / "known"
-    assert f"{known}, line 1 names it, but its key cannot be read" in caught.value.hint
-    assert f"{known}, line 2 names an authority for it" in caught.value.hint
+    assert (
+        f"{known}, line 1 names this host, but its key cannot be read"
+        in caught.value.hint
+    )
+    assert f"{known}, line 2 names an authority for this host" in caught.value.hint
     path = certified.known("@revoked * {key}\n{name} {key}")
     with pytest.raises(HostError, match=f"its key is revoked in {known}, line 1"):
         connect(Address("db"), SshOptions(config_file=path))
-    path = certified.known("x y\n{name} {other}")
+    path = certified.known("# mine\n{name} {other}")
     with refused(ErrorId.HOST_KEY_CHANGED) as caught:
         connect(Address("db"), SshOptions(config_file=path))
     assert f"{known}, line 2" in caught.value.hint
+    command = caught.value.hint.split("`")[1]
+    subprocess.run(shlex.split(command), check=True, capture_output=True)
+    assert known.read_text() == "# mine\n"
 
 
 def test_a_new_key_is_stored_under_the_alias(certified: Host) -> None:

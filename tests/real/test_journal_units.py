@@ -173,7 +173,7 @@ def test_the_service_of_a_server(
         ),
         (
             "0::/machine.slice/systemd-nspawn@a.service/payload/system.slice/pg.service",
-            "in systemd-nspawn@a.service, another systemd",
+            "another systemd, in systemd-nspawn@a.service",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -205,6 +205,7 @@ READ: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"user": "a"},
     ),
     "a folder": ("Include {}\nUser a", "db", {"user": "a"}),
+    "a home of nobody": ("Include ~nobody-here/x\nUser a", "db", {"user": "a"}),
     "include": (
         "Host other\n Include {}/part\nHost db\n Include {}/part\n Port 9",
         "db",
@@ -309,8 +310,9 @@ def test_a_criterion_that_is_not_reached_is_not_refused(
         "Match host\n",
         "HostName %p\n",
         "UserKnownHostsFile ${NOT_SET_HERE}/x\n",
-        "ProxyCommand nc %Z\n",
+        "ProxyCommand nc --secret hunter2 %Z\n",
         "ProxyCommand nc %",
+        "UserKnownHostsFile /a\0b",
         "ProxyUseFdpass yes\nProxyCommand nc %h\n",
         "IdentityFile ~nobody-of-that-name/key\n",
         "UserKnownHostsFile ~nobody-of-that-name/known\n",
@@ -322,6 +324,7 @@ def test_what_cannot_be_used_is_told(reader: str, text: str, tmp_path: Path) -> 
         said(tmp_path, text)
     assert caught.value.id is ErrorId.SSH_CONFIG_INVALID
     assert caught.value.hint
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_missing_file_says_nothing(reader: str, tmp_path: Path) -> None:
@@ -441,11 +444,11 @@ def test_nor_one_that_another_user_may_change(
     if shutil.which("ssh", path=os.defpath):
         assert settings(Address("db"), path).user
     monkeypatch.setenv("PATH", str(fake.parent))
-    with pytest.raises(UsageError, match="only ssh itself can tell"):
+    with pytest.raises(UsageError, match="only ssh itself understands"):
         settings(Address("db"), path)
     (tmp_path / "krl").write_bytes(b"SSHKRL\n\0")
     with pytest.raises(UnreadableList, match="ssh-keygen"):
-        hostkeys._is_in(tmp_path / "krl", b"ssh-ed25519 AAAA")
+        hostkeys._is_revoked(tmp_path / "krl", b"ssh-ed25519 AAAA")
     assert not (tmp_path / "ran").exists()
 
 
@@ -492,6 +495,21 @@ def test_an_answer_without_sense_is_refused(
     old_ssh(tmp_path, output)
     with refused(ErrorId.SSH_CONFIG_INVALID):
         settings(Address("db"), tmp_path / "none")
+
+
+def test_a_user_without_a_home_is_told_what_to_set(
+    reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that is run under an arbitrary id."""
+
+    def unknown(number: int) -> NoReturn:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with refused(ErrorId.SSH_CONFIG_INVALID) as caught:
+        settings(Address("db", "me"))
+    assert "HOME" in caught.value.hint
 
 
 def test_includes_are_read_and_end_with_their_file(home: Path) -> None:

@@ -446,7 +446,7 @@ def test_a_controller_that_is_not_understood_is_not_safe() -> None:
         for each in located("mysql", subjects_of(facts, shown, 8192, guarded=True))
         if each.finding.rule.id == "raid-cache-unprotected"
     ]
-    assert why == ["CurrentCache is 'NR,XX', which is not known here"]
+    assert why == ["CurrentCache is 'NR,XX', which dbcheck does not know"]
 
 
 @pytest.mark.parametrize(

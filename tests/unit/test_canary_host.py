@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.errors import UsageError
 from dbcheck.hosts.agent import log as host_log
-from dbcheck.hosts.agent.facts import parse_nvme, parse_smartctl
+from dbcheck.hosts.agent.drivefacts import parse_nvme, parse_smartctl
 from dbcheck.hosts.host import open_host
 from tests.kit.devices import ATA, NVME
 

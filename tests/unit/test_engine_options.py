@@ -110,7 +110,7 @@ def test_an_option_file_of_the_url_has_types(tmp_path: Path) -> None:
     assert not {"none", "ssl_mode", "ssl_verify_cert"} & found.keys()
     mine = MysqlEngine(f"mysql:///x?option_files={file}&option_groups=mine")
     assert mine._arguments["user"] == "eve"
-    assert mine._arguments["port"] == 3306
+    assert mine._arguments["port"] == 3306  # and not that of [client]
 
 
 def test_a_host_that_the_driver_reads_otherwise_is_refused(tmp_path: Path) -> None:

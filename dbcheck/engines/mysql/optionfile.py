@@ -42,9 +42,7 @@ _ESCAPED = {
     **{b'"': b'"', b"'": b"'", b"\\": b"\\"},
 }
 # What the clients pass over, and a folder.
-_PASSED_OVER = (
-    *(FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError),
-)
+_PASSED_OVER = FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def require_own(path: Path, found: os.stat_result) -> None:
     """
     place = shlex.quote(str(path))
     is_device = not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
-    # Nobody can put another file in the place of ours there, and others' are refused.
+    # Nobody can replace a file of ours there, and one of another user is refused.
     is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     if not is_ours(found):
         what = f"{path} belongs to another user (uid {found.st_uid})"
@@ -211,8 +209,8 @@ def _at_home(named: str, place: Place) -> str:
         return expanded(named)
     except LookupError:
         raise place.invalid(
-            "includes a file in the home of a user that there is not",
-            "Name another one.",
+            "includes a file in the home of a user who does not exist",
+            "Name a file that is there, or remove the line.",
         ) from None
 
 
@@ -232,16 +230,17 @@ def _require_line(line: bytes, place: Place) -> None:
         )
     if b"\r" in line.strip(_BLANKS):
         raise place.invalid(
-            "holds a carriage return, which ends no line for the clients",
+            "holds a carriage return, and MySQL's clients end no line there",
             "Save the file with the line ends of Unix, or write \\r in a value.",
         )
     if len(line) > LINE_MAX:
         raise place.invalid(
-            f"is longer than {LINE_MAX} bytes", "Shorten it: the clients cut it there."
+            f"is longer than {LINE_MAX} bytes",
+            "Shorten it: MySQL's clients cut it there.",
         )
     if place.line == 1 and line.startswith(b"\xef\xbb\xbf"):
         raise place.invalid(
-            "begins with a byte order mark, which the clients cannot read",
+            "begins with a byte order mark, which MySQL's clients cannot read",
             "Save the file as UTF-8 without one.",
         )
 

@@ -101,7 +101,7 @@ def uses_tls(arguments: Mapping[str, Any]) -> bool:
 
 
 def _place(arguments: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the host and the port; raise UsageError for what is none."""
+    """Return the host and the port; raise UsageError if one is invalid."""
     host = str(arguments.get("host") or _HOST)
     require_hosts([host], _ONE_HOST)
     if "," in host:
@@ -207,7 +207,8 @@ def _value(name: str, option: Option) -> Any:
         if value.isdecimal() and int(value) in PORTS:
             return int(value)
         raise option.place.invalid(
-            "gives port a value that is none", f"Write a number up to {PORTS[-1]}."
+            "gives port a value that is not a port",
+            f"Write a number from 1 to {PORTS[-1]}.",
         )
     if isinstance(DEFAULT_CONFIGURATION[name], str) or name in _PASSWORDS:
         return value

@@ -17,7 +17,7 @@ import time
 from collections.abc import Container, Sequence
 from typing import Any
 
-from dbcheck.hosts.agent.facts import scsi_serial
+from dbcheck.hosts.agent.drivefacts import scsi_serial
 from dbcheck.hosts.agent.mountinfo import Mounted, mounted
 from dbcheck.hosts.agent.points import exposed, way_to
 from dbcheck.hosts.agent.sources import BETWEEN, BLOCK, BTRFS, block_folder

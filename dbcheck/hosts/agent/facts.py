@@ -1,8 +1,9 @@
-"""What a server's directories lie on: filesystems, block devices, drives.
+"""What a server's directories lie on: filesystems and block devices.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
-the standard library and remote/wire.py.  What cannot be read is "" or None, and
-`unreadable` has the reason; only a data directory that is absent raises.
+the standard library, remote/wire.py and what is sent before it.  What cannot be read
+is "" or None, and `unreadable` has the reason; only a data directory that is absent
+raises.
 """
 
 from __future__ import annotations
@@ -10,20 +11,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import json
 import os
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dbcheck.hosts.agent.apart import JOURNAL, apart
+from dbcheck.hosts.agent.drivefacts import drive
 from dbcheck.hosts.agent.files import Files
 from dbcheck.hosts.agent.foreign import foreign
 from dbcheck.hosts.agent.open import block_device
 from dbcheck.hosts.agent.process import server_process
 from dbcheck.hosts.agent.sources import BLOCK, block_folder, sources
-from dbcheck.hosts.agent.tools import printed, told
+from dbcheck.hosts.agent.tools import printed
 from dbcheck.hosts.agent.view import server_view
 from dbcheck.remote.wire import (
     booted_us,
@@ -36,7 +36,6 @@ from dbcheck.remote.wire import (
 )
 
 LAYERS_MAX = 64
-VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
 BY_UUID = "/dev/disk/by-uuid"
 # Files of an array in /sys (Documentation/admin-guide/md.rst), by core.target.Layer.md.
 MD = {
@@ -45,10 +44,6 @@ MD = {
     "policy": "consistency_policy",
     "backlog": "bitmap/backlog",
 }
-# SMART attributes of ATA drives that count losses of power, by their usual names.
-QUOTED = re.compile(r"[0-9][0-9,]{0,30}")
-ATA_UNSAFE = (174, 192)
-ATA_CYCLES = 12
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Files that a server writes in place as long as its data lives, and never replaces.
 LASTING = ("", "global/pg_control", "ibdata1")
@@ -85,7 +80,9 @@ class Volume:
             "free_bytes": self.free_bytes(),
             "layers": layers,
             "apart": {role: os.path.basename(at) for role, at in self.apart().items()},
-            "drives": [self.drive(each) for each in layers if not each["below"]],
+            "drives": [
+                drive(each, self.unreadable) for each in layers if not each["below"]
+            ],
         }
         if not facts["filesystem"]:
             self.unreadable["filesystem"] = "not reported by the host"
@@ -179,53 +176,6 @@ class Volume:
             self.unreadable[JOURNAL] = why
         return {role: folder for role, folder in found.items() if folder}
 
-    def drive(self, layer: dict[str, Any]) -> dict[str, Any]:
-        """Return one drive's identity and its counters of lost power.
-
-        virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
-        virtblk_attrs), NVMe in the controller's folder, SCSI in a page of its own.
-        """
-        name = layer["name"]
-        folder = os.path.join(BLOCK, name, "device")
-        counters: dict[str, int] = {}
-        if layer["kind"] == "disk" and os.path.exists(folder):
-            counters = self.counters(name)
-        else:
-            self.unreadable[f"{name}.counters"] = f"{name} is not a physical drive"
-        return {
-            "name": name,
-            "model": first_line(os.path.join(folder, "model")),
-            # NVMe, and SCSI with ATA behind it (drivers/nvme/host/sysfs.c,
-            # drivers/scsi/scsi_sysfs.c).
-            "firmware": first_line(os.path.join(folder, "firmware_rev"))
-            or first_line(os.path.join(folder, "rev")),
-            "serial": first_line(os.path.join(folder, "serial"))
-            or first_line(os.path.join(BLOCK, name, "serial"))
-            or scsi_serial(folder),
-            "wwid": first_line(os.path.join(folder, "wwid"))
-            or first_line(os.path.join(BLOCK, name, "wwid")),
-            "write_cache": layer["write_cache"],
-            "unsafe_shutdowns": counters.get("unsafe_shutdowns"),
-            "power_cycles": counters.get("power_cycles"),
-        }
-
-    def counters(self, name: str) -> dict[str, int]:
-        """Return the drive's power counters: nvme-cli's, else smartctl's."""
-        key, device = f"{name}.counters", f"/dev/{name}"
-        if name.startswith("nvme"):
-            text = self.tool(key, "nvme", "smart-log", "-o", "json", device)
-            if counters := parse_nvme(text):
-                self.unreadable.pop(key, None)
-                return counters
-        text = self.tool(key, "smartctl", "-j", "-A", device)
-        if counters := parse_smartctl(text):
-            self.unreadable.pop(key, None)
-        else:
-            why = told(text)
-            none = f"smartctl reports none for {device}"
-            self.unreadable.setdefault(key, f"smartctl: {why}" if why else none)
-        return counters
-
     def tool(self, fact: str, name: str, *arguments: str) -> str:
         """Return what a program prints, "" with a reason if it does not run."""
         text, why = printed(name, *arguments)
@@ -233,19 +183,6 @@ class Volume:
             self.unreadable[fact] = why
             return ""
         return text
-
-
-def scsi_serial(folder: str) -> str:
-    """Return the serial in page 0x80 of a SCSI device, "" if it has none.
-
-    folder: the device's in /sys.  libata makes such a page of ATA drives.
-    """
-    try:
-        with open(os.path.join(folder, "vpd_pg80"), "rb") as file:
-            page = file.read(256)
-    except OSError:
-        return ""
-    return page[VPD_HEAD:].decode("ascii", "replace").strip("\0 ")
 
 
 def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
@@ -459,61 +396,3 @@ def md_of(folder: str) -> dict[str, str]:
     """Return what is known of an array, {} of what is none."""
     facts = {name: first_line(os.path.join(folder, file)) for name, file in MD.items()}
     return {name: value for name, value in facts.items() if value}
-
-
-def parse_nvme(text: str) -> dict[str, int]:
-    """Return the counters that `nvme smart-log -o json` shows."""
-    return numbers(parse(text), "unsafe_shutdowns", "power_cycles")
-
-
-def parse_smartctl(text: str) -> dict[str, int]:
-    """Return the counters that `smartctl -j -A` shows, of NVMe or of ATA."""
-    shown = parse(text)
-    nvme = shown.get("nvme_smart_health_information_log")
-    if isinstance(nvme, dict):
-        return numbers(nvme, "unsafe_shutdowns", "power_cycles")
-    found = numbers(shown, "power_cycle_count")
-    if found:
-        found = {"power_cycles": found["power_cycle_count"]}
-    for number, value in ata_attributes(shown):
-        if number in ATA_UNSAFE:
-            found.setdefault("unsafe_shutdowns", value)
-        if number == ATA_CYCLES:
-            found.setdefault("power_cycles", value)
-    return found
-
-
-def ata_attributes(shown: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    """Yield number and value of those attributes that are whole numbers."""
-    try:
-        table = list(shown["ata_smart_attributes"]["table"])
-    except (LookupError, TypeError):
-        return
-    for attribute in table:
-        try:
-            number, value = attribute["id"], attribute["raw"]["value"]
-        except (LookupError, TypeError):
-            continue
-        if type(number) is int and type(value) is int:
-            yield number, value
-
-
-def parse(text: str) -> dict[str, Any]:
-    """Return a JSON object, {} if *text* is none."""
-    try:
-        shown = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return shown if isinstance(shown, dict) else {}
-
-
-def numbers(shown: dict[str, Any], *names: str) -> dict[str, int]:
-    """Return those of *names* that are whole numbers; nvme-cli may quote them."""
-    found = {}
-    for name in names:
-        value = shown.get(name)
-        if isinstance(value, str) and QUOTED.fullmatch(value):
-            value = int(value.replace(",", ""))
-        if isinstance(value, int) and not isinstance(value, bool):
-            found[name] = value
-    return found

@@ -58,9 +58,9 @@ def unit_of(directory: str) -> str:
             if not units:
                 continue
             if not units[-1].endswith(SERVICE) or USER_MANAGER.fullmatch(units[-1]):
-                why = f"the server runs in {units[-1]}, which is no service of its own"
+                why = f"the server runs in {units[-1]}, and not in a systemd service"
             elif any(each.endswith(SERVICE) for each in below):
-                why = f"in {units[-1]}, another systemd has the server's journal"
+                why = f"another systemd, in {units[-1]}, keeps the server's journal"
             else:
                 return "/".join(units)
     raise Refusal("journal", why)
@@ -74,9 +74,9 @@ def units_in(path: str) -> tuple[list[str], list[str]]:
     parts = path.split("/")[1:]
     units: list[str] = []
     while True:
-        while parts and SLICE.fullmatch(plain(parts[0])):
+        while parts and SLICE.fullmatch(unescaped(parts[0])):
             parts.pop(0)
-        name = plain(parts[0]) if parts else ""
+        name = unescaped(parts[0]) if parts else ""
         if not UNIT.fullmatch(name):
             return units, parts
         units.append(name)
@@ -85,8 +85,8 @@ def units_in(path: str) -> tuple[list[str], list[str]]:
             return units, parts
 
 
-def plain(name: str) -> str:
-    """Return a unit's name without what tells it from a file of the kernel's.
+def unescaped(name: str) -> str:
+    """Return a unit's name without the "_" that tells it from a file of the kernel's.
 
     systemd, src/basic/cgroup-util.c, cg_escape.
     """

@@ -90,7 +90,8 @@ def is_of_account(process: str, directory: str, account: int) -> bool:
     parent = os.path.join(PROCESSES, parent_of(process))
     return (
         works_in(parent, directory, account)
-        and program_of(parent) == program != ""
+        and program != ""
+        and program_of(parent) == program
         and holds_data(parent, directory)
     )
 

@@ -60,7 +60,7 @@ def named(kind: str, source: str) -> tuple[list[str], str]:
 
 def btrfs(source: str, paths: tuple[str, ...]) -> tuple[list[str], str]:
     """Do what sources() does; paths: folders on it, of which one can be opened."""
-    none = f"btrfs on {source}: "
+    about = f"btrfs on {source}"
     filesystem, count = "", 0
     for path in paths:
         with contextlib.suppress(OSError):
@@ -72,11 +72,11 @@ def btrfs(source: str, paths: tuple[str, ...]) -> tuple[list[str], str]:
     try:
         names = sorted(os.listdir(folder)) if filesystem else []
     except OSError as error:
-        return [], f"{none}{folder}: {error.strerror}"
+        return [], f"{about}: {folder}: {error.strerror}"
     if not names:
-        return [], none + "no block device found"
+        return [], f"{about}: no block device found"
     if count > len(names):
-        return [], f"{none}{len(names)} of its {count} devices are there"
+        return [], f"{about}: {len(names)} of its {count} devices are there"
     return [os.path.realpath(os.path.join(folder, name)) for name in names], ""
 
 
