@@ -28,19 +28,19 @@ def opened(path: Path) -> BufferedReader:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _require_regular(path, os.fstat(descriptor))
-        return open(descriptor, "rb")
+        return open(path, "rb", opener=lambda *_: descriptor)  # so that it has a name
     except BaseException:
         os.close(descriptor)
         raise
 
 
 def content(file: IO[bytes], most: int) -> bytes:
-    """Return all that *file* holds from here on; raise OSError if it is more."""
+    """Return all that *file* holds from here on; raise OSError, which names it."""
     found = bytearray()
     # Piece by piece: read() takes as much memory as it is asked for.
     while len(found) <= most and (piece := file.read(_PIECE_BYTES)):
         found += piece
-    _require_size(len(found), most)
+    _require_size(file.name, len(found), most)
     return bytes(found)
 
 
@@ -56,12 +56,17 @@ def require(path: Path, most: int = TEXT_MAX) -> None:
     For files that a library opens by name.
     """
     with opened(path) as file:
-        _require_size(os.fstat(file.fileno()).st_size, most)
+        require_size(file, most)
 
 
-def _require_size(size: int, most: int) -> None:
+def require_size(file: IO[bytes], most: int) -> None:
+    """Raise OSError, which names it, if *file* is larger."""
+    _require_size(file.name, os.fstat(file.fileno()).st_size, most)
+
+
+def _require_size(name: str, size: int, most: int) -> None:
     if size > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most >> 10:,} KiB")
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 10:,} KiB", str(name))
 
 
 def _require_regular(path: Path, found: os.stat_result) -> None:

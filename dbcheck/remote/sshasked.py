@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from dbcheck import children
 from dbcheck.others import own_program
@@ -119,8 +120,7 @@ def ask(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Ra
             if missing := _EXPECTED - found.keys():
                 raise ConfigError(f"`ssh -G` says nothing of {min(missing)}")
             return found
-        errors.seek(0)
-        said = _last_lines(errors.read(_ERROR_BYTES_MAX))
+        said = last_lines(errors)
         raise ConfigError(said or f"`ssh -G` ended with {child.returncode}")
 
 
@@ -152,9 +152,10 @@ def _parsed(output: bytes) -> Raw:
     return found
 
 
-def _last_lines(errors: bytes) -> str:
-    """Return what ssh(1) complained about, in one line."""
-    shown = errors.decode(errors="replace").split("\n")
-    lines = (visible(line.strip()) for line in shown if not _NOISE.match(line))
-    said = list(filter(None, lines))
+def last_lines(errors: IO[bytes]) -> str:
+    """Return what a program complained about at last, in one line."""
+    errors.seek(0)
+    lines = errors.read(_ERROR_BYTES_MAX).decode(errors="replace").split("\n")
+    shown = (visible(line.strip()) for line in lines if not _NOISE.match(line))
+    said = list(filter(None, shown))
     return "; ".join(said[-_ERROR_LINES_MAX:])[:_ERROR_CHARS_MAX]

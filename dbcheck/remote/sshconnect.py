@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import shlex
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import paramiko
 
@@ -28,8 +30,9 @@ from dbcheck.remote.hostkeys import (
     UnknownHostKey,
 )
 from dbcheck.remote.knownhosts import Marker, look_up, name_of
+from dbcheck.remote.sshasked import last_lines
 from dbcheck.remote.sshconfig import Settings, settings
-from dbcheck.remote.sshlogin import Keys, LockedKey, log_in
+from dbcheck.remote.sshlogin import BadKey, Keys, LockedKey, log_in
 
 log = logging.getLogger(__name__)
 # Expected failures are reported by our own errors; without a handler of the program's
@@ -96,8 +99,9 @@ def _connect(
     advice = _advice(config, trust, files)
     if options.accept_new_host_key is not None:
         advice += f" {_OR_ACCEPT}"
-    with _translated(config, advice):
-        sock = _socket(config, limit_s, through, stack)
+    complaints = io.BytesIO() if config.proxy_command is None else _file_in(stack)
+    with _translated(config, advice, complaints):
+        sock = _socket(config, limit_s, through, stack, complaints)
         transport = _quick(sock)
         stack.callback(transport.close)
         transport.banner_timeout = transport.auth_timeout = limit_s
@@ -112,6 +116,10 @@ def _connect(
         log_in(transport, config.user, keys, limit_s)
     transport.set_keepalive(_KEEPALIVE_S)
     return transport
+
+
+def _file_in(stack: ExitStack) -> IO[bytes]:
+    return stack.enter_context(tempfile.TemporaryFile())
 
 
 def _quick(sock: Any) -> paramiko.Transport:
@@ -177,8 +185,12 @@ def _socket(
     limit_s: float,
     through: paramiko.Transport | None,
     stack: ExitStack,
+    complaints: IO[bytes],
 ) -> socket.socket | paramiko.Channel:
-    """Return a stream to the host: over a jump host, a proxy command, or directly."""
+    """Return a stream to the host: over a jump host, a proxy command, or directly.
+
+    complaints: where to write what a proxy command says of its own failure.
+    """
     place = (config.host, config.port)
     if through is not None:
         channel = through.open_channel(
@@ -186,7 +198,7 @@ def _socket(
         )
         return stack.enter_context(contextlib.closing(channel))
     if config.proxy_command is not None:
-        return stack.enter_context(_proxy(config.proxy_command))
+        return stack.enter_context(_proxy(config.proxy_command, complaints))
     sock = socket.create_connection(place, timeout=limit_s)
     stack.enter_context(sock)
     # Without the first, a small batch waits for the reply to the one before;
@@ -200,7 +212,7 @@ def _socket(
 
 
 @contextlib.contextmanager
-def _proxy(command: str) -> Iterator[socket.socket]:
+def _proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
     """Run a proxy command (ssh_config(5)); give the other end of its streams."""
     ours, theirs = socket.socketpair()
     with ours:
@@ -210,7 +222,7 @@ def _proxy(command: str) -> Iterator[socket.socket]:
                 env=children.environment(),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
-                stderr=subprocess.DEVNULL,
+                stderr=complaints,
                 start_new_session=True,
             )
         try:
@@ -275,10 +287,10 @@ def _not_trusted(
 
 
 @contextlib.contextmanager
-def _translated(config: Settings, advice: str) -> Iterator[None]:
+def _translated(config: Settings, advice: str, complaints: IO[bytes]) -> Iterator[None]:
     """Turn what can go wrong in connecting to a host into HostError.
 
-    advice: for a host of which no key is known.
+    advice: for a host of which no key is known.  complaints: a proxy command's.
     """
     user, place = config.user, f"{config.host}:{config.port}"
     try:
@@ -297,14 +309,19 @@ def _translated(config: Settings, advice: str) -> Iterator[None]:
             id=ErrorId.SSH_LOGIN_REJECTED,
             hint="Check that `ssh` logs in there with a key, without a password.",
         ) from error
+    except BadKey as error:
+        raise HostError(
+            f"no login of {user} on {place}: {error}",
+            id=ErrorId.SSH_KEY_UNREADABLE,
+            hint="Name the file of the private key, not its .pub file.",
+        ) from error
     except (paramiko.SSHException, EOFError) as error:
-        hint = "Check that an SSH server answers there."
+        hint, why = "Check that an SSH server answers there.", str(error)
         if config.proxy_command is not None:
             hint = "Run its ProxyCommand by hand, to see what that says."
-        if "private key" in str(error):  # of ours, and no server is to blame
-            hint = "Name the file of the private key, not its .pub file."
+            why = last_lines(complaints) or why
         raise HostError(
-            f"no SSH connection to {place}: {str(error) or 'connection closed'}",
+            f"no SSH connection to {place}: {why or 'connection closed'}",
             id=ErrorId.HOST_UNREACHABLE,
             hint=hint,
         ) from error

@@ -117,7 +117,8 @@ def lines(path: Path) -> list[Line]:
         if not (keyword := word.lower()):
             raise ConfigError(f"{path}, line {number}: it begins with no keyword")
         if not value:
-            raise ConfigError(f"{path}, line {number}: {keyword} has no value")
+            # The word is not repeated: it may be a secret, or a megabyte.
+            raise ConfigError(f"{path}, line {number}: its keyword has no value")
         found.append(Line(path, number, keyword, value))
     return found
 

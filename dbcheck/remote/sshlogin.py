@@ -41,6 +41,10 @@ class LockedKey(paramiko.PasswordRequiredException):
     """A passphrase locks the only key that is left; the text names its file."""
 
 
+class BadKey(paramiko.SSHException):
+    """A file that is to hold a private key holds none; the text names it."""
+
+
 class _Agent(AgentSSH):
     """An agent at a socket of a given name."""
 
@@ -82,7 +86,7 @@ class Keys:
 def log_in(
     transport: paramiko.Transport, user: str, keys: Keys, limit_s: float
 ) -> None:
-    """Log in with one of *keys*; raise LockedKey, SSHException, EOFError."""
+    """Log in with one of *keys*; raise LockedKey, BadKey, SSHException, EOFError."""
     refused: paramiko.SSHException | None = None
     locked: Path | None = None
     beside = [Path(f"{file}-cert.pub") for file in keys.files]
@@ -107,7 +111,7 @@ def log_in(
                 locked = locked if _public(file) in tried else file
             except paramiko.AuthenticationException as error:
                 refused = _go_on(transport, error)
-            except paramiko.SSHException as error:  # the file holds no private key
+            except paramiko.SSHException as error:  # of the key, not of the host
                 refused = refused or error
     if locked is not None:
         raise LockedKey(str(locked))
@@ -171,7 +175,7 @@ def _held(agent: Path | None, stack: ExitStack, limit_s: float) -> list[AgentKey
 def _private(file: Path) -> paramiko.PKey | None:
     """Return the key in a file, None if there is none.
 
-    Raise SSHException for a file that holds no private key.
+    Raise BadKey for a file that holds no private key, PasswordRequiredException.
     """
     try:
         plain.require(file, plain.SECRET_MAX)
@@ -181,11 +185,13 @@ def _private(file: Path) -> paramiko.PKey | None:
     for kind in _KINDS:
         try:
             return kind.from_private_key_file(str(file))
+        except paramiko.PasswordRequiredException:
+            raise
         except paramiko.SSHException as error:
             failed = error
         except (OSError, *_UNREADABLE):
             continue
-    raise failed
+    raise BadKey(f"{file}: {failed}")
 
 
 def _public(file: Path) -> bytes:

@@ -327,6 +327,25 @@ def test_what_cannot_be_used_is_told(reader: str, text: str, tmp_path: Path) -> 
     assert "hunter2" not in str(caught.value)
 
 
+def test_a_line_of_another_kind_of_file_is_not_repeated(
+    reader: str, tmp_path: Path
+) -> None:
+    """The file may be a list of passwords, and the line a megabyte."""
+    with pytest.raises(UsageError, match=f"{tmp_path}/config, line 1: ") as caught:
+        said(tmp_path, "hunter2" + "x" * 1_000_000)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_that_is_included_and_too_large_is_named(
+    reader: str, tmp_path: Path
+) -> None:
+    huge = tmp_path / "huge"
+    huge.touch()
+    os.truncate(huge, 1 << 30)
+    with pytest.raises(UsageError, match=f"configuration: {huge}: it is larger"):
+        said(tmp_path, f"Include {huge}\n")
+
+
 def test_a_missing_file_says_nothing(reader: str, tmp_path: Path) -> None:
     found = settings(Address("db", "me"), tmp_path / "none")
     assert shown(found, "host", "port", "user") == ["db", 22, "me"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -119,3 +120,23 @@ def test_a_token_that_ssh_does_not_have_is_refused(tmp_path: Path, text: str) ->
         capture_output=True,
     )
     assert by_ssh.returncode == 255
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("sh -c 'echo TargetNotConnected: i-0 is not connected >&2; exit 255'", "i-0"),
+        ("no-such-program --port %p", "no-such-program"),
+        ("printf '\\033[2Jgone\\n' >&2", r"\\x1b\[2Jgone"),
+        ("true", "127.0.0.1:1: (?=[A-Za-z])"),
+    ],
+)
+def test_what_a_proxy_command_says_of_its_failure_is_shown(
+    tmp_path: Path, command: str, said: str
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(f"{FAR}  ProxyCommand {command}\n")
+    with refused(ErrorId.HOST_UNREACHABLE, HostError) as caught:
+        connect(Address("far"), SshOptions(config_file=config))
+    assert re.search(said, str(caught.value)), caught.value
+    assert "ProxyCommand" in caught.value.hint
