@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml  # type: ignore[import-untyped]
 
 from dbcheck import children, plain
 from dbcheck.error_ids import ErrorId
@@ -55,6 +57,7 @@ _MARK = re.compile(r"^\[?(?:WARNING|ERROR)\]?: ", re.MULTILINE)
 _QUOTED = re.compile(r"(?<=host definition) '.*")  # a line of the file
 _PLUGIN = re.compile(r"^Failed to parse inventory with '\w+' plugin: ")
 _ORIGIN = re.compile(r"^Origin: (/.*:\d+):\d+$", re.MULTILINE)
+_NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\U0010ffff]")
 _HARMLESS = (
     "Invalid characters were found in group names",
     "Found both group and host with same name",
@@ -87,6 +90,7 @@ def listing(path: Path) -> Listing:
     """
     for one in _files_of(path):
         require_trusted(one)
+        _require_file(one, is_read=one == path or _is_of_variables(one))
         _require_no_program(one)
     require_no_additions(_folder_of(path))
     try:
@@ -166,6 +170,33 @@ def _files_of(path: Path) -> Iterator[Path]:
             yield from (Path(folder, name) for name in (*folders, *files))
 
 
+def _require_file(path: Path, *, is_read: bool) -> None:
+    """Raise UsageError for what Ansible would wait for, or read without end.
+
+    is_read: the whole of it for certain, so it must not be large.  What is missing, or
+    this user may not read, is left to Ansible.
+    """
+    try:
+        with plain.opened(path) as file:
+            if is_read:
+                plain.require_size(file, plain.TEXT_MAX)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
+        return
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}",
+            id=ErrorId.ANSIBLE_INVENTORY_FAILED,
+            hint="Put a regular file there, or move it elsewhere: Ansible reads it with"
+            " the inventory.",
+        ) from None
+
+
+def _is_of_variables(path: Path) -> bool:
+    """Return whether Ansible reads it in group_vars or host_vars by its name."""
+    is_beside = not set(path.parts).isdisjoint(_BESIDE)
+    return is_beside and path.suffix in ("", *_YAML)
+
+
 def _require_no_program(path: Path) -> None:
     """Raise UsageError if a file with the name of a YAML file is a program.
 
@@ -207,14 +238,20 @@ def _environment(path: Path) -> dict[str, str]:
     for name in (_CONFIG, _VAULT):  # as Ansible resolves them where it was started
         if value := env.get(name):
             env[name] = str(_resolved(value))
-            require_trusted(Path(env[name]))
+            _require_sound(Path(env[name]))
     if config := env.get(_CONFIG):  # or the folder that it is in
-        require_trusted(Path(config, "ansible.cfg"))
+        _require_sound(Path(config, "ansible.cfg"))
     for value in _DEFAULT_CONFIGS:
-        require_trusted(_resolved(value))
+        _require_sound(_resolved(value))
     for value in _vault_files(env.get(_VAULTS, "")):  # from where Ansible starts
-        require_trusted(Path("/", os.path.expanduser(os.path.expandvars(value))))
+        _require_sound(Path("/", os.path.expanduser(os.path.expandvars(value))))
     return env
+
+
+def _require_sound(path: Path) -> None:
+    """Raise UsageError for a setting of Ansible's that it must not read."""
+    require_trusted(path)
+    _require_file(path, is_read=True)
 
 
 def _vault_files(text: str) -> Iterator[str]:
@@ -248,8 +285,35 @@ def _messages(stderr: str) -> list[str]:
     return [f"{message.rstrip('.')}{found[message]}" for message in causes]
 
 
+def _faults(path: Path) -> Iterator[str]:
+    """Yield each line of the files of an inventory that no YAML can have.
+
+    Ansible 2.19 names neither file nor line of those in group_vars and host_vars.
+    """
+    for one in _files_of(path):
+        if one == path or _is_of_variables(one):
+            with contextlib.suppress(OSError):
+                content = plain.read(one)
+                text = content.decode("utf-8", "surrogateescape")
+                if found := _NO_TEXT.search(text):
+                    line = text.count("\n", 0, found.start()) + 1
+                    yield f"line {line} of {one} is not UTF-8 text"
+                elif _is_of_variables(one) and (line := _no_yaml(text)):
+                    yield f"line {line} of {one} is not YAML"
+
+
+def _no_yaml(text: str) -> int:
+    """Return the number of a line that is not YAML, 0 if there is none."""
+    try:
+        for _ in yaml.parse(text):
+            pass
+    except yaml.MarkedYAMLError as error:
+        return 1 + int((error.problem_mark or error.context_mark).line)
+    return 0
+
+
 def _refused(path: Path, messages: list[str]) -> UsageError:
-    text = "; ".join(messages)[:_MESSAGE_MAX]
+    text = "; ".join((*_faults(path), *messages))[:_MESSAGE_MAX]
     id = ErrorId.ANSIBLE_INVENTORY_FAILED
     hint = (
         f"For all messages, run: ansible-inventory -i {shlex.quote(str(path))} --list"

@@ -6,8 +6,10 @@ import grp
 import json
 import os
 import pwd
+import socket
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,94 @@ def test_one_file_of_a_folder_that_cannot_be_read_is_an_error(folder: Path) -> N
     write(path.parent, "all: [", "other.yml")
     with pytest.raises(UsageError, match="ansible-inventory cannot read"):
         load(path.parent)
+
+
+@pytest.mark.timeout(60)  # Ansible would take 120 s, or all memory
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        *product(
+            ("hosts.ini", "group_vars/all.yml", "group_vars/west/x", "host_vars/db01"),
+            ("fifo", "socket", "zeros", "huge"),
+        ),
+        *product(["more"], ("fifo", "socket", "zeros")),
+    ],
+)
+def test_what_ansible_would_wait_for_is_refused_at_once(
+    folder: Path, place: str, kind: str
+) -> None:
+    inventory = write(folder, HOSTS, "inventory/hosts.yml").parent
+    path = inventory / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make(kind, path)
+    with pytest.raises(UsageError, match=str(path)) as caught:
+        load({"hosts.ini": path, "more": inventory}.get(place, inventory / "hosts.yml"))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("bad", [b"Z\xfcrich", b"\xff\xfea\0", b"\0", b"\x1b[2J"])
+@pytest.mark.parametrize("name", ["hosts.yml", "group_vars/west.yml", "host_vars/db01"])
+def test_a_file_that_is_no_text_is_named(folder: Path, name: str, bad: bytes) -> None:
+    path = write(folder, HOSTS)
+    file = write(folder, HOSTS if name == "hosts.yml" else "a: 1\n", name)
+    file.write_bytes(file.read_bytes() + b"# " + bad + b"\n")
+    line = file.read_bytes().count(b"\n")
+    with pytest.raises(UsageError, match=f"line {line} of {file} is not UTF-8 text"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("bad", "line"),
+    [
+        ("a: 1\nb: [\nc: 2", 4),
+        ("a: 1\nb: hunter2: x", 2),
+        ("a: hunter2\n\tb: 1", 2),
+        ("a: 'hunter2", 2),
+        ("[" * 5000, 2),
+    ],
+)
+@pytest.mark.parametrize("name", ["group_vars/west.yml", "host_vars/db01/own"])
+def test_a_file_of_variables_that_is_no_yaml_is_named(
+    folder: Path, name: str, bad: str, line: int
+) -> None:
+    file = write(folder, f"{bad}\n", name)
+    with pytest.raises(
+        UsageError, match=f"line {line} of {file} is not YAML"
+    ) as caught:
+        load(write(folder, HOSTS))
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["fifo", "zeros", "huge"])
+@pytest.mark.parametrize(
+    "name", ["ANSIBLE_CONFIG", "ANSIBLE_VAULT_PASSWORD_FILE", "HOME"]
+)
+def test_a_setting_of_ansible_that_is_no_file_is_not_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    path = folder / ".ansible.cfg"
+    make(kind, path)
+    monkeypatch.setenv("HOME", str(folder))
+    if name != "HOME":
+        monkeypatch.setenv(name, str(path.rename(folder / "x")))
+        path = folder / "x"
+    with pytest.raises(UsageError, match=str(path)):
+        load(write(folder, HOSTS))
+
+
+def make(kind: str, path: Path) -> None:
+    """Make something at *path* that is not to be read."""
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "zeros":
+        path.symlink_to("/dev/zero")
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+    else:
+        path.touch()
+        os.truncate(path, 1 << 30)
 
 
 def test_an_encrypted_value_is_refused_where_it_is_used(folder: Path) -> None:
