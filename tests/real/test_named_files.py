@@ -78,6 +78,9 @@ PLACES: dict[str, Callable[[Path], object]] = {
     "PGPASSFILE": in_environment("PGPASSFILE"),
     "PGSSLROOTCERT": in_environment("PGSSLROOTCERT"),
     "PGSERVICEFILE": in_environment("PGSERVICEFILE", "PGSERVICE"),
+    "pg_service.conf": lambda path: in_environment("PGSYSCONFDIR", "PGSERVICE")(
+        path.parent
+    ),
     "ssl_ca": lambda path: mysql(ssl_ca=path, ssl_verify_cert="true"),
     "ssl_cert": lambda path: mysql(ssl_cert=path),
     "ssl_key": lambda path: mysql(ssl_key=path),

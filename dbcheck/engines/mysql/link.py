@@ -508,6 +508,11 @@ def _connect_advice(error: BaseException) -> tuple[ErrorId, str]:
             " certificate: ssl_verify_identity needs one for the host name in the"
             " URL."
         )
+    if number == _ACCESS_DENIED and "(using password: NO)" in str(error):
+        return ErrorId.PASSWORD_REFUSED, (
+            "Give a password with --password-command, in DBCHECK_PASSWORD or MYSQL_PWD,"
+            " or in [client] of ~/.my.cnf, which this user must be able to read."
+        )
     if number == _ACCESS_DENIED:
         return ErrorId.PASSWORD_REFUSED, "Check the account and the password."
     if number == INSECURE or "requires SSL" in str(error):

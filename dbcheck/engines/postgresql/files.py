@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,17 @@ from dbcheck.others import who_may_change
 
 # PostgreSQL 17 manual, 34.15, 34.16, 34.17 and 34.19: each option, the variable that
 # has the same meaning, and the file in the user's home that is read without either.
+_FOLDER, _SERVICES = "PGSYSCONFDIR", "pg_service.conf"  # for all users (34.17)
+_PASSWORDS = ("passfile", "PGPASSFILE", ".pgpass")
+_OWN_SERVICES = ("servicefile", "PGSERVICEFILE", f".{_SERVICES}")
 _FILES = (
     ("sslrootcert", "PGSSLROOTCERT", ".postgresql/root.crt"),
     ("sslcert", "PGSSLCERT", ".postgresql/postgresql.crt"),
     ("sslkey", "PGSSLKEY", ".postgresql/postgresql.key"),
     ("sslcrl", "PGSSLCRL", ".postgresql/root.crl"),
-    ("passfile", "PGPASSFILE", ".pgpass"),
-    ("servicefile", "PGSERVICEFILE", ".pg_service.conf"),
+    _PASSWORDS,
+    _OWN_SERVICES,
 )
-_OF_SERVICES = ("servicefile", "PGSERVICEFILE", "~/.pg_service.conf")
 
 
 def require_readable(target: str, arguments: Mapping[str, Any]) -> None:
@@ -32,14 +36,17 @@ def require_readable(target: str, arguments: Mapping[str, Any]) -> None:
     and may let any server ask for the password.  target: how error messages name the
     server.  arguments: libpq's.
     """
-    if why := unreadable_file(dict(_named(arguments))):
+    named = dict(_place(arguments, *file) for file in _FILES)
+    if system := _system_services():
+        named[_FOLDER] = system
+    if why := unreadable_file(named):
         raise EngineError(
             f"cannot connect to {target}: {why}",
             id=ErrorId.FILE_NOT_READABLE,
             hint="Name another file, or remove this one.",
         )
-    for file in _service_files(arguments):
-        if file.exists() and (change := who_may_change(file)):
+    for path in _service_files(arguments):
+        if os.path.exists(path) and (change := who_may_change(Path(path))):
             raise EngineError(
                 f"cannot connect to {target}: {change.how}: it says how to log in to"
                 " the server",
@@ -48,21 +55,54 @@ def require_readable(target: str, arguments: Mapping[str, Any]) -> None:
             )
 
 
-def _service_files(arguments: Mapping[str, Any]) -> list[Path]:
-    """Return the files in which libpq may look a service up (manual, 34.17)."""
+def _service_files(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the files in which libpq looks a service up (manual, 34.17)."""
     if not (arguments.get("service") or os.environ.get("PGSERVICE")):
         return []
-    files = [Path(file) for what, file in _named(arguments) if what in _OF_SERVICES]
-    system = os.environ.get("PGSYSCONFDIR")
-    return [*files, Path(system, "pg_service.conf")] if system else files
+    own, system = _place(arguments, *_OWN_SERVICES)[1], _system_services()
+    return [own, system] if system else [own]
 
 
-def _named(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what names each file, and the file."""
-    for option, variable, usual in _FILES:
-        if option in arguments:
-            yield option, str(arguments[option])
-        elif found := os.environ.get(variable):
-            yield variable, found
-        else:
-            yield f"~/{usual}", os.path.expanduser(f"~/{usual}")
+def _system_services() -> str:
+    """Return the file of all users' services that the environment names, or ""."""
+    folder = os.environ.get(_FOLDER)
+    return os.path.join(folder, _SERVICES) if folder else ""
+
+
+def password_advice(arguments: Mapping[str, Any]) -> str:
+    """Return what to do where the server asks for a password, and libpq has none.
+
+    arguments: libpq's.  It says on standard error alone why it leaves a list of
+    passwords aside (PostgreSQL 15, passwordFromFile in fe-connect.c).
+    """
+    path = _place(arguments, *_PASSWORDS)[1]
+    return (
+        f"{_left_aside(path)}Give it with --password-command, in DBCHECK_PASSWORD or"
+        f" PGPASSWORD, or as HOST:PORT:DATABASE:USER:PASSWORD in {path}."
+    )
+
+
+def _left_aside(path: str) -> str:
+    """Return why libpq does not use the list of passwords at *path*, a sentence."""
+    try:
+        with open(path, "rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}. "
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        command = f"chmod 600 {shlex.quote(path)}"
+        return f"libpq ignores {path}, since it is not yours alone: run {command}. "
+    return f"No line of {path} is for this host, port, database and user. "
+
+
+def _place(
+    arguments: Mapping[str, Any], option: str, variable: str, usual: str
+) -> tuple[str, str]:
+    """Return what names a file, and the file."""
+    if option in arguments:
+        return option, str(arguments[option])
+    if found := os.environ.get(variable):
+        return variable, found
+    return f"~/{usual}", os.path.expanduser(f"~/{usual}")

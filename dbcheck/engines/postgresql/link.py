@@ -37,6 +37,7 @@ from dbcheck.engines.link import (
 from dbcheck.engines.postgresql import libpq_stderr
 from dbcheck.engines.postgresql import login as logins
 from dbcheck.engines.postgresql.copy import Copy
+from dbcheck.engines.postgresql.files import password_advice
 from dbcheck.engines.postgresql.index import require_indexes
 from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
 from dbcheck.engines.postgresql.rows import CopyParser
@@ -191,6 +192,8 @@ class PostgresqlLink(Link):
             id, hint = connect_advice(
                 error, "Check the URL, that the server runs, and the password."
             )
+            if "no password supplied" in str(error):
+                id, hint = ErrorId.PASSWORD_REFUSED, password_advice(arguments)
             raise EngineError(
                 f"cannot connect to {target}: {self.message(error)}",
                 id=id,
