@@ -60,7 +60,7 @@ def described(kind: str, name: str) -> tuple[str, str]:
     try:
         if name.endswith(".toml"):
             path = Path(expanded(name))
-            return str(path), plain.read(path).decode()
+            return str(path), _decoded(plain.read(path))
         where = f"{_FOLDERS[kind]}/{own}"
         return where, folder(_FOLDERS[kind]).joinpath(own).read_text("utf-8")
     except (OSError, ValueError, LookupError) as error:
@@ -71,6 +71,18 @@ def described(kind: str, name: str) -> tuple[str, str]:
             id=ErrorId.FILE_NOT_READABLE,
             hint=f"Known are {', '.join(known)}; a file of your own must end in .toml.",
         ) from None
+
+
+def _decoded(content: bytes) -> str:
+    """Return *content* as text, without the mark that Windows puts before it.
+
+    Raise ValueError, which names the line, if it is not UTF-8.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line} is not UTF-8") from None
 
 
 def workload_names() -> list[str]:

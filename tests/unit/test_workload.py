@@ -177,3 +177,22 @@ def test_a_number_of_too_many_digits_is_not_toml(tmp_path: Path, number: str) ->
         workload.load(str(path))
     with pytest.raises(UsageError, match="is not TOML"):
         read_matrix(str(path), [], target=True, seed=1)
+
+
+def test_the_mark_that_windows_puts_before_a_text_says_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('plan = "classic"\n', encoding="utf-8-sig")
+    assert workload.load(str(path)).name == "x"
+
+
+def test_a_file_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(b'# 1\n# Z\xfcrich\nplan = "classic"\n')
+    for read in (
+        workload.load,
+        lambda path: read_matrix(path, [], target=True, seed=1),
+    ):
+        with pytest.raises(
+            UsageError, match="x.toml cannot be read: line 2 is not UTF"
+        ):
+            read(str(path))
