@@ -223,8 +223,8 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
         raise EngineError(
             f"cannot connect to {target}: {why}",
             id=ErrorId.TARGET_URL_OPTION_INVALID,
-            hint="Check the options in the URL, in libpq's environment, and of a service in"
-            " ~/.pg_service.conf or PGSERVICEFILE.",
+            hint="Check the options in the URL, in libpq's environment, and those of"
+            " a service in ~/.pg_service.conf or PGSERVICEFILE.",
         )
     options = {item.keyword.decode(): (item.val or b"").decode() for item in found}
     # libpq names the host that it would begin with.
