@@ -56,6 +56,12 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
             id=ErrorId.URL_HOLDS_PASSWORD,
             hint=HINT,
         )
+    if parsed.port is not None and parsed.port not in PORTS:
+        raise UsageError(  # SQLAlchemy takes 0 for none, and so for the usual port
+            f"the target's URL names port {parsed.port}",
+            id=ErrorId.TARGET_URL_INVALID,
+            hint=f"Write a number from 1 to {PORTS[-1]}, or none for the usual port.",
+        )
     return parsed
 
 

@@ -71,6 +71,16 @@ def test_no_url_is_refused_without_repeating_it(url: str) -> None:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+@pytest.mark.parametrize("place", ["db1:0", "[::1]:0", "db1:65536"])
+def test_nor_is_one_in_the_url_taken_for_the_usual_port(
+    scheme: str, place: str
+) -> None:
+    with pytest.raises(UsageError, match="names port") as caught:
+        open_engine(f"{scheme}://u@{place}/x")
+    assert "65535" in caught.value.hint
+
+
 def test_names_of_files_and_settings_are_no_passwords() -> None:
     for option in ("passfile=/p", "options=-c password_encryption%3Dmd5", "service=a"):
         assert open_engine(f"postgresql://db1/x?{option}").target
@@ -143,7 +153,7 @@ def test_hosts_and_ports_must_match() -> None:
         ("mysql://u@/db?host=h1&host=h2", "Keep one of them"),
         ("mysql://u@/db?unix_socket=/a&unix_socket=/b", "Keep one of them"),
         ("postgresql://u@/db?hostaddr=192.0.2.1&hostaddr=192.0.2.2", "Keep one"),
-        ("mysql://u@h1:99999/db", "port=3306"),
+        ("mysql://u@/db?port=99999", "port=3306"),
         ("mysql://u@/db?host=127.0.0.1%20", "its port apart"),
         ("mysql://u@/db?host=%0A127.0.0.1", "its port apart"),
         ("mysql://u@/db?host=%C2%A0127.0.0.1", "its port apart"),
