@@ -16,7 +16,8 @@ from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.options import client_options
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
-from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import DbcheckError, EngineError, UsageError
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.remote import sshconnect, sshlogin
@@ -448,3 +449,28 @@ def test_a_service_file_that_others_may_write_gives_no_password_away(
     file.rename(tmp_path / "pg_service.conf")
     with pytest.raises(DbcheckError, match="any user may write .*pg_service.conf"):
         PostgresqlEngine("postgresql://eve@/d").endpoints()
+
+
+@pytest.mark.parametrize("name", ["host", "dbname", "user", "port", "password"])
+def test_a_service_file_in_another_encoding_is_understood_or_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "services"
+    given = {"host": b"127.0.0.1", "port": b"1", "dbname": b"d", "user": b"u"}
+    given[name] = b"Z\xfcrich"
+    lines = b"".join(b"%s=%s\n" % (key.encode(), given[key]) for key in given)
+    path.write_bytes(b"# Gr\xfc\xdfe\n[x]\n" + lines)
+    monkeypatch.setenv("PGSERVICEFILE", str(path))
+    with pytest.raises(EngineError) as caught:
+        PostgresqlEngine("postgresql://?service=x").facts()
+    assert caught.value.hint
+    if name == "password":
+        assert caught.value.id is ErrorId.CONNECTION_FAILED
+
+
+def test_a_home_whose_name_is_no_text_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path) + "/\udcff\udcfe")
+    with pytest.raises(EngineError, match="port 1 failed"):
+        postgresql()

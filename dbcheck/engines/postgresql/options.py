@@ -20,7 +20,7 @@ import psycopg2.extensions
 import sqlalchemy.engine
 import sqlalchemy.exc
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import PGconn
+from psycopg.pq import ConninfoOption, PGconn
 
 from dbcheck.engines.link import one_line
 from dbcheck.engines.peer import socket_owner
@@ -195,6 +195,24 @@ class _Effective:
         ]
 
 
+def _text(target: str, item: ConninfoOption) -> str:
+    """Return the value of an option of libpq's, also one that is no text.
+
+    Raise EngineError, which does not repeat it, where psycopg is to be given it.
+    """
+    try:
+        return (item.val or b"").decode()
+    except UnicodeDecodeError:
+        name = item.keyword.decode()
+        if name not in _WHERE:  # it may be a password, or a file in the user's home
+            return (item.val or b"").decode(errors="surrogateescape")
+    raise EngineError(
+        f"cannot connect to {target}: {name} is not UTF-8",
+        id=ErrorId.TARGET_URL_OPTION_INVALID,
+        hint="Correct it in the environment, or save the service file as UTF-8.",
+    )
+
+
 def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
     """Return libpq's options after those of environment and service file.
 
@@ -210,7 +228,8 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
         attempt = PGconn.connect_start(make_conninfo(**asked).encode())
         try:
             text = attempt.error_message.decode("utf-8", "replace")
-            found, host = attempt.info, attempt.host.decode()
+            found = attempt.info
+            host = attempt.host.decode(errors="surrogateescape")
         finally:
             attempt.finish()
     except psycopg.Error as error:
@@ -223,10 +242,10 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
         raise EngineError(
             f"cannot connect to {target}: {why}",
             id=ErrorId.TARGET_URL_OPTION_INVALID,
-            hint="Check the options in the URL, in libpq's environment, and those of"
-            " a service in ~/.pg_service.conf or PGSERVICEFILE.",
+            hint="Check the options in the URL, in libpq's environment and in its"
+            " service file (~/.pg_service.conf, PGSERVICEFILE).",
         )
-    options = {item.keyword.decode(): (item.val or b"").decode() for item in found}
+    options = {item.keyword.decode(): _text(target, item) for item in found}
     # libpq names the host that it would begin with.
     is_given = options["host"] or options["hostaddr"]
     return _Effective(options, _NO_FOLDER if is_given else host)
