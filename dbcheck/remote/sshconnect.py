@@ -156,6 +156,7 @@ def _trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
     files = config.known_hosts
     if options.known_hosts is not None:
         files = (options.known_hosts,)
+    files = tuple(file for file in files if str(file) != os.devnull)  # none is meant
     name = name_of(config.host, config.port, config.alias)
     bare = name_of(config.host, 22, config.alias)
     try:
@@ -173,7 +174,7 @@ def _trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
         raise UsageError(
             f"there is no file to store the key of {config.host} in",
             id=ErrorId.KNOWN_HOSTS_UNREADABLE,
-            hint="UserKnownHostsFile is none in ssh_config: name one with"
+            hint="UserKnownHostsFile names none in ssh_config: name one with"
             " --known-hosts.",
         )
     store = files[0] if options.accept_new_host_key else None

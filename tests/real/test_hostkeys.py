@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import shlex
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
+from dbcheck.errors import DbcheckError, HostError
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd, _make_key
 from dbcheck.remote import hostkeys
@@ -320,3 +321,17 @@ def test_a_revoked_key_is_never_stored(certified: Host) -> None:
     options = SshOptions(accept_new_host_key=True, config_file=path)
     with refused(ErrorId.HOST_KEY_REFUSED):
         connect(Address("db"), options)
+
+
+@pytest.mark.parametrize("accept", [None, True])
+def test_dev_null_holds_no_keys(tmp_path: Path, accept: bool | None) -> None:
+    """As Vagrant's configurations have it."""
+    with running_sshd(tmp_path, "openssh") as sshd, pytest.raises(DbcheckError) as told:
+        options = SshOptions(
+            identity_file=sshd.identity_file,
+            known_hosts=Path(os.devnull),
+            accept_new_host_key=accept,
+        )
+        connect(Address(sshd.host, sshd.user, sshd.port), options)
+    assert os.devnull not in str(told.value) + told.value.hint
+    assert "--known-hosts" in told.value.hint or accept is None
