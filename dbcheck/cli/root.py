@@ -49,6 +49,7 @@ VERBS = {
 PROGRAM = "dbcheck"
 # Why stdout takes no more: a full disk, a quota, a limit of size, a fault, closed.
 _UNPRINTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_NO_TEMPORARY = "No usable temporary directory"  # tempfile's own words
 COMPLETE = "_DBCHECK_COMPLETE"  # set by a shell that wants to know how a word goes on
 
 
@@ -187,6 +188,9 @@ def _report_unexpected(error: BaseException) -> None:
     elif isinstance(error, OSError) and error.filename is not None:
         with _on_stderr():
             say_error(_not_accessible(error))
+    elif isinstance(error, FileNotFoundError) and _NO_TEMPORARY in str(error):
+        with _on_stderr():
+            say_error(_no_temporary(error))
     elif isinstance(error, OSError) and error.errno in _UNPRINTED:
         give_up_printing(error)  # a run folder's would be a DbcheckError
     else:  # a defect of ours; Python's own exit code for it means FAIL
@@ -201,6 +205,15 @@ def _not_accessible(error: OSError) -> DbcheckError:
         id=ErrorId.FILE_NOT_READABLE,
         hint="Look at who may read it and enter the folders above it (ls -ld), and at "
         "what it is.",
+    )
+
+
+def _no_temporary(error: OSError) -> DbcheckError:
+    """Return what to say where no folder takes a temporary file."""
+    return DbcheckError(
+        f"no folder takes a temporary file: {error.strerror}",
+        id=ErrorId.FILE_NOT_READABLE,
+        hint="Make room, or set TMPDIR to a folder where this user may write.",
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dbcheck.cli import MEANS, USAGE
-from tests.kit.every_path import UNUSABLE
+from tests.kit.every_path import STORED_RUN, UNUSABLE
 
 # Permissions count for a root that may not override them, as they do for others.
 AS_OTHERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
@@ -57,3 +60,27 @@ def test_a_home_is_a_home_where_no_shell_expands_it(tmp_path: Path) -> None:
     for unknown in ("file:~no-such-user/acks", "file:~no-such-user"):
         assert dbcheck("witness", "check", "--witness", unknown) == USAGE
     assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize("words", [["power", "state", "db1"], ["bundle", "RUN"]])
+def test_a_machine_without_a_folder_for_temporary_files_is_told(
+    tmp_path: Path, words: list[str]
+) -> None:
+    """As a container whose filesystem is read-only, or a full disk."""
+    shutil.copytree(STORED_RUN, tmp_path / "RUN")
+    script = (
+        "import tempfile; tempfile._candidate_tempdir_list = lambda: ['/nonexistent'];"
+        "from dbcheck.cli import main; main()"
+    )
+    (tmp_path / "inventory.yml").write_text("all: {hosts: {db1: }}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in MEANS
+    assert "Traceback" not in done.stderr
+    assert "TMPDIR" in done.stderr
