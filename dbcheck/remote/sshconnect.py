@@ -317,15 +317,7 @@ def _translated(config: Settings, advice: str, complaints: IO[bytes]) -> Iterato
             hint="Name the file of the private key, not its .pub file.",
         ) from error
     except (paramiko.SSHException, EOFError) as error:
-        hint, why = "Check that an SSH server answers there.", str(error)
-        if config.proxy_command is not None:
-            hint = "Run its ProxyCommand by hand, to see what that says."
-            why = last_lines(complaints) or why
-        raise HostError(
-            f"no SSH connection to {place}: {why or 'connection closed'}",
-            id=ErrorId.HOST_UNREACHABLE,
-            hint=hint,
-        ) from error
+        raise _not_connected(config, str(error), complaints) from error
     except (OSError, UnicodeError) as error:
         raise HostError(
             f"cannot reach {place}: {_why(error)}",
@@ -337,5 +329,19 @@ def _translated(config: Settings, advice: str, complaints: IO[bytes]) -> Iterato
 def _why(error: OSError | UnicodeError) -> str:
     """Return why a host cannot be reached."""
     if isinstance(error, UnicodeError):  # over what Python cannot look up, nor send
-        return "that is no name of a host"
+        return "it is not a valid host name"
     return error.strerror or str(error)
+
+
+def _not_connected(config: Settings, why: str, complaints: IO[bytes]) -> HostError:
+    """Return the error of a connection that ended before the login."""
+    hint = "Check that an SSH server answers there."
+    if config.proxy_command is not None:
+        hint = "Run its ProxyCommand by hand, to see what that says."
+        why = last_lines(complaints) or why
+    return HostError(
+        f"no SSH connection to {config.host}:{config.port}:"
+        f" {why or 'connection closed'}",
+        id=ErrorId.HOST_UNREACHABLE,
+        hint=hint,
+    )

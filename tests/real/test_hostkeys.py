@@ -326,7 +326,10 @@ def test_a_revoked_key_is_never_stored(certified: Host) -> None:
 @pytest.mark.parametrize("accept", [None, True])
 def test_dev_null_holds_no_keys(tmp_path: Path, accept: bool | None) -> None:
     """As Vagrant's configurations have it."""
-    with running_sshd(tmp_path, "openssh") as sshd, pytest.raises(DbcheckError) as told:
+    with (
+        running_sshd(tmp_path, "openssh") as sshd,
+        pytest.raises(DbcheckError, match="key") as told,
+    ):
         options = SshOptions(
             identity_file=sshd.identity_file,
             known_hosts=Path(os.devnull),

@@ -461,7 +461,7 @@ def test_a_service_file_in_another_encoding_is_understood_or_refused(
     lines = b"".join(b"%s=%s\n" % (key.encode(), given[key]) for key in given)
     path.write_bytes(b"# Gr\xfc\xdfe\n[x]\n" + lines)
     monkeypatch.setenv("PGSERVICEFILE", str(path))
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(EngineError, match="cannot connect to") as caught:
         PostgresqlEngine("postgresql://?service=x").facts()
     assert caught.value.hint
     if name == "password":

@@ -387,7 +387,7 @@ def test_what_is_no_name_of_a_host_is_told(
     text = os.fsencode(f"Host db\n HostName {name}\n")
     (tmp_path / "config").write_bytes(text)
     options = SshOptions(config_file=tmp_path / "config")
-    with pytest.raises(HostError, match="no name of a host"):
+    with pytest.raises(HostError, match="not a valid host name"):
         connect(Address("db"), options)
 
 
