@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 
 from dbcheck.core.apart import Apart, same_host, same_start
@@ -9,7 +10,14 @@ from dbcheck.core.target import HostBefore
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.ports.witness import WitnessHostFacts
-from dbcheck.remote.addresses import boot_id, is_own, locate_target, machine_id
+from dbcheck.remote.addresses import (
+    TargetLocation,
+    boot_id,
+    is_own,
+    locate_target,
+    machine_id,
+    resolve,
+)
 from dbcheck.remote.wire import booted_us
 
 _ON_TARGET = (
@@ -19,6 +27,10 @@ _ON_TARGET = (
 _SAME_START = (
     "the witness and the target's host report different ids, but their kernels started"
     " at the same moment: they are containers of one host, or share their power"
+)
+_FILES_ON_TARGET = (
+    "the witness's folder is on the file server {}, which is the target's own host: its"
+    " log would lose power together with the server"
 )
 _FIX = (
     "Use a witness on another machine: --witness ssh://user@host/~/folder, "
@@ -40,6 +52,7 @@ def require_independent(
     where = locate_target(endpoints)
     if where.here and (kind == "file" or _is_on_this_host(witness)):
         raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
+    _require_other_files(where, witness.file_server)
     here = "the target's address is this host's, the witness is another host"
     if where.here and not where.others:
         return here
@@ -66,6 +79,21 @@ def _compared(hosts: Mapping[str, frozenset[str]], witness: WitnessHostFacts) ->
     if unknown:
         return f"{unknown} does not resolve here, so it was not compared"
     return "the target's addresses are not the witness's"
+
+
+def _require_other_files(where: TargetLocation, server: str) -> None:
+    """Raise UsageError if the witness's folder is on the target's disk.
+
+    server: the host that has the witness's files, "" if that is the witness itself.
+    """
+    stored = resolve(server) if server else frozenset[str]()
+    if any(ipaddress.ip_address(each).is_loopback for each in stored):
+        return  # the witness itself
+    hosts = frozenset[str]().union(*where.others.values())
+    if stored & hosts or (where.here and any(map(is_own, stored))):
+        raise UsageError(
+            _FILES_ON_TARGET.format(server), id=ErrorId.WITNESS_ON_TARGET, hint=_FIX
+        )
 
 
 def _is_on_this_host(witness: WitnessHostFacts) -> bool:
@@ -109,4 +137,8 @@ def require_other_host(host: HostBefore | None, witness: WitnessHostFacts) -> Ap
     if same:
         raise UsageError(_ON_TARGET, id=ErrorId.WITNESS_ON_TARGET, hint=_FIX)
     _require_another_start(host.facts.booted_us, witness)
+    _require_other_files(
+        TargetLocation(False, {host.facts.hostname: host.facts.addresses}),
+        witness.file_server,
+    )
     return Apart.ADDRESSES if same is None else Apart.IDS

@@ -97,6 +97,7 @@ class WitnessHostFacts:
 
     An item that cannot be read there is "" (or empty).  booted_us: when its kernel
     started by its own clock, microseconds since the epoch; None if that is not known.
+    file_server: the host that the folder's files are on, if that is another one.
     """
 
     hostname: str
@@ -108,6 +109,7 @@ class WitnessHostFacts:
     free_bytes: int
     clock_us: int
     booted_us: int | None = None
+    file_server: str = ""
 
 
 class WitnessLock(Protocol):

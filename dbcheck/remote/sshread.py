@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import socket
 from pathlib import Path
 
 from dbcheck.remote.address import Address, is_port
@@ -60,7 +61,7 @@ class Reader:
     def result(self) -> Raw:
         """Return what was found, with what ssh(1) takes where nothing is said."""
         return {
-            "hostname": [self._host().lower()],
+            "hostname": [_in_full(self._host().lower())],
             "user": [self._user()],
             "port": ["22"],
         } | {key: value for key, value in self.found.items() if key != "hostname"}
@@ -225,3 +226,11 @@ def _require_sense(line: Line, word: str) -> None:
         raise only_ssh_knows(line, "a token in User")
     if line.keyword == "identitiesonly" and word.lower() not in (*YES, "no", "false"):
         raise ConfigError(f"{line.place}: {line.keyword} must be yes or no")
+
+
+def _in_full(host: str) -> str:
+    """Return *host*, an address of IPv4 with its four numbers: 127.1 is 127.0.0.1."""
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except (OSError, UnicodeError):
+        return host

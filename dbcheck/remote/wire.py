@@ -35,6 +35,8 @@ MOUNTINFO = "/proc/self/mountinfo"
 IPV4_ROUTES, IPV6_ADDRESSES = "/proc/net/fib_trie", "/proc/net/if_inet6"
 # "source on point type kind (options)", or "source on point (kind, options)".
 MOUNT = re.compile(r"(.*?) on (/.*?) (?:type (\S+) )?\(([^()]*)\)$")
+# The source of a mount of sshfs(1), GlusterFS or NFS: "[user@]host:folder".
+FILE_SERVER = re.compile(r"(?:[^@:/]*@)?(\[[^]]*\]|[^@:/\[]+):")
 PROGRAM_TIMEOUT_S = 10.0
 BOOTED_LOOKS = 3
 
@@ -316,6 +318,20 @@ def mount_of(path: str) -> dict[str, str]:
     All are "" if it cannot be read.
     """
     return covering_mount(os.path.realpath(path))
+
+
+def file_server(mount: dict[str, str]) -> str:
+    """Return the host, or its address, that a mount has its files on, "" for a disk.
+
+    NFS and CIFS of Linux name it in their options (nfs(5), mount.cifs(8)), others in
+    their source.
+    """
+    for option in mount["options"].split(","):
+        if option.startswith("addr="):
+            return option[len("addr=") :]
+    named = FILE_SERVER.match(mount["source"])
+    is_remote = mount["type"].startswith(("fuse.", "nfs"))
+    return named[1].strip("[]") if named and is_remote else ""
 
 
 def covering_mount(path: str, table: str = "") -> dict[str, str]:

@@ -52,6 +52,7 @@ from dbcheck.remote.wire import (
     clock_us,
     describe_error,
     errno_name,
+    file_server,
     host_names,
     make_folder,
     mount_of,
@@ -268,11 +269,12 @@ class Agent:
         require_own(folder)
         with Scratch(folder):
             pass
-        space = os.statvfs(folder)
+        space, mount = os.statvfs(folder), mount_of(folder)
         result = {
             **host_names(),
             "folder": folder,
-            "filesystem": mount_of(folder)["type"],
+            "filesystem": mount["type"],
+            "file_server": file_server(mount),
             "free_bytes": space.f_bavail * space.f_frsize,
             "clock_us": clock_us(),
             "booted_us": booted_us(),

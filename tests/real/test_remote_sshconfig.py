@@ -78,6 +78,8 @@ READ: dict[str, tuple[str, str, dict[str, Any]]] = {
     "nothing": ("", "db", {"host": "db", "port": 22, "user": ME}),
     "names": (DB + "Host d?\n Port 2222", "db", {"host": "127.0.0.1", "port": 2222}),
     "no such host": (DB, "other", {"host": "other"}),
+    "short address": ("HostName 127.1", "db", {"host": "127.0.0.1"}),
+    "octal address": ("User me", "027.0.0.1", {"host": "23.0.0.1"}),
     "name": ("HostName %h.Example", "db", {"host": "db.example"}),
     "comments": (
         "Host db # Bob's\n HostName a # b\n Port 2222 # odd\n User right\n",

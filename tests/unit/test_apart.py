@@ -233,6 +233,50 @@ def test_a_witness_is_on_none_of_a_target_s_hosts(
     assert "the witness is another host; the target's other hosts: the" in said
 
 
+@pytest.mark.parametrize("kind", ["ssh", "file"])
+@pytest.mark.parametrize(
+    ("server", "is_refused"),
+    [
+        (WITNESS, True),
+        (f"::ffff:{WITNESS}", True),
+        ("192.0.2.9", False),
+        ("127.0.0.1", False),
+        ("no-such-host.invalid", False),
+        ("", False),
+    ],
+)
+def test_a_witness_whose_files_are_the_target_s_is_refused(
+    server: str, is_refused: bool, kind: str
+) -> None:
+    """Its folder may be mounted from there, by NFS or CIFS."""
+    facts = WitnessHostFacts("w", "m", "b", frozenset({"192.0.2.8"}), "/w", "", 1, 1)
+    witness = replace(facts, file_server=server)
+    target = replace(BEFORE, facts=replace(FACTS, addresses=frozenset({WITNESS})))
+    if is_refused:
+        with pytest.raises(UsageError, match=f"on the file server {server}"):
+            independence.require_independent([FAR], kind, witness)
+        with pytest.raises(UsageError, match=f"on the file server {server}"):
+            require_other_host(target, witness)
+        return
+    assert independence.require_independent([FAR], kind, witness)
+    assert require_other_host(target, witness)
+
+
+def test_nor_may_they_be_on_this_host_where_the_target_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(independence, "machine_id", lambda: "another")
+    monkeypatch.setattr(independence, "is_own", {"192.0.2.1"}.__contains__)
+    facts = WitnessHostFacts("w", "m", "b", frozenset({"192.0.2.8"}), "/w", "", 1, 1)
+    with pytest.raises(UsageError, match="on the file server 192.0.2.1"):
+        independence.require_independent(
+            [SOCKET], "ssh", replace(facts, file_server="192.0.2.1")
+        )
+    for server in ("127.0.0.1", "192.0.2.9"):
+        witness = replace(facts, file_server=server)
+        assert independence.require_independent([SOCKET], "ssh", witness)
+
+
 def test_of_a_target_here_and_elsewhere_both_are_told_apart() -> None:
     where = locate_target([SOCKET, LOOPBACK, FAR])
     assert where.here

@@ -126,6 +126,36 @@ def test_without_proc_mounts_are_as_mount_lists_them(
     assert found["options"].split(",")[0] == first
 
 
+NFS = "nfs4 db1:/export rw,vers=4.2,clientaddr=192.0.2.8,local_lock=none,addr={}"
+CIFS = "cifs //db1/share rw,vers=3.1.1,cache=strict,uid=0,addr=192.0.2.7,soft"
+
+
+@pytest.mark.parametrize(
+    ("mounted", "server"),
+    [
+        (NFS.format("192.0.2.7"), "192.0.2.7"),
+        (NFS.format("2001:db8::7"), "2001:db8::7"),
+        (CIFS, "192.0.2.7"),
+        ("fuse.sshfs me@db1:/srv rw,user_id=0", "db1"),
+        ("fuse.sshfs [2001:db8::7]:/srv rw", "2001:db8::7"),
+        ("fuse.glusterfs db1:/volume rw", "db1"),
+        ("nfs db1:/export nodev,nosuid", "db1"),
+        ("zfs tank/a:b rw", ""),
+        ("bcachefs /dev/sda:/dev/sdb rw", ""),
+        ("fuse.mergerfs a rw", ""),
+        ("xfs /dev/sda1 rw,addr_check", ""),
+    ],
+)
+def test_the_server_of_a_folder_s_files_is_named(
+    mounted: str, server: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        f"25 1 8:1 / / rw - xfs /dev/x rw\n92 25 0:45 / /w rw - {mounted}\n"
+    )
+    assert wire.file_server(wire.covering_mount("/w/log", str(table))) == server
+
+
 def test_without_proc_addresses_are_as_ifconfig_lists_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
