@@ -344,10 +344,12 @@ def test_the_classic_workload(here: Bench) -> None:
     assert listed_ids(started.run) == {last - 20}
 
 
-@pytest.mark.wide_with("mariadb")
-@engines("lab")
+@engines("lab", "postgresql")
 def test_an_id_that_is_handed_out_twice_in_one_load(here: Bench) -> None:
-    """A row is lost under the load, and the next one gets its id."""
+    """A row is lost under the load, and the next one gets its id.
+
+    InnoDB does that after ALTER TABLE alone, and an altered table gets no verdict.
+    """
     started, other = loading(here, 3.0)
     wait_until(lambda: rows(here) > 100, "rows")
     session, seq = take_last(here)
@@ -365,21 +367,13 @@ def take_last(here: Bench) -> tuple[int, int]:
     """Delete the newest row and have its id handed out again; return its key."""
     table, own = here.table, connect(here.lab.target_url, here.lab.password)
     cursor = own.cursor()
-    newest = f"select id, session, seq from {table} order by id desc limit 1"
-    if here.engine == "postgresql":
-        cursor.execute("begin")
-        cursor.execute(f"lock table {table} in access exclusive mode")
-    else:
-        cursor.execute(f"lock tables {table} write")
-    cursor.execute(newest)
+    cursor.execute("begin")
+    cursor.execute(f"lock table {table} in access exclusive mode")
+    cursor.execute(f"select id, session, seq from {table} order by id desc limit 1")
     ((row_id, session, seq),) = cursor.fetchall()
     cursor.execute(f"delete from {table} where id = %s", (row_id,))
-    if here.engine == "postgresql":
-        cursor.execute(f"alter table {table} alter column id restart with {row_id}")
-        cursor.execute("commit")
-    else:
-        cursor.execute(f"alter table {table} auto_increment = {row_id}")
-        cursor.execute("unlock tables")
+    cursor.execute(f"alter table {table} alter column id restart with {row_id}")
+    cursor.execute("commit")
     own.close()
     again = f"select session, seq from {table} where id = %s"
     wait_until(lambda: bool(here.execute(again, row_id)), "the id is handed out again")
