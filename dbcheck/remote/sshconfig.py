@@ -187,7 +187,7 @@ def _settings(address: Address, raw: Raw, *, is_expanded: bool) -> Settings:
         )
     if jumps:
         command = None
-    alias = value("hostkeyalias")
+    alias = raw.get("hostkeyalias", [""])[0]  # no word means none here
     tokens = _tokens_for(address, raw, jumps)
     left = None if is_expanded else tokens
     return Settings(

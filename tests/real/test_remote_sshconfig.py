@@ -105,6 +105,7 @@ READ: dict[str, tuple[str, str, dict[str, Any]]] = {
     "port given": ("Port 1\n", "db:5", {"port": 5}),
     "negated": ("Host * !db\n User no\nHost !other *\n Port 7", "db", {"port": 7}),
     "alias": (DB + "HostKeyAlias Db-7", "db", {"alias": "db-7"}),
+    "alias none": ("HostKeyAlias none", "db", {"alias": "none"}),
     "agent": ('IdentityAgent "~/a b/sock"', "db", {"agent": HOME / "a b/sock"}),
     "no agent": ("IdentityAgent none", "db", {"agent": None}),
     "agent of a variable": ("IdentityAgent $DB_AGENT", "db", {"agent": Path("/agent")}),
