@@ -43,14 +43,15 @@ def fuzz(target: Target, runs: int, seconds: int) -> bool:
     tried, edges, features = progress[-1] if progress else ("0", "0", "0")
     took = _DONE.search(done.stdout)
     tried, took_s = took.groups() if took else (tried, "?")
+    is_sound = not done.returncode and int(tried) > 0
     sys.stdout.write(
         f"{target.name:18} {int(tried):>10,} inputs {took_s:>5} s {edges:>6} edges"
-        f" {features:>6} features  {'ok' if not done.returncode else 'DEFECT'}\n"
+        f" {features:>6} features  {'ok' if is_sound else 'DEFECT'}\n"
     )
     sys.stdout.flush()
-    if done.returncode:
+    if not is_sound:
         sys.stdout.write(done.stdout[-4000:])
-    return not done.returncode
+    return is_sound
 
 
 def main() -> None:
