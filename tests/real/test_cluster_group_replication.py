@@ -150,14 +150,19 @@ def test_members_that_flush_late_hold_other_rows(tmp_path: Path) -> None:
 
 @AT_DRIVE
 def test_without_its_binary_log_no_member_can_join_again(tmp_path: Path) -> None:
-    """What a cut leaves of it is chance, so several cuts are made."""
+    """What a cut leaves of it is chance, so several cuts are made.
+
+    Recovery rolls back what InnoDB has prepared and the binary log lacks, so a cut may
+    lose commits as well (MySQL 9.4 manual, 7.4.4, The Binary Log).
+    """
     for number in range(8):
         folder = tmp_path / str(number)
         with group(folder, Promise.ALL, DriveSpec(), sync_binlog="0") as (_, rig):
             limits = replace(rig.limits, return_s=25)
             outcome = cycle(replace(rig, limits=limits))
         reasons = str(outcome.judgement.reasons)
-        assert outcome.verdict is not Verdict.FAIL, reasons
+        if outcome.verdict is Verdict.FAIL:
+            assert outcome.result.diagnosis[0].cause is Cause.SETTING, reasons
         if "joined the group and left it" in reasons:
             break
     assert "joined the group and left it" in reasons
