@@ -149,6 +149,7 @@ def test_members_that_flush_late_hold_other_rows(tmp_path: Path) -> None:
 
 
 @AT_DRIVE
+@pytest.mark.timeout(900)  # several cuts
 def test_without_its_binary_log_no_member_can_join_again(tmp_path: Path) -> None:
     """What a cut leaves of it is chance, so several cuts are made.
 
@@ -158,7 +159,7 @@ def test_without_its_binary_log_no_member_can_join_again(tmp_path: Path) -> None
     for number in range(8):
         folder = tmp_path / str(number)
         with group(folder, Promise.ALL, DriveSpec(), sync_binlog="0") as (_, rig):
-            limits = replace(rig.limits, return_s=25)
+            limits = replace(rig.limits, return_s=60)
             outcome = cycle(replace(rig, limits=limits))
         reasons = str(outcome.judgement.reasons)
         if outcome.verdict is Verdict.FAIL:
