@@ -31,7 +31,7 @@ def controllers_in(readings: Readings) -> Iterator[Subject]:
 
 
 def _by_tool(reading: Reading, readings: Readings) -> Iterator[Subject]:
-    """Yield what a tool shows; one that is not understood stands for all it knows."""
+    """Yield the controllers in a tool's output; one for all if it is not understood."""
     if reading.what in raid.SSACLI:
         found = raid.of_ssacli(reading.text)
     else:
@@ -47,7 +47,7 @@ def _by_tool(reading: Reading, readings: Readings) -> Iterator[Subject]:
 
 
 def _without_tool(driver: Reading, tools: Sequence[str]) -> Subject:
-    """Return the controller of a drive, of which no tool shows anything."""
+    """Return a controller that no tool shows, named by one of its drives."""
     why, remedy = "dbcheck knows no tool that shows this controller", ""
     if tools:
         why = f"none of these shows it: {', '.join(tools)}"

@@ -1,4 +1,4 @@
-"""What storcli, perccli, ssacli and their successors show of RAID controllers."""
+"""Reads what storcli, perccli, ssacli and their successors print of controllers."""
 
 from __future__ import annotations
 
@@ -105,7 +105,10 @@ class _Reader:
         return None
 
     def without_battery(self, battery: str | None) -> str | None:
-        """Return what a write-back cache is that stays on without its battery."""
+        """Return FORCED or UNPROTECTED for a cache that stays on without a battery.
+
+        None if the state of the battery is not known.
+        """
         if battery is None:
             why = self.unclear.get("battery", "the state of its battery is not shown")
             self.unclear.setdefault("cache", f"it stays on without a battery; {why}")

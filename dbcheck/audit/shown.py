@@ -23,7 +23,7 @@ def known(value: str, how: str) -> Fact:
 
 
 def fact_of(reading: Reading | None, parse: Callable[[str], str | None]) -> Fact:
-    """Return what *parse* makes of a reading, or why there is nothing."""
+    """Return the fact that *parse* finds in a reading, or why it is not known."""
     if reading is None:
         return Fact(None, "", "nothing on this host shows it")
     value = parse(reading.text)
@@ -34,7 +34,7 @@ def fact_of(reading: Reading | None, parse: Callable[[str], str | None]) -> Fact
 
 
 def remedy_of(why: str) -> str:
-    """Return what makes a reading possible, by the reason why it was not."""
+    """Return what to do about a reading that failed, by its error."""
     if "not installed" in why:
         return f"install it there: {why.split()[0]}"
     return AS_ROOT if any(each in why.lower() for each in _DENIED) else ""

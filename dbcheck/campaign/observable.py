@@ -91,7 +91,7 @@ def table_definition(
 def deleted(
     engine: Engine, table: TableSpec, server: ServerFacts | None = None
 ) -> int | None:
-    """Return how many rows of *table* were deleted since the server started.
+    """Return the number of rows deleted from *table* since the server started.
 
     None if the server counts none, or does not show the count to this account.
     Raise ConnectionLost, OtherServer: the next connection may get an answer.

@@ -1,4 +1,4 @@
-"""How Ansible reaches a target's host: the variables that begin with ansible_.
+"""Reads the variables by which Ansible reaches a target's host, as ansible_host.
 
 One setting may have several names.  The last that is given counts, in the order of
 `ansible-doc -t connection ssh` (ansible-core 2.19): an old one, such as
@@ -91,7 +91,7 @@ def _identity(fields: Fields, by_paramiko: bool) -> Path | None:
 
 
 def _by_ssh(fields: Fields) -> tuple[Proxy | None, Path]:
-    """Return what leads to a host, see proxy_of()."""
+    """Return the way to a host as ssh(1) takes it, see proxy_of()."""
     program = fields.value(_PROGRAM, str, "")
     if PurePath(program).name not in ("", "ssh"):
         raise fields.error(
@@ -105,6 +105,6 @@ def _by_ssh(fields: Fields) -> tuple[Proxy | None, Path]:
 
 
 def _by_paramiko(fields: Fields) -> tuple[Proxy | None, Path]:
-    """Return what leads to a host: Ansible's paramiko reads no arguments of ssh."""
+    """Return the way to a host: Ansible's paramiko reads no arguments of ssh."""
     command = fields.value(_COMMAND, str, "")
     return (Proxy(command=command) if command else None), USER_CONFIG

@@ -47,9 +47,9 @@ _AS_ON_COMMAND_LINE = (
 
 
 def proxy_of(fields: Fields) -> tuple[Proxy | None, Path]:
-    """Return what leads to the host, None if the configuration says, and that file.
+    """Return the way to the host, None if the configuration says it; and that file.
 
-    Raise UsageError, which repeats no argument, for what leads there otherwise.
+    Raise UsageError, which repeats no argument, for any that names another host.
     """
     proxy, config = None, USER_CONFIG
     for name in _VARIABLES:

@@ -138,7 +138,7 @@ class CountsDeletes(Protocol):
     def deleted(
         self, table: TableSpec, *, server: ServerFacts | None = None
     ) -> int | None:
-        """Return how many rows of *table* were deleted since the server started.
+        """Return the number of rows deleted from *table* since the server started.
 
         Those of transactions that were rolled back may count, and those of the last
         seconds may be missing.  None if it counts none, or if its count may be older.

@@ -16,7 +16,7 @@ USER_CONFIG = Path("~/.ssh/config")
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """What leads to a host: one of two settings of ssh_config(5), which may be "none".
+    """A way to a host: ProxyCommand or ProxyJump of ssh_config(5), which may be "none".
 
     command: ProxyCommand, which may hold a password.  jump: ProxyJump.
     """
@@ -26,7 +26,7 @@ class Proxy:
 
     @property
     def jump_is_none(self) -> bool:
-        """Whether a ProxyCommand still counts, be it the configuration's."""
+        """Return whether a later ProxyCommand counts, also the configuration's."""
         return self.jump.lower() == "none"
 
 
@@ -112,7 +112,7 @@ class Address:
 
 
 def is_port(text: str) -> bool:
-    """Say whether that is the number of a port."""
+    """Return whether *text* is the number of a port."""
     return text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65_536
 
 

@@ -69,7 +69,7 @@ class UnreadableList(RefusedHostKey):
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a host is known by.
+    """The keys and names by which a host is recognised.
 
     host:    by its name, with its port.
     bare:    by its name without the port, which counts where nothing else is known.

@@ -37,7 +37,7 @@ _CHECKED = (
 
 
 class Marker(StrEnum):
-    """What a line says of its key, other than that it is the host's."""
+    """The marker in front of a line: none for a host's own key."""
 
     NONE = ""
     AUTHORITY = "@cert-authority"
@@ -59,13 +59,13 @@ class KnownKey:
 
     @property
     def place(self) -> str:
-        """Return where it stands, for errors."""
+        """Return its file and line, for errors."""
         return f"{self.file}, line {self.line}"
 
 
 @dataclass(slots=True)
 class KnownHost:
-    """What is known of one host by one name.
+    """The keys that files have for one host, under one name.
 
     unread: the lines that name it and whose key cannot be read.
     """

@@ -120,7 +120,7 @@ def _raw_of(proxy: Proxy) -> Raw:
 
 
 def _about(path: Path, error: Exception) -> str:
-    """Return what is wrong, beginning with the file; *path* if it names none."""
+    """Return the text of *error*, beginning with the file; *path* if it names none."""
     said = str(error)
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"

@@ -252,7 +252,9 @@ def _advice(config: Settings, trust: Trust, files: list[Path]) -> str:
     said.append("Compare this fingerprint with the host's own.")
     scan = f"ssh-keyscan -p {config.port} {config.host}"
     if not files:
-        said.append("No file can hold the key: UserKnownHostsFile is none.")
+        said.append(
+            "Name a file for it by UserKnownHostsFile in ssh_config: there is none now."
+        )
     elif config.alias is not None:
         said.append(
             f"Add the key, which `{scan}` shows, to {files[0]} under the name"

@@ -67,7 +67,7 @@ class _Agent(AgentSSH):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What may be offered to a host.
+    """The keys that dbcheck may offer to a host.
 
     files:        they may not exist, or hold public keys, of which the agent has the
                   other half.
@@ -92,15 +92,15 @@ def log_in(
     beside = [Path(f"{file}-cert.pub") for file in keys.files]
     certificates = _certificates(keys.certificates or beside)
     with ExitStack() as stack:
-        held = _held(keys.agent, stack, limit_s)
+        in_agent = _keys_of_agent(keys.agent, stack, limit_s)
         named = [blob for file in keys.files if (blob := _public(file))]
-        others = [key for key in held if key.asbytes() not in named]
-        chosen = [key for blob in named for key in held if key.asbytes() == blob]
-        for key in chosen + ([] if keys.files_only else others):
+        unnamed = [key for key in in_agent if key.asbytes() not in named]
+        chosen = [key for blob in named for key in in_agent if key.asbytes() == blob]
+        for key in chosen + ([] if keys.files_only else unnamed):
             try:
                 return _offer(transport, user, key, certificates)
             except paramiko.SSHException as error:
-                refused = _go_on(transport, error)
+                refused = _raise_if_final(transport, error)
         tried = [key.asbytes() for key in chosen]
         for file in keys.files:
             try:
@@ -110,7 +110,7 @@ def log_in(
             except paramiko.PasswordRequiredException:
                 locked = locked if _public(file) in tried else file
             except paramiko.AuthenticationException as error:
-                refused = _go_on(transport, error)
+                refused = _raise_if_final(transport, error)
             except paramiko.SSHException as error:  # of the key, not of the host
                 refused = refused or error
     if locked is not None:
@@ -131,7 +131,7 @@ def _offer(
         try:
             return _ask(transport, user, key)
         except paramiko.SSHException as error:
-            _go_on(transport, error)
+            _raise_if_final(transport, error)
     if own:
         key.public_blob = None
     return _ask(transport, user, key)
@@ -153,16 +153,18 @@ def _certificates(files: Sequence[Path]) -> list[tuple[bytes, Path]]:
     return found
 
 
-def _go_on(
+def _raise_if_final(
     transport: paramiko.Transport, error: paramiko.SSHException
 ) -> paramiko.SSHException:
-    """Return *error* if it makes sense to offer another key; else raise it."""
+    """Raise *error* if no other key can be offered; else return it."""
     if isinstance(error, paramiko.BadAuthenticationType) or not transport.is_active():
         raise error
     return error
 
 
-def _held(agent: Path | None, stack: ExitStack, limit_s: float) -> list[AgentKey]:
+def _keys_of_agent(
+    agent: Path | None, stack: ExitStack, limit_s: float
+) -> list[AgentKey]:
     """Return the keys of the agent; none if it does not answer, as for ssh(1)."""
     if agent is not None:
         with contextlib.suppress(OSError, paramiko.SSHException, *_UNREADABLE):

@@ -323,8 +323,16 @@ def test_a_revoked_key_is_never_stored(certified: Host) -> None:
         connect(Address("db"), options)
 
 
-@pytest.mark.parametrize("accept", [None, True])
-def test_dev_null_holds_no_keys(tmp_path: Path, accept: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("accept", "id", "hint"),
+    [
+        (None, ErrorId.HOST_KEY_UNKNOWN, "Name a file for it by UserKnownHostsFile"),
+        (True, ErrorId.KNOWN_HOSTS_UNREADABLE, "--known-hosts"),
+    ],
+)
+def test_dev_null_holds_no_keys(
+    tmp_path: Path, accept: bool | None, id: ErrorId, hint: str
+) -> None:
     """As Vagrant's configurations have it."""
     with (
         running_sshd(tmp_path, "openssh") as sshd,
@@ -337,4 +345,5 @@ def test_dev_null_holds_no_keys(tmp_path: Path, accept: bool | None) -> None:
         )
         connect(Address(sshd.host, sshd.user, sshd.port), options)
     assert os.devnull not in str(told.value) + told.value.hint
-    assert "--known-hosts" in told.value.hint or accept is None
+    assert told.value.id is id
+    assert hint in told.value.hint

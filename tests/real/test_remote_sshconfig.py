@@ -430,6 +430,15 @@ def test_what_a_command_leaves_running_is_left(tmp_path: Path) -> None:
     os.kill(int((tmp_path / "pid").read_text()), 9)
 
 
+def fake_ssh(folder: Path, script: str) -> Path:
+    """Make a program called ssh in *folder*; return the folder."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "ssh"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return folder
+
+
 @pytest.mark.parametrize(
     "said", ["echo Dropbear v2024.86 >&2", "exit 255", "sleep 300"]
 )
@@ -437,12 +446,11 @@ def test_another_program_of_that_name_is_not_asked(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dropbear's takes no notice of -G, and connects."""
-    fake = tmp_path / "bin" / "ssh"
-    fake.parent.mkdir()
-    fake.write_text(f'#!/bin/sh\n[ "$1" = -V ] || touch {tmp_path}/asked\n{said}\n')
-    fake.chmod(0o755)
+    folder = fake_ssh(
+        tmp_path / "bin", f'[ "$1" = -V ] || touch {tmp_path}/asked\n{said}'
+    )
     monkeypatch.setattr(sshasked, "_VERSION_S", 0.5)
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     path = tmp_path / "config"
     path.write_text("User me\n")
     assert settings(Address("db"), path).user == "me"
@@ -454,18 +462,15 @@ def test_nor_one_that_another_user_may_change(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another of that name in PATH is asked, or none."""
-    fake = tmp_path / "bin" / "ssh"
-    fake.parent.mkdir()
-    fake.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho OpenSSH_9.2 >&2\n")
-    fake.chmod(0o755)
-    (fake.parent / "ssh-keygen").symlink_to("ssh")
+    folder = fake_ssh(tmp_path / "bin", f"touch {tmp_path}/ran\necho OpenSSH_9.2 >&2")
+    (folder / "ssh-keygen").symlink_to("ssh")
     (tmp_path / name).chmod(0o777)
     path = tmp_path / "config"
     path.write_text("Match final\n User me\nUser other\n")
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     if shutil.which("ssh", path=os.defpath):
         assert settings(Address("db"), path).user
-    monkeypatch.setenv("PATH", str(fake.parent))
+    monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(UsageError, match="only ssh itself understands"):
         settings(Address("db"), path)
     (tmp_path / "krl").write_bytes(b"SSHKRL\n\0")
@@ -476,12 +481,11 @@ def test_nor_one_that_another_user_may_change(
 
 def old_ssh(folder: Path, output: str) -> None:
     """Make an ssh of release 7.4 that prints *output*."""
-    (folder / "ssh").write_text(
-        "#!/bin/sh\n"
+    fake_ssh(
+        folder,
         "[ $1 = -V ] && { echo OpenSSH_7.4p1, OpenSSL 1.0.2k-fips >&2; exit; }\n"
-        f"echo \"$@\" > {folder}/asked\ncat <<'END'\n{output}END\n"
+        f"echo \"$@\" > {folder}/asked\ncat <<'END'\n{output}END",
     )
-    (folder / "ssh").chmod(0o755)
 
 
 def test_an_old_release_is_understood(

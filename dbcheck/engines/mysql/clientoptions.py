@@ -1,4 +1,4 @@
-"""What the options in an option file mean to the clients of MySQL and MariaDB.
+"""Gives options in an option file the meaning that MySQL's and MariaDB's clients do.
 
 Both read the same files in the same way, but other groups of them, and MariaDB's take
 names in any case and shortened.  Nobody knows before the connection whose server it
@@ -38,7 +38,7 @@ _OFF = ("0", "off", "false")
 
 
 class Client(enum.Enum):
-    """Whose clients are followed."""
+    """The product whose client programs an option file is read for."""
 
     MYSQL = "mysql"
     MARIADB = "mariadb"

@@ -1,4 +1,4 @@
-"""What a drive shows of itself: its identity, and how often it lost its power.
+"""Reads a drive's identity, and its counters of lost power.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than the
 standard library, remote/wire.py and what is sent before it.

@@ -1,4 +1,4 @@
-"""Which processes of this host are a database server's.
+"""Finds the processes of a database server on this host.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than
 the standard library, remote/wire.py and what is sent before it.

@@ -1,4 +1,4 @@
-"""Which block devices a filesystem is made of.
+"""Finds the block devices that a filesystem is made of.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than the
 standard library and remote/wire.py.
