@@ -83,21 +83,22 @@ def _plain(address: str) -> str:
 
 
 def is_own(address: str) -> bool:
-    """Return whether *address* belongs to this host: what goes there comes from it.
+    """Return whether *address* belongs to this host: it shows it, or sends from it.
 
-    It does not say whose program answers there.  False for what is no address.  To bind
-    it shows less: a system may allow that for any address (net.ipv4.ip_nonlocal_bind).
+    It does not say whose program answers there.  False for what is no address.  A host
+    shows more than it sends from: from a second address in a network the kernel sends
+    by the first one there, and from a new one of IPv6 not before it has looked for
+    another host that has it (RFC 4862).  To bind an address shows less: a system may
+    allow that for any (net.ipv4.ip_nonlocal_bind).
     """
     try:
         asked = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if asked.is_loopback or asked.is_unspecified:
+    if asked.is_loopback or asked.is_unspecified or str(asked) in addresses():
         return True
     if asked.version == 4:
-        # From a second address in a network the kernel sends by the first one there.
-        is_source = _source((address, _ANY_PORT)) == asked
-        return is_source or str(asked) in addresses()
+        return _source((address, _ANY_PORT)) == asked
     # A link-local address needs the link (RFC 4007); its name was lost on the way here.
     links = [n for n, _ in socket.if_nameindex()] if asked.is_link_local else [0]
     return any(_source((address, _ANY_PORT, 0, link)) == asked for link in links)

@@ -30,6 +30,31 @@ def test_a_further_address_in_a_network_is_its_own_as_well() -> None:
     assert done.stdout.split() == ["1", "2"], done.stderr
 
 
+NEW = """
+echo 60 >/proc/sys/net/ipv6/conf/default/dad_transmits &&
+ip link set lo up && ip link add near type veth peer name far &&
+ip link set near up && ip link set far up &&
+until grep -q "^fe80.* 20 c0 .*near" /proc/net/if_inet6; do :; done &&
+exec {python} -c '
+from dbcheck.remote.addresses import is_own
+from dbcheck.remote.wire import addresses
+own = list(addresses())
+print(len(own), *[each for each in own if not is_own(each)])
+'
+"""
+
+
+@pytest.mark.root
+def test_an_address_that_the_kernel_still_looks_for_elsewhere_is_its_own() -> None:
+    """A new one of IPv6 is tentative, so nothing is sent from it (RFC 4862)."""
+    script = NEW.format(python=sys.executable)
+    command = ["unshare", "-n", "timeout", "20", "sh", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "RTNETLINK" in done.stderr or "not found" in done.stderr:
+        pytest.skip(f"no network can be made: {done.stderr}")
+    assert done.stdout.split() == ["2"], done.stderr
+
+
 RESOLVES = """
 mount --bind {hosts} /etc/hosts && exec {python} -c '
 import sys, psycopg2
