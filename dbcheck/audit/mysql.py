@@ -24,6 +24,9 @@ _BINLOG = "MySQL 8.4 manual, 19.1.6.4 Binary Logging Options and Variables"
 _NOT_IN_AURORA = (SERVICE, frozenset({AURORA.lower()}))
 _SEMI_SYNC = "MySQL 8.4 manual, 19.4.10 Semisynchronous Replication"
 _ARIA = "MariaDB documentation, Aria System Variables"
+_RECOVERY_MODE = (
+    "rocksdb_wal_recovery_mode = 2 in the configuration file, then restart the server"
+)
 _MYROCKS = (
     "MariaDB documentation, MyRocks System Variables; Percona Server 8.0"
     " documentation, MyRocks server variables"
@@ -409,10 +412,24 @@ RULES = (
         unsafe=frozenset({"3"}),
         why="With this 3 recovery leaves damaged records of the log out without an"
         " error, so commits vanish from between others.",
-        fix="rocksdb_wal_recovery_mode = 1 in the configuration file, then restart the"
-        " server",
+        fix=_RECOVERY_MODE,
         source=f"{_MYROCKS}, rocksdb_wal_recovery_mode; RocksDB wiki, WAL Recovery"
         " Modes",
+        severity=Severity.WARNING,
+        harm=Harm(),
+        tables=ROCKSDB,
+        absent_is_safe=True,
+    ),
+    Rule(
+        id="my-rocksdb-wal-torn",
+        fact="rocksdb_wal_recovery_mode",
+        unsafe=frozenset({"0", "1"}),
+        why="With this 0 or 1 MyRocks may not start after a power cut in the midst of a"
+        " write to its log: it takes the torn record for corruption. No acknowledged"
+        " commit is in that record.",
+        fix=_RECOVERY_MODE,
+        source="docs/findings.md, with a recorded case; RocksDB wiki, WAL Recovery"
+        " Modes; facebook/rocksdb issue 1351: mode 1 is not crash safe",
         severity=Severity.WARNING,
         harm=Harm(),
         tables=ROCKSDB,

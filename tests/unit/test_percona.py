@@ -33,7 +33,7 @@ VARIABLES = {
     "innodb_force_recovery": "0",
     "innodb_use_global_flush_log_at_trx_commit": "OFF",
     "rocksdb_flush_log_at_trx_commit": "2",
-    "rocksdb_wal_recovery_mode": "1",
+    "rocksdb_wal_recovery_mode": "2",
 }
 
 
