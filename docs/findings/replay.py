@@ -32,7 +32,7 @@ from pathlib import Path
 
 
 def read_recording(path):
-    """Return what a recording says and its bytes, those of the base before the rest."""
+    """Return what a recording says, and its bytes."""
     with lzma.open(path) as file:
         return json.loads(file.readline()), file.read()
 
@@ -99,8 +99,9 @@ def show(folder, facts, content, asked, lossy):
     mounted.mkdir(exist_ok=True)
     build_drive(folder / "drive.img", facts, content, lossy)
     try:
-        mount = ["mount", "-o", "loop", folder / "drive.img", mounted]
-        subprocess.run(mount, check=True)
+        subprocess.run(
+            ["mount", "-o", "loop", folder / "drive.img", mounted], check=True
+        )
         started = server.start() or (lossy and server.start())
         print("    The server", "starts." if started else "does not start.")
         if started:
@@ -108,7 +109,8 @@ def show(folder, facts, content, asked, lossy):
                 print(server.ask(f"check table {table}; select count(*) from {table}"))
             return not lossy
         reasons = server.said(facts["log"])
-        print(*(f"    {line[:300]}" for line in reasons[:6]), sep="\n")
+        for line in reasons[:6] or server.said([""])[-6:]:
+            print("   ", line[:300])
         return lossy and bool(reasons)
     finally:
         server.stop()
@@ -120,9 +122,9 @@ def main():
     parser.add_argument("recording", type=Path)
     parser.add_argument("--server")
     parser.add_argument("--client", default=shutil.which("mariadb") or "mysql")
-    own = sys.argv[1:].index("--") if "--" in sys.argv else len(sys.argv)
-    asked = parser.parse_args(sys.argv[1:][:own])
-    asked.options = sys.argv[own + 2 :]
+    own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    asked = parser.parse_args(sys.argv[1:own])
+    asked.options = sys.argv[own + 1 :]
     facts, content = read_recording(asked.recording)
     asked.server = asked.server or shutil.which(facts["program"])
     if os.geteuid() or not asked.server or not shutil.which(asked.client):

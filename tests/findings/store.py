@@ -27,8 +27,11 @@ from dbcheck.lab.servers.innodb import InnodbServer
 
 _PIECE = 4096  # of the base: zeros are left out piece by piece
 _PROGRAMS = {"mysql": "mysqld", "mariadb": "mariadbd", "myrocks": "mariadbd"}
-_MYROCKS = ("--plugin-load-add=ha_rocksdb", "--rocksdb=FORCE")
-_SESSION = ("mysqlx", "log_error_verbosity", "log_error_suppression_list")
+_OPTIONS = {
+    "mysql": ("--secure-file-priv=NULL",),
+    "mariadb": (),
+    "myrocks": ("--plugin-load-add=ha_rocksdb", "--rocksdb=FORCE"),
+}
 
 
 def main(words: Sequence[str]) -> int:
@@ -71,13 +74,11 @@ def _stored(
     assert issubclass(server, InnodbServer)
     settings = {**server.durable, **spec.settings}
     options = [
-        f"--{name.replace('_', '-')}={value}"
-        for name, value in settings.items()
-        if name not in _SESSION
+        f"--{name.replace('_', '-')}={value}" for name, value in settings.items()
     ]
     facts = {
         "program": _PROGRAMS[spec.engine],
-        "options": [*options, *(_MYROCKS if spec.engine == "myrocks" else ())],
+        "options": [*options, *_OPTIONS[spec.engine]],
         "tables": ["dbcheck.ledger"],
         "cut": f"{found.acked.count(moment.time_us):,} commits were acknowledged"
         " before the power loss",
