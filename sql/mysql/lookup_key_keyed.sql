@@ -1,5 +1,7 @@
 -- id: of the rows that the index {key} does not find, one search for every %(stride)sth
-select t.id
+-- MySQL's hypergraph optimizer would join by a hash, without a search
+select /*+ set_var(optimizer_switch = 'hypergraph_optimizer=off') */
+       t.id
   from {table} as t force index (primary)
   left join {table} as found force index ({key})
     on found.epoch = t.epoch and found.session = t.session and found.seq = t.seq

@@ -9,20 +9,18 @@ snapshot: the other index is read whole, and every n-th row is searched in both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dbcheck.core.table import TableSpec
 from dbcheck.engines.indexes import require_agreement
 from dbcheck.engines.link import SCAN_S, require_all
+from dbcheck.engines.mysql import plan
 from dbcheck.engines.rowsread import LOOKUPS_MAX
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
 
 if TYPE_CHECKING:
     from dbcheck.engines.mysql.link import MysqlLink
-
-_PRIMARY = "PRIMARY"
 
 
 def require_indexes(
@@ -35,7 +33,7 @@ def require_indexes(
     Raise EngineError if the server does not use an index for its answer, or finds other
     rows in the table than were read.
     """
-    lost = _not_found(link, _PRIMARY, f"lookup_{spec.name}", count)
+    lost = _not_found(link, plan.PRIMARY, f"lookup_{spec.name}", count)
     name = f"the primary key of {spec.name}"
     require_agreement(spec.name, name, count, count, lost, same=True)
     if spec.key:
@@ -47,7 +45,9 @@ def _require_key(
 ) -> None:
     name, statement = f"the index {spec.key} of {spec.name}", f"count_key_{spec.name}"
     try:
-        _require_plan(link, statement, spec.key)
+        lines = link.plan(statement)
+        if not plan.reads_whole(lines, spec.key):
+            raise _other_plan(statement, spec.key, lines)
         ((counted, digest),) = link.rows(statement, answer_s=SCAN_S)
         lost = _not_found(link, spec.key, f"lookup_key_{spec.name}", count)
     except TableLost as error:
@@ -66,25 +66,22 @@ def _not_found(
 ) -> tuple[int, ...]:
     """Return the ids of rows that a search in the index does not find."""
     parameters = {"stride": max(1, count // LOOKUPS_MAX)}
-    _require_plan(link, statement, index, parameters)
+    lines = link.plan(statement, parameters)
+    if not plan.searches(lines, index):
+        raise _other_plan(statement, index, lines)
     rows = link.rows(statement, parameters, answer_s=SCAN_S)
     return tuple(row_id for (row_id,) in rows)
 
 
-def _require_plan(
-    link: MysqlLink,
-    statement: str,
-    index: str,
-    parameters: Mapping[str, object] | None = None,
-) -> None:
-    """Raise EngineError unless the statement reads that index, and it alone answers."""
-    # Of two tables the last is the one that is searched.
-    *_, plan = link.plan(statement, parameters)
-    if plan["key"] != index or "Using index" not in str(plan["Extra"]):
-        raise EngineError(
-            f"the server does not use {index} for {statement}: {plan}",
-            id=ErrorId.PLAN_NOT_AS_ASKED,
-        )
+def _other_plan(statement: str, index: str, lines: plan.Plan) -> EngineError:
+    shown = "; ".join(
+        f"{line['table']}: {line['type']}, {line['key']}, {line['Extra']}"
+        for line in lines
+    )
+    return EngineError(
+        f"the server does not use {index} for {statement}: {shown}",
+        id=ErrorId.PLAN_NOT_AS_ASKED,
+    )
 
 
 def _require_table(link: MysqlLink, spec: TableSpec, count: int) -> None:

@@ -1,0 +1,63 @@
+"""Does the server answer a statement from the index that is to be checked?
+
+Judged is what a plan does: how it reads each table.  Releases word the same plan
+differently, as MariaDB 11, which no longer says that the primary key covers a query.
+The words are those of EXPLAIN's traditional format (MySQL 8.4 manual, 10.8.2; MariaDB
+documentation, EXPLAIN).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Plan = Sequence[Mapping[str, Any]]  # a line for each table, in the order of the join
+
+PRIMARY = "PRIMARY"
+READ, SEARCHED = "t", "found"  # how sql/mysql/lookup_*.sql name the two tables
+
+_SEARCHES = ("eq_ref", "ref")  # a hash join is neither: it reads the index only once
+
+
+def searches(plan: Plan, index: str) -> bool:
+    """Return whether every row of the table is searched for in that index alone.
+
+    plan: of a join of the table, as READ, with itself, as SEARCHED.
+    """
+    tables = {line["table"]: line for line in plan}
+    if not _is_simple(plan, 2) or tables.keys() != {READ, SEARCHED}:
+        return False
+    found = tables[SEARCHED]
+    return (
+        _reads_all_rows(tables[READ])
+        and found["type"] in _SEARCHES
+        and found["key"] == index
+        # The primary key is the table, so nothing else can answer.
+        and (index == PRIMARY or _is_covered(found))
+    )
+
+
+def reads_whole(plan: Plan, index: str) -> bool:
+    """Return whether a further index is read from end to end, and nothing else."""
+    if not _is_simple(plan, 1):
+        return False
+    (line,) = plan
+    return line["type"] == "index" and line["key"] == index and _is_covered(line)
+
+
+def _is_simple(plan: Plan, tables: int) -> bool:
+    """Return whether so many tables are joined, without a copy of any in between."""
+    return len(plan) == tables and all(line["select_type"] == "SIMPLE" for line in plan)
+
+
+def _reads_all_rows(line: Mapping[str, Any]) -> bool:
+    """Return whether they come from the table: an index may lack some."""
+    return line["type"] == "ALL" or (line["type"], line["key"]) == ("index", PRIMARY)
+
+
+def _is_covered(line: Mapping[str, Any]) -> bool:
+    """Return whether the table is not read beside its index.
+
+    "Using index condition" does read it, "Using index for group-by" skips entries.
+    """
+    return "Using index" in (line["Extra"] or "").split("; ")
