@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import mysql.connector
 import pytest
 
 from dbcheck import files
@@ -67,10 +68,12 @@ def test_they_answer_beside_the_hypergraph_optimizer(
     filled: Engine, table: TableSpec
 ) -> None:
     """It would join by a hash, and has no plan in the format that is read here."""
-    ((switches,),) = run(filled, "select @@optimizer_switch")
-    if "hypergraph_optimizer" not in switches:
-        pytest.skip("this release has no hypergraph optimizer")
-    with with_global(filled, optimizer_switch="'hypergraph_optimizer=on'"):
+    on = "'hypergraph_optimizer=on'"
+    try:
+        run(filled, f"set optimizer_switch = {on}")
+    except mysql.connector.Error as error:
+        pytest.skip(f"this release has no hypergraph optimizer: {error}")
+    with with_global(filled, optimizer_switch=on):
         assert sum(len(batch) for batch in batches(filled, table)) == ROWS
 
 

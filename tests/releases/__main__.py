@@ -1,9 +1,12 @@
 """Fetch a server of another release, run the tests with it, and record the result.
 
-`python -m tests.releases postgresql-17 [TEST ...]`; as root.  The packages come through
-apt into a private tree, as those of MySQL do (dbcheck/lab/fetch.py).  The tests run in
-a mount namespace of their own (unshare(1)), in which the server's files of that tree
-lie over the machine's own; nothing is installed.  Each result is a line of results.md.
+    python -m tests.releases postgresql-17 [TEST ...]
+    python -m tests.releases mariadb-11.8 -- .venv/bin/dbcheck lab explore ...
+    python -m tests.releases --fetch mysql-8.0 FOLDER
+
+As root.  Tests and other commands run in a mount namespace of their own (unshare(1)),
+in which the server's files lie over the machine's own; nothing is installed.  The
+result of the tests is a line of results.md.  --fetch leaves the server in FOLDER.
 """
 
 from __future__ import annotations
@@ -11,17 +14,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dbcheck.errors import DbcheckError
-from dbcheck.lab import fetch
+from tests.releases.known import RELEASES, Family
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results.md")
@@ -40,92 +42,69 @@ TESTS = (
             "engine_privileges",
             "engine_refusals",
             "engine_settings",
+            "index_plans",
             "server_log",
         )
     ),
 )
-
-
-@dataclass(frozen=True)
-class Family:
-    """What the releases of a server have in common.
-
-    engine:   which tests are its own.
-    programs: those of its packages that run, below usr, as patterns.
-    data:     folders that these need, below usr.
-    version:  the command that prints it; found: the version in what that prints.
-    """
-
-    engine: str
-    programs: tuple[str, ...]
-    data: tuple[str, ...]
-    version: str
-    found: re.Pattern[str]
-
-
-_POSTGRESQL = Family(
-    "postgresql",
-    ("lib/postgresql/*/bin/*",),
-    ("lib/postgresql", "share/postgresql"),
-    "/usr/lib/postgresql/*/bin/postgres --version",
-    re.compile(r"\(PostgreSQL\) (\S+)"),
-)
-_MARIADB = Family(
-    "mariadb",
-    (
-        "bin/mariadb-install-db",
-        "bin/my_print_defaults",
-        "bin/resolveip",
-        "sbin/mariadbd",
-        "sbin/mysqld",  # a link, by which 10.5 knows its server
-    ),
-    ("lib/mysql", "share/mysql", "share/mariadb"),
-    "/usr/sbin/mariadbd --no-defaults --version",
-    re.compile(r" Ver (\S+)-MariaDB"),
-)
-
-
-@dataclass(frozen=True)
-class Release:
-    """A release of Debian and its packages of a server."""
-
-    family: Family
-    suite: str
-    packages: tuple[str, ...]
-
-
-def _mariadb(suite: str, suffix: str = "") -> Release:
-    cores = ("mariadb-server-core", "mariadb-client-core")
-    return Release(_MARIADB, suite, tuple(core + suffix for core in cores))
-
-
-RELEASES = {
-    "mariadb-10.5": _mariadb("bullseye", "-10.5"),
-    "mariadb-11.8": _mariadb("trixie"),
-    "postgresql-13": Release(_POSTGRESQL, "bullseye", ("postgresql-13",)),
-    "postgresql-17": Release(_POSTGRESQL, "trixie", ("postgresql-17",)),
-    "postgresql-18": Release(_POSTGRESQL, "unstable", ("postgresql-18",)),
-}
+_COMMAND, _FETCH = "--", "--fetch"
 
 
 def main(words: Sequence[str]) -> int:
-    """Test one release; return pytest's exit status, or 2 if there is none to test."""
-    if not words or words[0] not in RELEASES:
-        sys.stderr.write(f"usage: tests.releases {'|'.join(RELEASES)} [TEST ...]\n")
-        return 2
-    name, tests = words[0], tuple(words[1:]) or TESTS
-    release = RELEASES[name]
-    with tempfile.TemporaryDirectory(prefix="dbcheck-release-") as scratch:
-        folder = Path(scratch)
-        folder.chmod(0o755)  # the server's account must get there
-        try:
-            layer = _layer(folder, _fetched(folder, release), release.family)
-        except DbcheckError as error:
-            sys.stderr.write(f"{name}: {error}\n{error.hint}\n")
-            return 2
-        done = _tested(layer, release.family, tests)
+    """Do what the words say; return the exit status of the tests or the command.
+
+    2 if the words are wrong, or there is no such server to be had.
+    """
+    match list(words):
+        case [option, name, folder] if option == _FETCH and name in RELEASES:
+            return _fetch(name, Path(folder))
+        case [name, option, _, *_] if option == _COMMAND and name in RELEASES:
+            return _run(name, words[2:])
+        case [name, *tests] if name in RELEASES and _COMMAND not in tests:
+            return _test(name, tests or TESTS)
+    sys.stderr.write(
+        f"usage: tests.releases {'|'.join(RELEASES)} [TEST ... | -- COMMAND]\n"
+        f"       tests.releases {_FETCH} RELEASE FOLDER\n"
+    )
+    return 2
+
+
+def _fetch(name: str, folder: Path) -> int:
+    folder.mkdir(parents=True)
+    try:
+        layer = RELEASES[name].source.lay(folder.resolve())
+    except DbcheckError as error:
+        return _refuse(name, error)
+    sys.stdout.write(f"{layer}\n")
+    return 0
+
+
+def _run(name: str, command: Sequence[str]) -> int:
+    try:
+        with _layer(name) as layer:
+            beside = _beside(layer, RELEASES[name].family, command)
+            return subprocess.run(beside, env=_environment()).returncode
+    except DbcheckError as error:
+        return _refuse(name, error)
+
+
+def _test(name: str, tests: Sequence[str]) -> int:
+    """Run *tests* with that server, and record how they ended."""
+    family = RELEASES[name].family
+    pytest = [sys.executable, "-m", "pytest", "-q", "-k", family.engine, *tests]
+    try:
+        with _layer(name) as layer:
+            done = subprocess.run(
+                _beside(layer, family, pytest),
+                cwd=ROOT,
+                env=_environment(),
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+    except DbcheckError as error:
+        return _refuse(name, error)
     sys.stdout.write(done.stdout)
-    found = release.family.found.search(done.stdout)
+    found = family.found.search(done.stdout)
     if found is None:
         sys.stderr.write(f"{name}: its server does not run here\n")
         return 2
@@ -134,69 +113,32 @@ def main(words: Sequence[str]) -> int:
     return done.returncode
 
 
-def _fetched(folder: Path, release: Release) -> Path:
-    """Return a tree of the packages and all that they depend on."""
-    mirror = fetch.mirror_of(
-        fetch.run(["apt-get", "indextargets", "--format", fetch.TARGETS_AS])
-    )
-    tree = folder / "tree"
-    packages = fetch.download(folder / "apt", mirror, release.suite, *release.packages)
-    for one in packages:
-        fetch.run(["dpkg-deb", "--extract", str(one), str(tree)])
-    tree.chmod(0o755)
-    for apart in ("lib", "lib64"):  # from /usr, as the packages of Debian 11 have it
-        if (tree / apart).is_dir() and not (tree / apart).is_symlink():
-            shutil.copytree(
-                tree / apart, tree / "usr" / apart, symlinks=True, dirs_exist_ok=True
-            )
-    for loader in (tree / "usr/lib64").iterdir():
-        if os.path.isabs(target := os.readlink(loader)):
-            loader.unlink()
-            loader.symlink_to(tree / "usr" / target.removeprefix("/usr")[1:])
-    return tree
+def _refuse(name: str, error: DbcheckError) -> int:
+    sys.stderr.write(f"{name}: {error}\n{error.hint}\n")
+    return 2
 
 
-def _layer(folder: Path, tree: Path, family: Family) -> Path:
-    """Return what is to lie over /usr: the server's own files, fit to run here."""
-    layer = folder / "layer"
-    programs = [
-        program.relative_to(tree)
-        for pattern in family.programs
-        for program in sorted((tree / "usr").glob(pattern))
-    ]
-    for program in programs:
-        server = tree / program
-        if not server.is_symlink() and server.read_bytes()[:4] == b"\x7fELF":
-            fetch.patch(tree, tree, program)
-    folders = [
-        Path("usr", name) for name in family.data if (tree / "usr" / name).exists()
-    ]
-    for moved in (*folders, *programs):
-        if os.path.lexists(tree / moved):  # and did not go with its folder
-            (layer / moved).parent.mkdir(parents=True, exist_ok=True)
-            (tree / moved).rename(layer / moved)
-    for whole in folders:  # nothing of the machine's own shows through it
-        os.setxattr(layer / whole, "trusted.overlay.opaque", b"y")
-    return layer
+@contextmanager
+def _layer(name: str) -> Iterator[Path]:
+    """Fetch a release into a folder that goes afterwards."""
+    with tempfile.TemporaryDirectory(prefix="dbcheck-release-") as scratch:
+        folder = Path(scratch)
+        folder.chmod(0o755)  # the server's account must get there
+        yield RELEASES[name].source.lay(folder)
 
 
-def _tested(
-    layer: Path, family: Family, tests: Sequence[str]
-) -> subprocess.CompletedProcess[str]:
-    """Run *tests* where the files of *layer* stand in the place of Debian's."""
-    pytest = [sys.executable, "-m", "pytest", "-q", "-k", family.engine, *tests]
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _beside(layer: Path, family: Family, command: Sequence[str]) -> list[str]:
+    """Return what runs a command where a layer's files stand before Debian's."""
     script = [
-        f"mount -t overlay overlay -o lowerdir={layer}/usr:/usr /usr",
+        f"mount -t overlay overlay -o lowerdir={layer}:/usr /usr",
         family.version,
-        f"exec {shlex.join(pytest)}",
+        f"exec {shlex.join(command)}",
     ]
-    return subprocess.run(
-        ["unshare", "--mount", "sh", "-e", "-c", "\n".join(script)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    return ["unshare", "--mount", "sh", "-e", "-c", "\n".join(script)]
 
 
 def _record(name: str, version: str, tests: Sequence[str], said: str) -> None:
