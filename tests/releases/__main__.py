@@ -70,6 +70,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _fetch(name: str, folder: Path) -> int:
+    if folder.exists():
+        sys.stderr.write(f"{folder} is there already\n")
+        return 2
     folder.mkdir(parents=True)
     try:
         layer = RELEASES[name].source.lay(folder.resolve())

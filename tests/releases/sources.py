@@ -111,10 +111,11 @@ class Jar:
 
     def lay(self, folder: Path) -> Path:
         layer, unpacked = folder / "usr", folder / "unpacked"
-        base = layer / _JAR_BASE
-        with zipfile.ZipFile(self._fetched(folder)) as jar:
+        base, packed = layer / _JAR_BASE, self._fetched(folder)
+        with zipfile.ZipFile(packed) as jar:
             wanted = [name for name in jar.namelist() if name.startswith(self.inside)]
             jar.extractall(unpacked, wanted)
+        packed.unlink()
         source = unpacked / self.inside
         base.parent.mkdir(parents=True)
         if source.is_dir():
