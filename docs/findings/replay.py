@@ -99,9 +99,8 @@ def show(folder, facts, content, asked, lossy):
     mounted.mkdir(exist_ok=True)
     build_drive(folder / "drive.img", facts, content, lossy)
     try:
-        subprocess.run(
-            ["mount", "-o", "loop", folder / "drive.img", mounted], check=True
-        )
+        mount = ["mount", "-o", "loop", folder / "drive.img", mounted]
+        subprocess.run(mount, check=True)
         started = server.start() or (lossy and server.start())
         print("    The server", "starts." if started else "does not start.")
         if started:
@@ -137,8 +136,7 @@ def main():
         signal.signal(number, lambda *_: sys.exit(2))
     print(f"Recorded with {facts['server']}: {facts['cut']}.")
     print("No flush covers the last writes.  After the power loss the drive lacks:")
-    for line in facts["lost"]:
-        print("   ", line)
+    print("   ", "\n    ".join(facts["lost"]))
     with tempfile.TemporaryDirectory(prefix="replay-") as name:
         print("Control: the drive has every write.")
         control = show(Path(name), facts, content, asked, lossy=False)
