@@ -31,9 +31,9 @@ import time
 from pathlib import Path
 
 
-def read_recording(path):
+def read_recording(recording):
     """Return what a recording says, and its bytes."""
-    with lzma.open(path) as file:
+    with lzma.open(recording) as file:
         return json.loads(file.readline()), file.read()
 
 
@@ -118,7 +118,7 @@ def show(folder, facts, content, asked, lossy):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.rstrip())
-    parser.add_argument("recording", type=Path)
+    parser.add_argument("recording", type=argparse.FileType("rb"))
     parser.add_argument("--server")
     parser.add_argument("--client", default=shutil.which("mariadb") or "mysql")
     own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
