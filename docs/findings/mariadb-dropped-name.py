@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Show that MariaDB lists a table again whose DROP TABLE it had acknowledged.
+
+    sudo python3 mariadb-dropped-name.py [--server FILE] [--client FILE] [-- OPTION ...]
+
+A server works on a filesystem of its own, XFS on a loop device.  As soon as DROP TABLE
+is answered, the device is copied: that is what a drive holds that loses its power then
+and has kept every write that reached it.  A server is started on the copy.
+
+  power loss  the copy is made at once.
+  control     the filesystem is synced between the answer and the copy.
+
+Exit status: 0 the name was listed after the power loss and not in the control; 1 it was
+not; 2 it could not be tried.
+
+Needs Linux, root (for a loop device), mkfs.xfs, Python 3.9, MariaDB and its client.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TRIES = 10
+
+
+class Server:
+    """A server on the data folder of a mounted drive."""
+
+    def __init__(self, folder, asked):
+        self.socket, self.log = folder / "socket", folder / "log"
+        self.client = [asked.client, "--no-defaults", f"--socket={self.socket}"]
+        own = [f"--datadir={folder}/drive/data", f"--socket={self.socket}"]
+        self.command = [
+            *("setpriv", "--pdeathsig=KILL", asked.server, "--no-defaults"),
+            *("--user=root", "--skip-networking", "--skip-grant-tables", *own),
+            *asked.options,
+        ]
+        self.process = None
+
+    def start(self):
+        """Start it, and wait until it accepts queries."""
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+        while self.ask("select 1") != "1":
+            if self.process.poll() is not None:
+                raise OSError(f"the server did not start: {self.log.read_text()}")
+            time.sleep(0.1)
+
+    def ask(self, statements):
+        command = [*self.client, "--skip-column-names", "--batch", "-e", statements]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def mount(image, drive):
+    subprocess.run(["mount", "-o", "loop,nouuid", image, drive], check=True)
+
+
+def drop_and_copy(folder, image, copy, asked, synced):
+    """Copy the drive as soon as DROP TABLE is answered."""
+    drive, server = folder / "drive", Server(folder, asked)
+    image.write_bytes(b"")
+    os.truncate(image, 1 << 30)
+    subprocess.run(["mkfs.xfs", "-q", image], check=True)
+    try:
+        mount(image, drive)
+        (drive / "data").mkdir()
+        server.start()
+        server.ask("create database d; create table d.t (id int primary key, v int)")
+        server.ask("insert into d.t values (1, 1)")
+        server.ask("shutdown")
+        server.process.wait()
+        sync = ["sync", "--file-system", drive]
+        subprocess.run(sync, check=True)
+        server.start()
+        if refused := server.ask("drop table d.t"):
+            raise OSError(f"DROP TABLE was refused: {refused}")
+        if synced:
+            subprocess.run(sync, check=True)
+        os.kill(server.process.pid, signal.SIGSTOP)
+        subprocess.run(["cp", "--sparse=always", image, copy], check=True)
+    finally:
+        server.stop()
+        subprocess.run(["umount", drive])
+
+
+def is_listed(folder, asked, synced):
+    """Return whether the dropped table is listed after a power loss."""
+    copy, server = folder / "copy.img", Server(folder, asked)
+    drop_and_copy(folder, folder / "drive.img", copy, asked, synced)
+    try:
+        mount(copy, folder / "drive")
+        server.start()
+        listed = server.ask("show tables from d")
+        print("    SHOW TABLES:", listed or "none")
+        if listed:
+            print("    SELECT:", server.ask("select * from d.t"))
+            print("    DROP TABLE:", server.ask("drop table d.t") or "OK")
+            print("    SHOW TABLES:", server.ask("show tables from d") or "none")
+        return listed == "t"
+    finally:
+        server.stop()
+        subprocess.run(["umount", folder / "drive"])
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.rstrip())
+    parser.add_argument("--server", default=shutil.which("mariadbd"))
+    parser.add_argument("--client", default=shutil.which("mariadb"))
+    own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    asked = parser.parse_args(sys.argv[1:own])
+    asked.options = sys.argv[own + 1 :]
+    if os.geteuid() or not asked.server or not asked.client:
+        print("needs root, mariadbd (--server) and a client (--client)")
+        return 2
+    if os.environ.get("REPLAY") != "apart":  # no mount outlives this process
+        os.environ["REPLAY"] = "apart"
+        os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(2))
+    with tempfile.TemporaryDirectory(prefix="dropped-") as name:
+        (Path(name) / "drive").mkdir()
+        print("Control: the filesystem is synced before the power loss.")
+        try:
+            if is_listed(Path(name), asked, synced=True):
+                return 1
+            for number in range(1, TRIES + 1):
+                print(f"Power loss {number}:")
+                if is_listed(Path(name), asked, synced=False):
+                    return 0
+            return 1
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"It could not be tried: {error}")
+            return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
