@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 ALL = """skip-networking skip-stack-trace innodb-buffer-pool-size=16M
- loose-innodb-redo-log-capacity=8M loose-innodb-doublewrite-pages=128
+ loose-innodb-redo-log-capacity=8M loose-innodb-log-file-size=8M
+ loose-innodb-doublewrite-pages=128
  loose-innodb-idle-flush-pct=0 loose-innodb-lru-scan-depth=100"""
 MYSQL = """secure-file-priv=NULL disable-log-bin loose-mysqlx=OFF performance-schema=OFF
  log-error-verbosity=3"""
@@ -186,7 +187,7 @@ def main(check):
     parser.add_argument("options", nargs="*")
     args = parser.parse_args()
     if not args.server or not args.client:
-        parser.error("needs a server and a client program: see --server and --client")
+        parser.error("found no server or no client program: --server, --client")
     args.tear = args.tear or [n for n in (512, 4096) if n < args.page_size]
     if os.geteuid() == 0:  # mysqld does not run as root
         users = {user.pw_name: user for user in pwd.getpwall()}

@@ -1,1 +1,16 @@
-"""Defects of released servers, shown with the server alone: no lab, no drive."""
+"""The scripts of docs/findings, each of which shows one finding to its vendor."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "docs" / "findings"
+SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("m*-*.py"))}
+SEEN, UNSEEN, CANNOT_RUN = 0, 1, 2  # their exit codes
+
+
+def loads(said: str) -> int:
+    """Return how many loads a script says it took to meet its state."""
+    found = re.findall(r"^load (\d+)$", said, re.M)
+    return int(found[-1]) if found else 1

@@ -1,33 +1,54 @@
-"""Shows a finding of docs/findings.md: `python -m tests.findings [NAME ...]`.
+"""Runs the scripts of docs/findings: `python -m tests.findings [NAME ...]`.
 
-Each starts a server of this machine on a plain folder, kills it with SIGKILL, tears one
-page, or all of a table, as a power loss tears them, starts the server again and looks.
-Where a control is possible, it differs in the one thing that matters, and must recover.
+Each one starts a server of this machine, and exits with 0 if it shows its finding.
 """
 
 from __future__ import annotations
 
+import argparse
+import subprocess
 import sys
+import time
 
-from tests.findings.cases import CASES, Unseen
+from dbcheck.lab.programs import find_mysqld
+from tests.findings import SCRIPTS, SEEN, UNSEEN, loads
+
+_SAID = {SEEN: "seen", UNSEEN: "not seen"}
+
+
+def command(name: str, server: str) -> list[str]:
+    """Return the command that runs a script; server: "" for the one of this machine."""
+    if not server and name.startswith("mysql"):
+        server = str(find_mysqld() or "")
+    named = ["--server", server] if server else []
+    return [sys.executable, str(SCRIPTS[name]), *named]
 
 
 def main() -> int:
-    """Show the findings that are named, or all; 1 if one was not reproduced."""
-    names = sys.argv[1:] or list(CASES)
-    if unknown := set(names) - CASES.keys():
-        raise SystemExit(
-            f"no finding is called {', '.join(unknown)}: {', '.join(CASES)}"
-        )
+    """Run the scripts that are named, or all; 1 if one did not show its finding."""
+    parser = argparse.ArgumentParser(prog="python -m tests.findings")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
+    parser.add_argument("--times", type=int, default=1, help="run each so many times")
+    parser.add_argument("--server", default="", help="the program, for all of them")
+    args = parser.parse_args()
+    if unknown := set(args.names) - SCRIPTS.keys():
+        parser.error(f"no finding is called {', '.join(sorted(unknown))}")
     missed = 0
-    for name in names:
-        try:
-            said = CASES[name]()
-        except Unseen as error:
-            missed += 1
-            said = f"not reproduced: {error}"
-        sys.stdout.write(f"{name}\n  {said}\n")
-        sys.stdout.flush()
+    for name in args.names or SCRIPTS:
+        for time_no in range(1, args.times + 1):
+            began = time.monotonic()
+            done = subprocess.run(
+                command(name, args.server), capture_output=True, text=True
+            )
+            missed += done.returncode != SEEN
+            result = _SAID.get(done.returncode, "cannot run")
+            sys.stdout.write(
+                f"{name:20} {time_no:3} {result:10} {loads(done.stdout):3} loads"
+                f" {time.monotonic() - began:4.0f} s\n"
+            )
+            if args.times == 1 or done.returncode not in _SAID:
+                sys.stdout.write(done.stdout + done.stderr)
+            sys.stdout.flush()
     return 1 if missed else 0
 
 

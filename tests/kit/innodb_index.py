@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from tests.findings.innodb_pages import INDEX, Page, overwrite, pages, sealed
+from tests.kit.innodb_pages import INDEX, Page, overwrite, pages, sealed
 
 _RECORDS_AT, _LEVEL_AT, _INDEX_AT = 54, 64, 66
 _INFIMUM, _SUPREMUM = 99, 112

@@ -1,10 +1,10 @@
-"""The pages that the findings tear are read as InnoDB reads them."""
+"""Pages are read as InnoDB reads them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.findings.innodb_pages import PAGE_BYTES, Page, crc32c, pages, tear
+from tests.kit.innodb_pages import PAGE_BYTES, Page, crc32c, overwrite, pages
 
 
 def page_of_mysql(space: int, number: int, lsn: int) -> bytes:
@@ -33,7 +33,7 @@ def test_a_page_says_what_it_is_until_it_is_torn(tmp_path: Path) -> None:
     assert first.lsn == 1 << 33
     assert first.whole()
     assert second.whole()
-    tear(file, 1)
+    overwrite(file, 1, bytes(512), PAGE_BYTES - 512)
     assert [page.whole() for page in pages(file)] == [True, False]
 
 

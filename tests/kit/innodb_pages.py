@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE_BYTES = 16384
-SECTOR_BYTES = 512
 INDEX = 17855
 _HEAD = struct.Struct(">4sI8xQH8xI")
 _POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
@@ -95,30 +94,6 @@ def sealed(content: bytes, *, full: bool) -> bytes:
     return mark + content[4:-8] + mark + content[-4:]
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """The history list of a rollback segment, as its header page has it.
-
-    count:       of the transactions in it.
-    first, last: pages of the newest and the oldest of them; -1 for none.
-
-    storage/innobase/include/trx0rseg.h, fut0lst.h: the list's base is at 46.
-    """
-
-    count: int
-    first: int
-    last: int
-
-    @classmethod
-    def of(cls, page: Page) -> History:
-        """Read it from a rollback segment's header page, or from a copy of it."""
-        return cls(*struct.unpack_from(">Ii2xi", page.content, 46))
-
-    def __str__(self) -> str:
-        """Say it in a few words."""
-        return f"{self.count} (first page {self.first}, last {self.last})"
-
-
 def pages(file: Path, slots: range | None = None) -> Iterator[Page]:
     """Yield the pages of a file, or those in *slots*."""
     content = file.read_bytes()
@@ -132,8 +107,3 @@ def overwrite(file: Path, slot: int, content: bytes, at: int = 0) -> None:
     with file.open("r+b") as opened:
         opened.seek(slot * PAGE_BYTES + at)
         opened.write(content)
-
-
-def tear(file: Path, slot: int) -> None:
-    """Leave the last sector of a page as it was before all writes: zeros."""
-    overwrite(file, slot, bytes(SECTOR_BYTES), PAGE_BYTES - SECTOR_BYTES)
