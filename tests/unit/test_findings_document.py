@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.findings import SCRIPTS
+from tests.findings import RECORDINGS, SCRIPTS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "findings.md").read_text("utf-8")
 PARTS = ("Tested and affected", "Lost", "Severity", "Way around")
@@ -43,10 +43,13 @@ def test_the_severity_of_a_section_is_that_of_its_row() -> None:
     rows = dict(re.findall(r"^\| \[.*?\]\(#(.*?)\) \|(.*)\|$", TEXT, re.M))
     for name, body in findings().items():
         (severity,) = re.findall(r"^- \*\*Severity:\*\* (\w+)\.$", body, re.M)
-        assert rows[name].split("|")[2].strip() == severity, name
+        assert rows[name].split("|")[1].strip() == severity, name
 
 
 def test_each_script_and_its_report_are_shown() -> None:
     for name in SCRIPTS:
         assert f"python3 docs/findings/{name}.py" in TEXT
         assert f"(findings/{name}.md)" in TEXT
+    for recording in RECORDINGS:
+        assert f"docs/findings/recordings/{recording.name}" in TEXT
+        assert f"(findings/{recording.stem}.md)" in TEXT

@@ -1,0 +1,212 @@
+"""A server on files of its own, whose pages and doublewrite buffer can be read.
+
+The scripts beside this file, which show a finding each, need it and nothing else.
+"""
+
+import argparse
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# Small files; and no page is written before write_out() has it written.
+ALL = """skip-networking skip-stack-trace innodb-buffer-pool-size=16M
+ loose-innodb-redo-log-capacity=8M loose-innodb-log-file-size=8M
+ loose-innodb-doublewrite-pages=128 loose-innodb-idle-flush-pct=0
+ loose-innodb-lru-scan-depth=100"""
+MYSQL = """secure-file-priv=NULL disable-log-bin loose-mysqlx=OFF performance-schema=OFF
+ log-error-verbosity=3"""
+NEW = "initialize-insecure innodb-doublewrite=OFF innodb-flush-log-at-trx-commit=0"
+CHECKPOINT, END = "Last checkpoint at", "Log sequence number"
+ROWS = "select left(v, 1), count(*) from d.t group by 1 order by 1; check table d.t"
+DIRTY = "show global status like 'innodb_buffer_pool_pages_dirty'"
+PERCENT = "set global innodb_max_dirty_pages_pct"
+IDLE = "/*!80018 set global innodb_idle_flush_pct"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+
+
+def options(words):
+    """Return words as options of a server."""
+    return [f"--{word}" for word in words.split()]
+
+
+class Server:
+    """A server on a folder of its own; a patch is (file, place in it, bytes)."""
+
+    def __init__(self, args, folder):
+        self.size, self.process = args.page_size, None
+        self.data, self.kept, self.log = (
+            folder / "data",
+            folder / "kept",
+            folder / "log",
+        )
+        words = f"datadir={self.data} socket={folder}/s innodb-page-size={self.size}"
+        self.command = [args.server, "--no-defaults", *options(f"{words} {ALL}")]
+        self.command += args.options
+        self.query = [args.client, "--no-defaults", "-uroot", f"-S{folder}/s", "-NB"]
+
+    def create(self):
+        """Make the data folder, and start the server."""
+        said = subprocess.check_output([*self.command[:2], "--version"])
+        self.data.mkdir()
+        if b"MariaDB" in said:  # it makes what InnoDB needs when it starts
+            self.command.append("--skip-grant-tables")
+        else:
+            self.command += options(MYSQL)
+            self.start(NEW)
+        if not self.start():
+            raise OSError(f"the server does not start: {self.log.read_text()}")
+        print(self.sql("select version(), @@innodb_flush_method, @@innodb_page_size"))
+        self.sql("create database d")
+
+    def start(self, more=""):
+        """Start the server; return whether it came up."""
+        self.data.with_name("s.lock").unlink(missing_ok=True)  # of one that was killed
+        command = [*self.command, *options(more)]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stderr=log, start_new_session=True)
+        while self.process.poll() is None and self.sql("select 1", "ERROR") != "1":
+            time.sleep(0.02)
+        return self.process.poll() is None
+
+    def kill(self):
+        """End the server at once."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def sql(self, text, accepted="no error"):
+        """Return what the client program says to these statements."""
+        done = subprocess.run(self.query, input=text.encode(), capture_output=True)
+        said = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
+        if done.returncode and accepted not in said:
+            raise OSError(f"{text[:60]}: {said}; the log has: {self.said('ERROR')}")
+        return said
+
+    def rows(self):
+        """Return how many rows have each letter, and what CHECK TABLE says."""
+        said = self.sql(ROWS, "ERROR").replace(" d.t check status", "; CHECK TABLE")
+        return said[said.find("ERROR") :] if "ERROR" in said else said
+
+    def said(self, words):
+        """Return the first line with these words that the server logged."""
+        found = re.search(f".*(?:{words}).*", self.log.read_text(errors="replace"))
+        return found[0] if found else "(no such line)"
+
+    def log_lsn(self, name):
+        """Return what the server says of its log: CHECKPOINT, or its END."""
+        return int(
+            re.search(rf"{name}\D+(\d+)", self.sql("show engine innodb status"))[1]
+        )
+
+    def fill(self, table, rows):
+        """Make a table with so many rows of "a"."""
+        self.sql(f"create table d.{table} (id int primary key, v varchar(1000))")
+        number = f"select 1 union all select i + 1 from n where i < {rows}"
+        row = "select i, repeat('a', 1000) from n"
+        self.sql(f"insert into d.{table} with recursive n (i) as ({number}) {row}")
+
+    def write_out(self, checkpoint=True):
+        """Have all changed pages written, and then a checkpoint."""
+        end = self.log_lsn(END)
+        self.sql(f"{PERCENT}_lwm = 0; {PERCENT} = 0; {IDLE} = 100 */")
+        while self.sql(DIRTY)[-2:] != " 0" or (
+            checkpoint and self.log_lsn(CHECKPOINT) < end
+        ):
+            time.sleep(0.02)
+        self.sql(f"{PERCENT} = 99; {IDLE} = 0 */")
+
+    def heads(self):
+        """Return the heads of the redo log files, with the checkpoints, as patches."""
+        files = [*self.data.glob("*/#ib_redo*[0-9]"), *self.data.glob("ib_logfile*")]
+        names = [str(file.relative_to(self.data)) for file in files]
+        return [(name, 0, (self.data / name).read_bytes()[:2048]) for name in names]
+
+    def pages(self, name):
+        """Return the pages of a file."""
+        content = (self.data / name).read_bytes()
+        return [content[n : n + self.size] for n in range(0, len(content), self.size)]
+
+    def slots(self):
+        """Return the doublewrite buffer as [(file, number, page)], in its order."""
+        files = sorted(file.name for file in self.data.glob("#ib_*.dblwr"))
+        found = [(f, n, page) for f in files for n, page in enumerate(self.pages(f))]
+        return found or [("ibdata1", n, p) for n, p in enumerate(self.pages("ibdata1"))]
+
+    def attempt(self, *patches, more=""):
+        """Start the server on the files that were kept, with these patches."""
+        self.kill()
+        shutil.rmtree(self.data, ignore_errors=True)
+        shutil.copytree(self.kept, self.data)
+        for name, at, content in patches:
+            with (self.data / name).open("r+b") as file:
+                file.seek(at)
+                file.write(content)
+        return self.start(more)
+
+
+def lsn(page):
+    """Return the log sequence number of the last change of a page."""
+    return int.from_bytes(page[16:24], "big")
+
+
+def copies(slots, page):
+    """Return the slots with whole copies of this page, in their order."""
+    same = [s for s in slots if s[2][4:8] + s[2][34:38] == page[4:8] + page[34:38]]
+    return [s for s in same if s[2][20:24] in (s[2][-4:], s[2][-8:-4])]
+
+
+def batch(before, after):
+    """Return the slots that were written, if one batch took them; otherwise none."""
+    written = sorted(set(after) - set(before))
+    return written if len({(f, n // 128) for f, n, _ in written}) == 1 else []
+
+
+def stop(*_):
+    """End at the first signal, and take no other: the clean-up follows."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise OSError("ended by a signal, or after an hour")
+
+
+def main(check):
+    """Run check(server, args), which tells whether the finding was seen."""
+    parser = argparse.ArgumentParser(epilog="after --: more options of the server")
+    mariadb, which = Path(sys.argv[0]).name.startswith("mariadb"), shutil.which
+    parser.add_argument("--server", default=which("mariadbd" if mariadb else "mysqld"))
+    parser.add_argument("--client", default=which("mysql") or which("mariadb"))
+    parser.add_argument("--tear", type=int, action="append", help="bytes; 512 and 4096")
+    parser.add_argument("--page-size", type=int, default=16384)
+    parser.add_argument("--loads", type=int, default=60, help="after which it gives up")
+    parser.add_argument("options", nargs="*")
+    args = parser.parse_args()
+    if not args.server or not args.client:
+        parser.error("found no server or no client program: --server, --client")
+    args.tear = args.tear or [n for n in (512, 4096) if n < args.page_size]
+    if os.geteuid() == 0:  # mysqld does not run as root
+        users = {user.pw_name: user for user in pwd.getpwall()}
+        user = users.get("mysql") or users["nobody"]
+        os.setgroups([])
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
+    for number in SIGNALS:
+        signal.signal(number, stop)
+    signal.alarm(3600)
+    with tempfile.TemporaryDirectory(prefix="innodb-") as folder:
+        server = Server(args, Path(folder))
+        try:
+            server.create()
+            seen = check(server, args)
+        except Exception as error:  # whatever it is: 1 would mean "not seen"
+            print(f"cannot run: {error}")
+            return 2
+        finally:
+            server.kill()
+    print("SEEN" if seen else "NOT SEEN")
+    return 0 if seen else 1
