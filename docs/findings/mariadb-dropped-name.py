@@ -23,67 +23,39 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
+from replay import Server
+
 TRIES = 10
-
-
-class Server:
-    """A server on the data folder of a mounted drive."""
-
-    def __init__(self, folder, asked):
-        self.socket, self.log = folder / "socket", folder / "log"
-        self.client = [asked.client, "--no-defaults", f"--socket={self.socket}"]
-        own = [f"--datadir={folder}/drive/data", f"--socket={self.socket}"]
-        self.command = [
-            *("setpriv", "--pdeathsig=KILL", asked.server, "--no-defaults"),
-            *("--user=root", "--skip-networking", "--skip-grant-tables", *own),
-            *asked.options,
-        ]
-        self.process = None
-
-    def start(self):
-        """Start it, and wait until it accepts queries."""
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
-        while self.ask("select 1") != "1":
-            if self.process.poll() is not None:
-                raise OSError(f"the server did not start: {self.log.read_text()}")
-            time.sleep(0.1)
-
-    def ask(self, statements):
-        command = [*self.client, "--skip-column-names", "--batch", "-e", statements]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
-
-    def stop(self):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
 
 
 def mount(image, drive):
     subprocess.run(["mount", "-o", "loop,nouuid", image, drive], check=True)
 
 
+def start(server):
+    if not server.start():
+        raise OSError(f"the server did not start: {server.log.read_text()}")
+
+
 def drop_and_copy(folder, image, copy, asked, synced):
     """Copy the drive as soon as DROP TABLE is answered."""
-    drive, server = folder / "drive", Server(folder, asked)
+    drive, server = folder / "drive", Server(folder, {"options": ()}, asked)
     image.write_bytes(b"")
     os.truncate(image, 1 << 30)
     subprocess.run(["mkfs.xfs", "-q", image], check=True)
     try:
         mount(image, drive)
         (drive / "data").mkdir()
-        server.start()
+        start(server)
         server.ask("create database d; create table d.t (id int primary key, v int)")
         server.ask("insert into d.t values (1, 1)")
         server.ask("shutdown")
         server.process.wait()
         sync = ["sync", "--file-system", drive]
         subprocess.run(sync, check=True)
-        server.start()
+        start(server)
         if refused := server.ask("drop table d.t"):
             raise OSError(f"DROP TABLE was refused: {refused}")
         if synced:
@@ -97,15 +69,15 @@ def drop_and_copy(folder, image, copy, asked, synced):
 
 def is_listed(folder, asked, synced):
     """Return whether the dropped table is listed after a power loss."""
-    copy, server = folder / "copy.img", Server(folder, asked)
+    copy, server = folder / "copy.img", Server(folder, {"options": ()}, asked)
     drop_and_copy(folder, folder / "drive.img", copy, asked, synced)
     try:
         mount(copy, folder / "drive")
-        server.start()
+        start(server)
         listed = server.ask("show tables from d")
         print("    SHOW TABLES:", listed or "none")
         if listed:
-            print("    SELECT:", server.ask("select * from d.t"))
+            print("    SELECT:", server.ask("select * from d.t").rpartition("\n")[2])
             print("    DROP TABLE:", server.ask("drop table d.t") or "OK")
             print("    SHOW TABLES:", server.ask("show tables from d") or "none")
         return listed == "t"
