@@ -5,7 +5,7 @@ See mysql-older-copy.md.  Exit code: 0 seen, 1 not seen, 2 cannot run.
 
 import sys
 
-from innodb import CHECKPOINT, batch, copies, lsn, main
+from innodb import CHECKPOINT, END, batch, copies, lsn, main
 
 ALL_ROWS = "b 125 c 125; CHECK TABLE OK"
 
