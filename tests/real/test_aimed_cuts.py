@@ -97,7 +97,8 @@ class Ends(Said):
 
 def test_chores_that_ended_before_the_cut_are_none_that_it_met(tmp_path: Path) -> None:
     """Nor does the message that ended their session say that the server shut down."""
-    workload = replace(load("windows"), sessions=4, cut_after_s=(2.5, 2.5))
+    # It counts as ended early a second before the last ack, and a busy machine is late.
+    workload = replace(load("windows"), sessions=4, cut_after_s=(6.0, 6.0))
     with bench(LabSpec("postgresql"), tmp_path) as here:
         listener = Ends(here)
         rig = replace(here.rig, listener=listener)
