@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Show that MariaDB lists a table again whose DROP TABLE it had acknowledged.
 
-    sudo python3 mariadb-dropped-name.py [--server FILE] [--client FILE] [-- OPTION ...]
+    python3 mariadb-dropped-name.py [--server FILE] [--client FILE] [-- OPTION ...]
 
 A server works on a filesystem of its own, XFS on a loop device.  As soon as DROP TABLE
 is answered, the device is copied: that is what a drive holds that loses its power then
@@ -49,7 +49,8 @@ def drop_and_copy(folder, image, copy, asked, synced):
         mount(image, drive)
         (drive / "data").mkdir()
         start(server)
-        server.ask("create database d; create table d.t (id int primary key, v int)")
+        server.ask("create database d")
+        server.ask("create table d.t (id int primary key, v int) engine=innodb")
         server.ask("insert into d.t values (1, 1)")
         server.ask("shutdown")
         server.process.wait()
@@ -99,7 +100,7 @@ def main():
     if os.environ.get("REPLAY") != "apart":  # no mount outlives this process
         os.environ["REPLAY"] = "apart"
         os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(2))
     with tempfile.TemporaryDirectory(prefix="dropped-") as name:
         (Path(name) / "drive").mkdir()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Show what a database server does after a recorded power loss.
 
-    sudo python3 replay.py RECORDING [--server FILE] [--client FILE] [-- OPTION ...]
+    python3 replay.py RECORDING [--server FILE] [--client FILE] [-- OPTION ...]
 
 RECORDING holds a drive: all that a completed flush covers, and each later write with
 what of it had reached the drive when the power went.  Twice a drive is built from it,
@@ -12,7 +12,8 @@ as a file, and mounted, and the server recovers it:
               cache are gone.  No flush covers them, so a drive may lose them.
 
 Exit status: 0 the server recovered the control, and did not start in two attempts
-after the power loss; 1 it did something else; 2 it could not be tried.
+after the power loss, for the reason in question; 1 it started, or had another reason;
+2 it could not be tried, or the control did not recover.
 
 Needs Linux, root (for a loop device), Python 3.9 and the server; --client is mariadb
 or mysql.  The server gets each OPTION, e.g. --lc-messages-dir=/opt/mysql/share.
@@ -29,12 +30,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-
-def read_recording(recording):
-    """Return what a recording says, and its bytes."""
-    with lzma.open(recording) as file:
-        return json.loads(file.readline()), file.read()
 
 
 def build_drive(path, facts, content, lossy):
@@ -99,7 +94,8 @@ def show(folder, facts, content, asked, lossy):
     mounted.mkdir(exist_ok=True)
     build_drive(folder / "drive.img", facts, content, lossy)
     try:
-        mount = ["mount", "-o", "loop", folder / "drive.img", mounted]
+        options = "loop,nouuid" if content[:4] == b"XFSB" else "loop"
+        mount = ["mount", "-o", options, folder / "drive.img", mounted]
         subprocess.run(mount, check=True)
         started = server.start() or (lossy and server.start())
         print("    The server", "starts." if started else "does not start.")
@@ -107,10 +103,9 @@ def show(folder, facts, content, asked, lossy):
             for table in facts["tables"]:
                 print(server.ask(f"check table {table}; select count(*) from {table}"))
             return not lossy
-        reasons = server.said(facts["log"])
-        for line in reasons[:6] or server.said([""])[-6:]:
+        for line in server.said(facts["log"])[:6] or server.said([""])[-6:]:
             print("   ", line[:300])
-        return lossy and bool(reasons)
+        return lossy and bool(server.said(facts["log"][:1]))
     finally:
         server.stop()
         subprocess.run(["umount", mounted])
@@ -124,7 +119,8 @@ def main():
     own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     asked = parser.parse_args(sys.argv[1:own])
     asked.options = sys.argv[own + 1 :]
-    facts, content = read_recording(asked.recording)
+    with lzma.open(asked.recording) as file:
+        facts, content = json.loads(file.readline()), file.read()
     asked.server = asked.server or shutil.which(facts["program"])
     if os.geteuid() or not asked.server or not shutil.which(asked.client):
         print(f"needs root, {facts['program']} (--server) and a client (--client)")
@@ -132,18 +128,21 @@ def main():
     if os.environ.get("REPLAY") != "apart":  # no mount outlives this process
         os.environ["REPLAY"] = "apart"
         os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(2))
     print(f"Recorded with {facts['server']}: {facts['cut']}.")
     print("No flush covers the last writes.  After the power loss the drive lacks:")
     print("   ", "\n    ".join(facts["lost"]))
     with tempfile.TemporaryDirectory(prefix="replay-") as name:
         print("Control: the drive has every write.")
-        control = show(Path(name), facts, content, asked, lossy=False)
+        if not show(Path(name), facts, content, asked, lossy=False):
+            return 2
         print("Power loss:")
-        lost = show(Path(name), facts, content, asked, lossy=True)
-    return 0 if control and lost else 1
+        return 0 if show(Path(name), facts, content, asked, lossy=True) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (OSError, EOFError, lzma.LZMAError, subprocess.SubprocessError) as error:
+        sys.exit(print(f"It could not be tried: {error}") or 2)

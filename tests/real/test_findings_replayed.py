@@ -74,7 +74,7 @@ def test_a_server_that_does_not_start_is_seen(tmp_path: Path) -> None:
 
 def test_for_another_reason_it_is_not_seen(tmp_path: Path) -> None:
     facts, content = stored()
-    facts["log"] = ["Missing FILE_CREATE"]
+    facts["log"] = ["Missing FILE_CREATE", "InnoDB"]  # the others are shown as well
     content = without_log_header(facts, content)
     done = replay(store(tmp_path / "lost.xz", facts, content))
     assert done.returncode == 1, done.stdout + done.stderr
@@ -86,10 +86,19 @@ def test_a_server_that_starts_is_not_seen(tmp_path: Path) -> None:
     assert done.stdout.count("check\tstatus\tOK\n811") == 2
 
 
-def test_without_a_control_that_recovers_it_is_not_seen() -> None:
+def test_without_a_control_that_recovers_it_could_not_be_tried() -> None:
     done = replay(RECORDING, "--", "--innodb-no-such-option")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stdout.count("The server does not start.") == 2
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout.count("The server does not start.") == 1
+
+
+def test_half_a_recording_could_not_be_tried(tmp_path: Path) -> None:
+    half = tmp_path / "half.xz"
+    half.write_bytes(RECORDING.read_bytes()[:100_000])
+    done = replay(half)
+    assert done.returncode == 2
+    assert "It could not be tried: " in done.stdout
+    assert not done.stderr
 
 
 def test_without_a_server_it_says_what_it_needs(tmp_path: Path) -> None:
