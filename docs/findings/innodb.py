@@ -67,8 +67,9 @@ class Server:
 
     def start(self, more=""):
         """Start the server; return whether it came up."""
+        self.kill()
         self.data.with_name("s.lock").unlink(missing_ok=True)  # of one that was killed
-        command = [*self.command, *options(more)]
+        command = ["setpriv", "--pdeathsig=KILL", *self.command, *options(more)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stderr=log, start_new_session=True)
         while self.process.poll() is None and self.sql("select 1", "ERROR") != "1":

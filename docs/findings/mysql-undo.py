@@ -10,7 +10,7 @@ import time
 
 from innodb import CHECKPOINT, batch, copies, lsn, main
 
-WHY = r"fil0fil.cc:\d+|outside the tablespace|Assertion failure"
+WHY = r"fil0fil.cc:\d+|outside the tablespace"
 ALL_ROWS = "b 32; CHECK TABLE OK"
 UNDO = ("undo_001", "undo_002")
 READER = b"start transaction with consistent snapshot; select count(*) from d.t;\n"

@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("number", type=int)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--log", action="append", required=True)
+    parser.add_argument("--log", action="append", required=True)  # first: the reason
     parser.add_argument("--later", type=int, default=0)
     asked = parser.parse_args(words)
     exploration = Exploration.open(asked.folder)
