@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from dbcheck.lab.programs import find_mysqld
+from dbcheck.lab.programs import find_mysqld, find_rocksdb
 from tests.findings import SCRIPTS, SEEN, UNSEEN, loads
 
 _SAID = {SEEN: "seen", UNSEEN: "not seen"}
@@ -21,6 +21,8 @@ def command(name: str, server: str) -> list[str]:
     if not server and name.startswith("mysql"):
         server = str(find_mysqld() or "")
     named = ["--server", server] if server else []
+    if name.startswith("myrocks") and (plugin := find_rocksdb()):
+        named += ["--", f"--plugin-dir={plugin.parent}"]
     return [sys.executable, str(SCRIPTS[name]), *named]
 
 
