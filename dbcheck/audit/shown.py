@@ -34,7 +34,7 @@ def fact_of(reading: Reading | None, parse: Callable[[str], str | None]) -> Fact
 
 
 def remedy_of(why: str) -> str:
-    """Return what to do about a reading that failed, by its error."""
+    """Return the remedy for a reading that failed, "" if none is known."""
     if "not installed" in why:
         return f"install it there: {why.split()[0]}"
     return AS_ROOT if any(each in why.lower() for each in _DENIED) else ""

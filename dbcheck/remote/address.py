@@ -26,7 +26,7 @@ class Proxy:
 
     @property
     def jump_is_none(self) -> bool:
-        """Return whether a later ProxyCommand counts, also the configuration's."""
+        """Return whether ProxyJump is none, so that a ProxyCommand after it counts."""
         return self.jump.lower() == "none"
 
 

@@ -78,10 +78,8 @@ class Apt:
             fetch.run(["dpkg-deb", "--extract", str(one), str(tree)])
         shutil.rmtree(folder / "apt")
         tree.chmod(0o755)
-        for apart in (
-            "lib",
-            "lib64",
-        ):  # from /usr, as the packages of Debian 11 have it
+        # The packages of Debian 11 have these beside /usr.
+        for apart in ("lib", "lib64"):
             if (tree / apart).is_dir() and not (tree / apart).is_symlink():
                 shutil.copytree(
                     tree / apart,

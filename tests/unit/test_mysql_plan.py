@@ -1,4 +1,4 @@
-"""Which plans of a server answer from the index that is to be checked.
+"""Plans that read the index that is to be checked, and others.
 
 The lines are those that MySQL 8.0.15, 8.0.31 and 9.7.4 and MariaDB 10.5.23, 10.11.19,
 11.4.5 and 11.8.9 gave: for dbcheck's own statements, and for others in their place.

@@ -81,6 +81,8 @@ def _other_plan(statement: str, index: str, lines: plan.Plan) -> EngineError:
     return EngineError(
         f"the server does not use {index} for {statement}: {shown}",
         id=ErrorId.PLAN_NOT_AS_ASKED,
+        hint="Nothing is known of this index yet. Set optimizer_switch and"
+        " join_cache_level to their defaults, then run dbcheck reconcile again.",
     )
 
 

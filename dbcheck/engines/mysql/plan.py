@@ -1,8 +1,7 @@
-"""Does the server answer a statement from the index that is to be checked?
+"""Tells whether a query plan reads the index that is to be checked.
 
-Judged is what a plan does: how it reads each table.  Releases word the same plan
-differently, as MariaDB 11, which no longer says that the primary key covers a query.
-The words are those of EXPLAIN's traditional format (MySQL 8.4 manual, 10.8.2; MariaDB
+It counts how a plan reads each table.  Releases word the same plan differently: MariaDB
+11 no longer says that the primary key covers a query.  The words are those of EXPLAIN's traditional format (MySQL 8.4 manual, 10.8.2; MariaDB
 documentation, EXPLAIN).
 """
 
@@ -20,7 +19,7 @@ _SEARCHES = ("eq_ref", "ref")  # a hash join is neither: it reads the index only
 
 
 def searches(plan: Plan, index: str) -> bool:
-    """Return whether every row of the table is searched for in that index alone.
+    """Return whether a plan looks up every row of the table in that index alone.
 
     plan: of a join of the table, as READ, with itself, as SEARCHED.
     """
@@ -29,7 +28,7 @@ def searches(plan: Plan, index: str) -> bool:
         return False
     found = tables[SEARCHED]
     return (
-        _reads_all_rows(tables[READ])
+        _scans_table(tables[READ])
         and found["type"] in _SEARCHES
         and found["key"] == index
         # The primary key is the table, so nothing else can answer.
@@ -38,7 +37,7 @@ def searches(plan: Plan, index: str) -> bool:
 
 
 def reads_whole(plan: Plan, index: str) -> bool:
-    """Return whether a further index is read from end to end, and nothing else."""
+    """Return whether a plan reads a secondary index from end to end, and no table."""
     if not _is_simple(plan, 1):
         return False
     (line,) = plan
@@ -46,18 +45,18 @@ def reads_whole(plan: Plan, index: str) -> bool:
 
 
 def _is_simple(plan: Plan, tables: int) -> bool:
-    """Return whether so many tables are joined, without a copy of any in between."""
+    """Return whether a plan joins that many tables, with no temporary table."""
     return len(plan) == tables and all(line["select_type"] == "SIMPLE" for line in plan)
 
 
-def _reads_all_rows(line: Mapping[str, Any]) -> bool:
-    """Return whether they come from the table: an index may lack some."""
+def _scans_table(line: Mapping[str, Any]) -> bool:
+    """Return whether the plan scans the table itself: an index may lack rows."""
     return line["type"] == "ALL" or (line["type"], line["key"]) == ("index", PRIMARY)
 
 
 def _is_covered(line: Mapping[str, Any]) -> bool:
-    """Return whether the table is not read beside its index.
+    """Return whether the index covers the query, so that no row of the table is read.
 
-    "Using index condition" does read it, "Using index for group-by" skips entries.
+    "Using index condition" reads rows, "Using index for group-by" skips entries.
     """
     return "Using index" in (line["Extra"] or "").split("; ")
