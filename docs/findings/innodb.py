@@ -1,19 +1,16 @@
-"""A server on files of its own, whose pages and doublewrite buffer can be read.
-
-The scripts beside this file, which show a finding each, need it and nothing else.
-"""
+"""A server on files of its own, whose pages and doublewrite buffer can be read."""
 
 import argparse
 import os
 import pwd
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+import server
+from server import find_programs, parse
 
 # Small files; and no page is written before write_out() has it written.
 ALL = """skip-networking skip-stack-trace innodb-buffer-pool-size=16M
@@ -28,7 +25,6 @@ ROWS = "select left(v, 1), count(*) from d.t group by 1 order by 1; check table 
 DIRTY = "show global status like 'innodb_buffer_pool_pages_dirty'"
 PERCENT = "set global innodb_max_dirty_pages_pct"
 IDLE = "/*!80018 set global innodb_idle_flush_pct"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
 
 def options(words):
@@ -36,69 +32,43 @@ def options(words):
     return [f"--{word}" for word in words.split()]
 
 
-class Server:
+class Server(server.Server):
     """A server on a folder of its own; a patch is (file, place in it, bytes)."""
 
-    def __init__(self, args, folder):
-        self.size, self.process = args.page_size, None
-        self.data, self.kept, self.log = (
-            folder / "data",
-            folder / "kept",
-            folder / "log",
-        )
-        words = f"datadir={self.data} socket={folder}/s innodb-page-size={self.size}"
-        self.command = [args.server, "--no-defaults", *options(f"{words} {ALL}")]
-        self.command += args.options
-        self.query = [args.client, "--no-defaults", "-uroot", f"-S{folder}/s", "-NB"]
+    def __init__(self, asked, folder):
+        self.size = asked.page_size
+        self.data, self.kept = folder / "data", folder / "kept"
+        small = options(f"innodb-page-size={self.size} {ALL}")
+        super().__init__(asked, folder, self.data, *small)
 
     def create(self):
         """Make the data folder, and start the server."""
-        said = subprocess.check_output([*self.command[:2], "--version"])
         self.data.mkdir()
-        if b"MariaDB" in said:  # it makes what InnoDB needs when it starts
+        if "MariaDB" in self.version():  # it makes what InnoDB needs when it starts
             self.command.append("--skip-grant-tables")
         else:
             self.command += options(MYSQL)
-            self.start(NEW)
+            self.start(*options(NEW))
         if not self.start():
             raise OSError(f"the server does not start: {self.log.read_text()}")
         print(self.sql("select version(), @@innodb_flush_method, @@innodb_page_size"))
         self.sql("create database d")
 
-    def start(self, more=""):
-        """Start the server; return whether it came up."""
-        self.kill()
-        self.data.with_name("s.lock").unlink(missing_ok=True)  # of one that was killed
-        command = ["setpriv", "--pdeathsig=KILL", *self.command, *options(more)]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stderr=log, start_new_session=True)
-        while self.process.poll() is None and self.sql("select 1", "ERROR") != "1":
-            time.sleep(0.02)
-        return self.process.poll() is None
-
-    def kill(self):
-        """End the server at once."""
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-
     def sql(self, text, accepted="no error"):
-        """Return what the client program says to these statements."""
-        done = subprocess.run(self.query, input=text.encode(), capture_output=True)
-        said = " ".join((done.stdout + done.stderr).decode(errors="replace").split())
-        if done.returncode and accepted not in said:
-            raise OSError(f"{text[:60]}: {said}; the log has: {self.said('ERROR')}")
+        """Return what the client program says, in one line; raise an error."""
+        said = " ".join(self.ask(text).split())
+        if "ERROR" in said and accepted not in said:
+            raise OSError(f"{text[:60]}: {said}; the log has: {self.why('ERROR')}")
         return said
+
+    def why(self, words):
+        """Return the first line with these words that the server logged."""
+        return next(iter(self.said(words)), "(no such line)")
 
     def rows(self):
         """Return how many rows have each letter, and what CHECK TABLE says."""
         said = self.sql(ROWS, "ERROR").replace(" d.t check status", "; CHECK TABLE")
         return said[said.find("ERROR") :] if "ERROR" in said else said
-
-    def said(self, words):
-        """Return the first line with these words that the server logged."""
-        found = re.search(f".*(?:{words}).*", self.log.read_text(errors="replace"))
-        return found[0] if found else "(no such line)"
 
     def log_lsn(self, name):
         """Return what the server says of its log: CHECKPOINT, or its END."""
@@ -149,7 +119,7 @@ class Server:
             with (self.data / name).open("r+b") as file:
                 file.seek(at)
                 file.write(content)
-        return self.start(more)
+        return self.start(*options(more))
 
 
 def lsn(page):
@@ -169,45 +139,35 @@ def batch(before, after):
     return written if len({(f, n // 128) for f, n, _ in written}) == 1 else []
 
 
-def stop(*_):
-    """End at the first signal, and take no other: the clean-up follows."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    raise OSError("ended by a signal, or after an hour")
-
-
 def main(check):
-    """Run check(server, args), which tells whether the finding was seen."""
+    """Run check(server, asked), which tells whether the finding was seen."""
     parser = argparse.ArgumentParser(epilog="after --: more options of the server")
-    mariadb, which = Path(sys.argv[0]).name.startswith("mariadb"), shutil.which
-    parser.add_argument("--server", default=which("mariadbd" if mariadb else "mysqld"))
-    parser.add_argument("--client", default=which("mysql") or which("mariadb"))
     parser.add_argument("--tear", type=int, action="append", help="bytes; 512 and 4096")
     parser.add_argument("--page-size", type=int, default=16384)
     parser.add_argument("--loads", type=int, default=60, help="after which it gives up")
-    parser.add_argument("options", nargs="*")
-    args = parser.parse_args()
-    if not args.server or not args.client:
-        parser.error("found no server or no client program: --server, --client")
-    args.tear = args.tear or [n for n in (512, 4096) if n < args.page_size]
+    asked = parse(parser)
+    mariadb = Path(parser.prog).name.startswith("mariadb")
+    find_programs(asked, "mariadbd" if mariadb else "mysqld")
+    asked.tear = asked.tear or [n for n in (512, 4096) if n < asked.page_size]
+    if any(not 0 < tear < asked.page_size for tear in asked.tear):
+        parser.error("--tear: less than a page")
     if os.geteuid() == 0:  # mysqld does not run as root
         users = {user.pw_name: user for user in pwd.getpwall()}
         user = users.get("mysql") or users["nobody"]
         os.setgroups([])
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
-    for number in SIGNALS:
-        signal.signal(number, stop)
-    signal.alarm(3600)
     with tempfile.TemporaryDirectory(prefix="innodb-") as folder:
-        server = Server(args, Path(folder))
+        here = Server(asked, Path(folder))
         try:
-            server.create()
-            seen = check(server, args)
-        except Exception as error:  # whatever it is: 1 would mean "not seen"
-            print(f"cannot run: {error}")
-            return 2
+            here.create()
+            seen = check(here, asked)
         finally:
-            server.kill()
+            here.kill()
     print("SEEN" if seen else "NOT SEEN")
     return 0 if seen else 1
+
+
+def run(check):
+    """Exit with 0 if check() saw the finding, 1 if it did not, 2 if it cannot run."""
+    server.run(lambda: main(check))

@@ -18,14 +18,12 @@ Needs Linux, root (for a loop device), mkfs.xfs, Python 3.9, MariaDB and its cli
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from replay import Server
+from server import Server, find_programs, parse, require_root, run
 
 TRIES = 10
 
@@ -34,21 +32,25 @@ def mount(image, drive):
     subprocess.run(["mount", "-o", "loop,nouuid", image, drive], check=True)
 
 
-def start(server):
+def start(asked, folder):
+    """Start a server on the drive."""
+    options = ("--user=root", "--skip-grant-tables")
+    server = Server(asked, folder, folder / "drive/data", *options)
     if not server.start():
         raise OSError(f"the server did not start: {server.log.read_text()}")
+    return server
 
 
 def drop_and_copy(folder, image, copy, asked, synced):
     """Copy the drive as soon as DROP TABLE is answered."""
-    drive, server = folder / "drive", Server(folder, {"options": ()}, asked)
+    drive, server = folder / "drive", None
     image.write_bytes(b"")
     os.truncate(image, 1 << 30)
     subprocess.run(["mkfs.xfs", "-q", image], check=True)
     try:
         mount(image, drive)
         (drive / "data").mkdir()
-        start(server)
+        server = start(asked, folder)
         server.ask("create database d")
         server.ask("create table d.t (id int primary key, v int) engine=innodb")
         server.ask("insert into d.t values (1, 1)")
@@ -56,7 +58,7 @@ def drop_and_copy(folder, image, copy, asked, synced):
         server.process.wait()
         sync = ["sync", "--file-system", drive]
         subprocess.run(sync, check=True)
-        start(server)
+        server = start(asked, folder)
         if refused := server.ask("drop table d.t"):
             raise OSError(f"DROP TABLE was refused: {refused}")
         if synced:
@@ -64,59 +66,50 @@ def drop_and_copy(folder, image, copy, asked, synced):
         os.kill(server.process.pid, signal.SIGSTOP)
         subprocess.run(["cp", "--sparse=always", image, copy], check=True)
     finally:
-        server.stop()
-        subprocess.run(["umount", drive])
+        leave(server, drive)
+
+
+def leave(server, drive):
+    """End the server and unmount the drive, as far as they are there."""
+    if server:
+        server.kill()
+    subprocess.run(["umount", drive])
 
 
 def is_listed(folder, asked, synced):
     """Return whether the dropped table is listed after a power loss."""
-    copy, server = folder / "copy.img", Server(folder, {"options": ()}, asked)
+    copy, server = folder / "copy.img", None
     drop_and_copy(folder, folder / "drive.img", copy, asked, synced)
     try:
         mount(copy, folder / "drive")
-        start(server)
+        server = start(asked, folder)
         listed = server.ask("show tables from d")
         print("    SHOW TABLES:", listed or "none")
         if listed:
-            print("    SELECT:", server.ask("select * from d.t").rpartition("\n")[2])
+            print("    SELECT:", server.ask("select * from d.t").splitlines()[-1])
             print("    DROP TABLE:", server.ask("drop table d.t") or "OK")
             print("    SHOW TABLES:", server.ask("show tables from d") or "none")
         return listed == "t"
     finally:
-        server.stop()
-        subprocess.run(["umount", folder / "drive"])
+        leave(server, folder / "drive")
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__.rstrip())
-    parser.add_argument("--server", default=shutil.which("mariadbd"))
-    parser.add_argument("--client", default=shutil.which("mariadb"))
-    own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    asked = parser.parse_args(sys.argv[1:own])
-    asked.options = sys.argv[own + 1 :]
-    if os.geteuid() or not asked.server or not asked.client:
-        print("needs root, mariadbd (--server) and a client (--client)")
-        return 2
-    if os.environ.get("REPLAY") != "apart":  # no mount outlives this process
-        os.environ["REPLAY"] = "apart"
-        os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit(2))
+    asked = parse(argparse.ArgumentParser(usage=__doc__.rstrip()))
+    find_programs(asked, "mariadbd")
+    require_root()
     with tempfile.TemporaryDirectory(prefix="dropped-") as name:
-        (Path(name) / "drive").mkdir()
+        folder = Path(name)
+        (folder / "drive").mkdir()
         print("Control: the filesystem is synced before the power loss.")
-        try:
-            if is_listed(Path(name), asked, synced=True):
-                return 1
-            for number in range(1, TRIES + 1):
-                print(f"Power loss {number}:")
-                if is_listed(Path(name), asked, synced=False):
-                    return 0
+        if is_listed(folder, asked, synced=True):
             return 1
-        except (OSError, subprocess.CalledProcessError) as error:
-            print(f"It could not be tried: {error}")
-            return 2
+        for number in range(1, TRIES + 1):
+            print(f"Power loss {number}:")
+            if is_listed(folder, asked, synced=False):
+                return 0
+    return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

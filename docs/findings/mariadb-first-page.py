@@ -3,14 +3,12 @@
 See mariadb-first-page.md.  Exit code: 0 seen, 1 not seen, 2 cannot run.
 """
 
-import sys
-
-from innodb import CHECKPOINT, END, batch, lsn, main
+from innodb import CHECKPOINT, END, batch, lsn, run
 
 ALL_ROWS = "a 800 b 20; CHECK TABLE OK"
 
 
-def check(server, args):
+def check(server, asked):
     """Tear page 0 of a table, which has not grown, while it is written in place."""
     server.fill("t", 800)
     server.write_out()
@@ -32,7 +30,7 @@ def check(server, args):
     print("{}; whole copy: {} page {}".format(checkpoint, *place[new[0]]))
     server.data.rename(server.kept)
     controls = {"nothing torn": []}
-    for n in args.tear:
+    for n in asked.tear:
         patch = ("d/t.ibd", (other + 1) * server.size - n, old[other][-n:])
         controls[f"last {n} bytes of page {other} old"] = [patch]
     for name, patches in controls.items():
@@ -40,13 +38,13 @@ def check(server, args):
             raise OSError(f"the control does not recover: {name}: {server.rows()}")
         print(f"control, {name}: {server.rows()}")
     seen = True
-    for tear in args.tear:
+    for tear in asked.tear:
         torn = ("d/t.ibd", server.size - tear, old[0][-tear:])
         for start in range(2):
             up = server.start() if start else server.attempt(torn)
             rows = server.rows() if up else "it does not start"
             print(f"last {tear} bytes of page 0 old: {rows}")
-            print(f"  {server.said('first page of file|page 0 of|page number=0')}")
+            print(f"  {server.why('first page of file|page 0 of|page number=0')}")
             seen = seen and "ERROR 1877" in rows
             server.kill()
         up = server.attempt(torn, more="innodb-force-recovery=1")
@@ -57,4 +55,4 @@ def check(server, args):
 
 
 if __name__ == "__main__":
-    sys.exit(main(check))
+    run(check)

@@ -17,14 +17,12 @@ handed to the server, e.g. --plugin-dir=/usr/lib/mysql/plugin.
 
 import argparse
 import random
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from replay import Server
+from server import Server, find_programs, parse, run
 
 KILLS, CONTROL_KILLS = 60, 10
 OPTIONS = {"rocksdb": ("--plugin-load-add=ha_rocksdb", "--rocksdb=FORCE"), "innodb": ()}
@@ -37,33 +35,27 @@ drop table d.t{n};
 """
 
 
-def start(server, *more):
-    """Start a server; return whether it accepts queries."""
-    command, server.command = server.command, [*server.command, *more]
-    started = server.start()
-    server.command = command
-    return started
-
-
 def kill_in_ddl(server, engine):
     """Have tables created, changed and dropped, and kill the server meanwhile."""
-    statements = "".join(TABLES.format(n=n % 3, engine=engine) for n in range(5000))
+    statements = "".join(TABLES.format(n=n % 3, engine=engine) for n in range(300))
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     command = [*server.client, "--force"]
     with subprocess.Popen(
         command, stdin=pipe, stdout=nowhere, stderr=nowhere
     ) as client:
-        client.stdin.write(statements[:60_000].encode())
+        client.stdin.write(statements.encode())
         client.stdin.flush()
         time.sleep(0.2 + random.random() * 0.3)  # the kill comes at any moment
-        server.stop()
+        server.kill()
         client.kill()
 
 
 def kills_until_it_fails(folder, asked, engine, kills):
     """Return after how many kills it does not start, 0 if it always does."""
-    (folder / "drive/data").mkdir(parents=True)
-    server = Server(folder, {"options": OPTIONS[engine]}, asked)
+    folder.mkdir()
+    (folder / "data").mkdir()
+    options = ("--user=root", "--skip-grant-tables", *OPTIONS[engine])
+    server = Server(asked, folder, folder / "data", *options)
     try:
         if not server.start():
             raise OSError(f"the server does not start: {server.log.read_text()}")
@@ -72,33 +64,31 @@ def kills_until_it_fails(folder, asked, engine, kills):
         server.start()
         for number in range(1, kills + 1):
             kill_in_ddl(server, engine)
-            if server.start() or server.start():
-                continue
-            for line in server.said([REASON, "Schema mismatch"])[:4]:
-                print("   ", line)
-            if not server.said([REASON]):
-                raise OSError(f"it does not start: {server.log.read_text()[-2000:]}")
-            for words in (["--rocksdb-validate-tables=2"], []):
-                print("    with", *words or ["no such option afterwards"], end=": ")
-                print("it starts" if start(server, *words) else "it does not start")
-                server.stop()
-            return number
+            if not (server.start() or server.start()):
+                show(server)
+                return number
         return 0
     finally:
-        server.stop()
+        server.kill()
+
+
+def show(server):
+    """Print why it does not start, and whether a setting helps."""
+    if not server.said(REASON):
+        raise OSError(f"it does not start: {server.log.read_text()[-2000:]}")
+    for line in server.said(f"{REASON}|Schema mismatch")[:4]:
+        print("   ", line)
+    for words in (["--rocksdb-validate-tables=2"], []):
+        print("    with", *words or ["no such option afterwards"], end=": ")
+        print("it starts" if server.start(*words) else "it does not start")
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__.rstrip())
-    parser.add_argument("--server", default=shutil.which("mariadbd") or "mariadbd")
-    parser.add_argument("--client", default=shutil.which("mariadb") or "mariadb")
-    own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    asked = parser.parse_args(sys.argv[1:own])
-    asked.options = sys.argv[own + 1 :]
+    asked = parse(argparse.ArgumentParser(usage=__doc__.rstrip()))
+    find_programs(asked, "mariadbd")
     with tempfile.TemporaryDirectory(prefix="myrocks-") as name:
         print(f"Control: {CONTROL_KILLS} kills with tables in InnoDB.")
-        if kills_until_it_fails(Path(name, "innodb"), asked, "innodb", CONTROL_KILLS):
-            return 2
+        kills_until_it_fails(Path(name, "innodb"), asked, "innodb", CONTROL_KILLS)
         print("Tables in MyRocks:")
         failed = kills_until_it_fails(Path(name, "rocks"), asked, "rocksdb", KILLS)
     print(f"It does not start after kill {failed}." if failed else "It always starts.")
@@ -106,7 +96,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except OSError as error:
-        sys.exit(print(f"It could not be tried: {error}") or 2)
+    run(main)

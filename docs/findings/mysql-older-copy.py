@@ -3,9 +3,7 @@
 See mysql-older-copy.md.  Exit code: 0 seen, 1 not seen, 2 cannot run.
 """
 
-import sys
-
-from innodb import CHECKPOINT, END, batch, copies, lsn, main
+from innodb import CHECKPOINT, END, batch, copies, lsn, run
 
 ALL_ROWS = "b 125 c 125; CHECK TABLE OK"
 
@@ -25,11 +23,11 @@ def stale(old, new, slots, start):
     ]
 
 
-def check(server, args):
+def check(server, asked):
     """Write pages three times or more, and tear one during the last time."""
     server.fill("t", 250)
     server.fill("other", 1)
-    for load in range(1, args.loads + 1):
+    for load in range(1, asked.loads + 1):
         print(f"load {load}", flush=True)
         start = server.log_lsn(END)
         for letter in "ab":
@@ -49,7 +47,7 @@ def check(server, args):
             break
         server.start()
     else:
-        print(f"in {args.loads} loads no page had an older copy first")
+        print(f"in {asked.loads} loads no page had an older copy first")
         return False
     number, all_of_it = found[0]
     print("all changed pages were written in one batch, then SIGKILL")
@@ -65,7 +63,7 @@ def check(server, args):
         raise OSError(f"the control does not recover: {server.rows()}")
     print(f"control, nothing torn: {server.rows()}")
     seen = True
-    for tear in args.tear:
+    for tear in asked.tear:
         torn = ("d/t.ibd", (number + 1) * server.size - tear, old[number][-tear:])
         if not server.attempt(*log, torn, *older) or server.rows() != ALL_ROWS:
             raise OSError(f"the control does not recover: {server.rows()}")
@@ -73,10 +71,10 @@ def check(server, args):
         server.attempt(*log, torn)
         rows = server.rows()
         print(f"its last {tear} bytes are old: {rows}")
-        print(server.said(f"page number={number}\\]"))
+        print(server.why(f"page number={number}\\]"))
         seen = seen and rows.startswith("a ") and rows.endswith("OK")
     return seen
 
 
 if __name__ == "__main__":
-    sys.exit(main(check))
+    run(check)

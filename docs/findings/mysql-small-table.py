@@ -3,15 +3,13 @@
 See mysql-small-table.md.  Exit code: 0 seen, 1 not seen, 2 cannot run.
 """
 
-import sys
-
-from innodb import CHECKPOINT, batch, lsn, main
+from innodb import CHECKPOINT, batch, lsn, run
 
 WHY = "Cannot determine the space ID"
 ALL_ROWS = "a 50; CHECK TABLE OK"
 
 
-def check(server, args):
+def check(server, asked):
     """Tear page 0 of a new table while its pages are written the first time."""
     server.write_out()
     server.fill("t", 50)
@@ -40,7 +38,7 @@ def check(server, args):
     server.data.rename(server.kept)
     others = ("d/t.ibd", server.size, rest)
     controls = {"nothing torn": [], "page 0 whole, the others not written": [others]}
-    torn = {t: ("d/t.ibd", server.size - t, old[0][-t:]) for t in args.tear}
+    torn = {t: ("d/t.ibd", server.size - t, old[0][-t:]) for t in asked.tear}
     controls.update({f"last {t} of page 0 old": [torn[t]] for t in torn})
     for name, patches in controls.items():
         if not server.attempt(*log, *patches) or server.rows() != ALL_ROWS:
@@ -51,8 +49,8 @@ def check(server, args):
         for start in range(2):
             up = server.start() if start else server.attempt(*log, patch, others)
             print(f"last {tear} bytes of page 0 old, the others not written: ", end="")
-            print(server.rows() if up else server.said(WHY))
-            seen = seen and not up and WHY in server.said(WHY)
+            print(server.rows() if up else server.why(WHY))
+            seen = seen and not up and WHY in server.why(WHY)
         server.attempt(*log, patch, others, ("d/t.ibd", 0, new[0]))
         print(f"page 0 put back by hand from its copy: {server.rows()}")
         for level in (1, 6):
@@ -62,4 +60,4 @@ def check(server, args):
 
 
 if __name__ == "__main__":
-    sys.exit(main(check))
+    run(check)

@@ -3,9 +3,7 @@
 See mysql-torn-copy.md.  Exit code: 0 seen, 1 not seen, 2 cannot run.
 """
 
-import sys
-
-from innodb import CHECKPOINT, copies, lsn, main
+from innodb import CHECKPOINT, copies, lsn, run
 
 FILES = ("d/t.ibd", "d/u.ibd", "ibdata1", "mysql.ibd", "undo_001", "undo_002")
 WHY = r"buf0dblwr.cc:\d+:ib::fatal"
@@ -41,13 +39,13 @@ def overwritten(old, page_of, full, other):
     ]
 
 
-def check(server, args):
+def check(server, asked):
     """Have one batch written in place while the next is written to its slots."""
     size, rows = server.size, 250 * server.size // 16384  # as many pages of each size
     all_rows = f"c {rows}; CHECK TABLE OK"
     server.fill("t", rows)
     server.fill("u", 4 * rows - 1)
-    for load in range(1, args.loads + 1):
+    for load in range(1, asked.loads + 1):
         print(f"load {load}", flush=True)
         server.sql("update d.t set v = repeat('b', 1000)")
         server.write_out()
@@ -65,7 +63,7 @@ def check(server, args):
             break
         server.start()
     else:
-        print(f"in {args.loads} loads no second batch met such a slot")
+        print(f"in {asked.loads} loads no second batch met such a slot")
         return False
     number, (file, slot, stale), content, place = found[0]
     page = new["d/t.ibd"][number]
@@ -88,7 +86,7 @@ def check(server, args):
     ]
     server.data.rename(server.kept)
     seen = True
-    for tear in args.tear:
+    for tear in asked.tear:
         torn = ("d/t.ibd", (number + 1) * size - tear, old["d/t.ibd"][number][-tear:])
         half = (file, slot * size, stale[:tear])
         controls = {
@@ -102,8 +100,8 @@ def check(server, args):
             print(f"control, {name}: {server.rows()}")
         for start in range(2):
             up = server.start() if start else server.attempt(*log, *undone, torn, half)
-            print(f"both: {server.rows() if up else server.said(WHY)}")
-            seen = seen and not up and "fatal" in server.said(WHY)
+            print(f"both: {server.rows() if up else server.why(WHY)}")
+            seen = seen and not up and "fatal" in server.why(WHY)
         empty = (file, slot * size, bytes(size))
         server.attempt(*log, *undone, torn, empty)
         print(f"slot {slot} set to zero by hand: {server.rows()}")
@@ -113,4 +111,4 @@ def check(server, args):
 
 
 if __name__ == "__main__":
-    sys.exit(main(check))
+    run(check)

@@ -5,10 +5,9 @@ See mysql-undo.md.  Exit code: 0 seen, 1 not seen, 2 cannot run.
 
 import re
 import subprocess
-import sys
 import time
 
-from innodb import CHECKPOINT, batch, copies, lsn, main
+from innodb import CHECKPOINT, batch, copies, lsn, run
 
 WHY = r"fil0fil.cc:\d+|outside the tablespace"
 ALL_ROWS = "b 32; CHECK TABLE OK"
@@ -58,10 +57,9 @@ def load_once(server):
     purged(server)
     server.write_out()
     pipe = subprocess.PIPE
-    with subprocess.Popen([*server.query, "-n"], stdin=pipe, stdout=pipe) as reader:
-        reader.stdin.write(
-            READER
-        )  # as long as this transaction is open, nothing is purged
+    with subprocess.Popen([*server.client, "-n"], stdin=pipe, stdout=pipe) as reader:
+        # As long as this transaction is open, nothing is purged.
+        reader.stdin.write(READER)
         reader.stdin.flush()
         reader.stdout.readline()
         server.sql(many)
@@ -77,11 +75,11 @@ def load_once(server):
     return old, batch(before, server.slots()), log, checkpoint
 
 
-def check(server, args):
+def check(server, asked):
     """Tear the header page of a rollback segment while it is written in place."""
     server.fill("t", 32)
     server.fill("u", 600)
-    for load in range(1, args.loads + 1):
+    for load in range(1, asked.loads + 1):
         print(f"load {load}", flush=True)
         server.sql("set global innodb_rollback_segments = 8")
         old, written, log, checkpoint = load_once(server)
@@ -91,7 +89,7 @@ def check(server, args):
             break
         server.start()
     else:
-        print(f"in {args.loads} loads no segment had an older copy first")
+        print(f"in {asked.loads} loads no segment had an older copy first")
         return False
     name, number, all_of_it = found
     page = new[name][number]
@@ -107,7 +105,7 @@ def check(server, args):
     empty = bytes(server.size)
     older = [(f, n * server.size, empty) for f, n, p in all_of_it if p != page]
     seen = True
-    for tear in args.tear:
+    for tear in asked.tear:
         torn = (name, (number + 1) * server.size - tear, old[name][number][-tear:])
         controls = {
             "nothing torn": [],
@@ -117,7 +115,7 @@ def check(server, args):
             up = server.attempt(*log, *patches) and purged(server)
             if not up or server.rows() != ALL_ROWS:
                 raise OSError(
-                    f"the control does not recover: {words}: {server.said(WHY)}"
+                    f"the control does not recover: {words}: {server.why(WHY)}"
                 )
             print(f"control, {words}: {server.rows()}")
         for start in range(3):
@@ -128,9 +126,9 @@ def check(server, args):
                 f"last {tear} bytes old: page of LSN {lsn(after)}, {history(after)}; ",
                 end="",
             )
-            print(server.rows() if up else server.said(WHY))
-            seen = seen and not up and server.said(WHY) != "(no such line)"
-        for level in range(1, 6 if tear == args.tear[0] else 1):
+            print(server.rows() if up else server.why(WHY))
+            seen = seen and not up and server.why(WHY) != "(no such line)"
+        for level in range(1, 6 if tear == asked.tear[0] else 1):
             up = server.attempt(*log, torn, more=f"innodb-force-recovery={level}")
             print(
                 f"innodb_force_recovery={level}: {server.rows() if up else 'it ends'}"
@@ -139,4 +137,4 @@ def check(server, args):
 
 
 if __name__ == "__main__":
-    sys.exit(main(check))
+    run(check)

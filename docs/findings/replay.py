@@ -22,14 +22,12 @@ or mysql.  The server gets each OPTION, e.g. --lc-messages-dir=/opt/mysql/share.
 import argparse
 import json
 import lzma
-import os
-import shutil
-import signal
+import re
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
+
+from server import CANNOT_RUN, Server, find_programs, parse, require_root, run
 
 
 def build_drive(path, facts, content, lossy):
@@ -49,49 +47,17 @@ def build_drive(path, facts, content, lossy):
             at += write["length"]
 
 
-class Server:
-    """A server on the drive's data folder, which it may recover."""
-
-    def __init__(self, folder, facts, asked):
-        self.socket, self.log = folder / "socket", folder / "log"
-        self.client = [asked.client, "--no-defaults", f"--socket={self.socket}"]
-        own = [f"--datadir={folder}/drive/data", f"--socket={self.socket}"]
-        self.command = [
-            *("setpriv", "--pdeathsig=KILL", asked.server, "--no-defaults"),
-            *("--user=root", "--skip-networking", "--skip-grant-tables", *own),
-            *(*facts["options"], *asked.options),
-        ]
-        self.process = None
-
-    def start(self):
-        """Start it; return whether it accepts queries, False if it ended."""
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
-        while self.process.poll() is None:
-            if self.ask("select 1") == "1":
-                return True
-            time.sleep(0.2)
-        return False
-
-    def ask(self, statements):
-        command = [*self.client, "--skip-column-names", "--batch", "-e", statements]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return (done.stdout + done.stderr).strip()
-
-    def stop(self):
-        if self.process and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-    def said(self, words):
-        lines = self.log.read_text(errors="replace").splitlines()
-        return [line for line in lines if any(word in line for word in words)]
+def release(said):
+    """Return the release that a server says it is, as (major, minor)."""
+    return tuple(map(int, re.search(r"Ver (\d+)\.(\d+)", said).groups()))
 
 
 def show(folder, facts, content, asked, lossy):
     """Recover a drive; return whether the server did as the finding says."""
-    mounted, server = folder / "drive", Server(folder, facts, asked)
+    mounted = folder / "drive"
     mounted.mkdir(exist_ok=True)
+    own = ["--user=root", "--skip-grant-tables", *facts["options"]]
+    server = Server(asked, folder, mounted / "data", *own)
     build_drive(folder / "drive.img", facts, content, lossy)
     try:
         options = "loop,nouuid" if content[:4] == b"XFSB" else "loop"
@@ -103,46 +69,35 @@ def show(folder, facts, content, asked, lossy):
             for table in facts["tables"]:
                 print(server.ask(f"check table {table}; select count(*) from {table}"))
             return not lossy
-        for line in server.said(facts["log"])[:6] or server.said([""])[-6:]:
+        for line in server.said("|".join(facts["log"]))[:6] or server.said("")[-6:]:
             print("   ", line[:300])
-        return lossy and bool(server.said(facts["log"][:1]))
+        return lossy and bool(server.said(facts["log"][0]))
     finally:
-        server.stop()
+        server.kill()
         subprocess.run(["umount", mounted])
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.rstrip())
     parser.add_argument("recording", type=argparse.FileType("rb"))
-    parser.add_argument("--server")
-    parser.add_argument("--client", default=shutil.which("mariadb") or "mysql")
-    own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
-    asked = parser.parse_args(sys.argv[1:own])
-    asked.options = sys.argv[own + 1 :]
+    asked = parse(parser)
     with lzma.open(asked.recording) as file:
         facts, content = json.loads(file.readline()), file.read()
-    asked.server = asked.server or shutil.which(facts["program"])
-    if os.geteuid() or not asked.server or not shutil.which(asked.client):
-        print(f"needs root, {facts['program']} (--server) and a client (--client)")
-        return 2
-    if os.environ.get("REPLAY") != "apart":  # no mount outlives this process
-        os.environ["REPLAY"] = "apart"
-        os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit(2))
+    find_programs(asked, facts["program"])
+    require_root()
     print(f"Recorded with {facts['server']}: {facts['cut']}.")
+    if release(Server(asked, Path(), Path()).version()) < release(facts["server"]):
+        print(f"{asked.server} is older: name a server of that release (--server)")
+        return CANNOT_RUN
     print("No flush covers the last writes.  After the power loss the drive lacks:")
     print("   ", "\n    ".join(facts["lost"]))
     with tempfile.TemporaryDirectory(prefix="replay-") as name:
         print("Control: the drive has every write.")
         if not show(Path(name), facts, content, asked, lossy=False):
-            return 2
+            return CANNOT_RUN
         print("Power loss:")
         return 0 if show(Path(name), facts, content, asked, lossy=True) else 1
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (OSError, EOFError, lzma.LZMAError, subprocess.SubprocessError) as error:
-        sys.exit(print(f"It could not be tried: {error}") or 2)
+    run(main)

@@ -1,8 +1,8 @@
 """Tells whether a query plan reads the index that is to be checked.
 
 It counts how a plan reads each table.  Releases word the same plan differently: MariaDB
-11 no longer says that the primary key covers a query.  The words are those of EXPLAIN's traditional format (MySQL 8.4 manual, 10.8.2; MariaDB
-documentation, EXPLAIN).
+11 no longer says that the primary key covers a query.  The words are those of EXPLAIN's
+traditional format (MySQL 8.4 manual, 10.8.2; MariaDB documentation, EXPLAIN).
 """
 
 from __future__ import annotations
