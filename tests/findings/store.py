@@ -1,8 +1,10 @@
 """Store a finding of `dbcheck lab explore` for docs/findings/replay.py.
 
-`python -m tests.findings.store FOLDER NUMBER FILE --log WORDS [--later N]`
+`python -m tests.findings.store FOLDER NUMBER FILE --log REASON [--log WORDS ...]`
 
-FOLDER is the exploration's, NUMBER the finding's.  replay.py says what FILE holds.
+FOLDER is the exploration's, NUMBER the finding's; the server logs REASON if it fails
+so, and WORDS are shown as well.  FILE is compressed by xz: a line of JSON, then the
+bytes of the drive as flushed ("base"), then those of each later write.
 """
 
 from __future__ import annotations
@@ -40,13 +42,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("number", type=int)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--log", action="append", required=True)  # first: the reason
-    parser.add_argument("--later", type=int, default=0)
+    parser.add_argument("--log", action="append", required=True)
     asked = parser.parse_args(words)
     exploration = Exploration.open(asked.folder)
     found = opened(exploration)
     finding = next(f for f in exploration.findings() if f.number == asked.number)
-    facts, content = _stored(found, finding, asked.later)
+    facts, content = stored(found, finding)
     facts["server"] = RecordedLab.read(exploration.recording).server
     facts["log"] = asked.log
     line = json.dumps(facts).encode() + b"\n"
@@ -57,18 +58,13 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _stored(
-    found: Opened, finding: Finding, later: int
-) -> tuple[dict[str, Any], bytes]:
-    """Return what the recording says, and its bytes.
-
-    later: so many writes after the cut are in it as well, and no state has them.
-    """
+def stored(found: Opened, finding: Finding) -> tuple[dict[str, Any], bytes]:
+    """Return the facts of the smallest state of a finding, and the recorded bytes."""
     spec, (recording,) = found.spec, found.timeline.recordings
     state = finding.smallest.state
     moment = found.timeline.moments[state.moment]
     (held,), ((whole, parts),) = moment.drives, state.drives
-    numbers = range(held.stable, held.arrived + later)
+    numbers = range(held.stable, held.arrived)
     base, content = _base(recording, held.stable)
     server = SERVERS[spec.engine]
     assert issubclass(server, InnodbServer)
