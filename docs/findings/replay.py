@@ -87,7 +87,7 @@ def main():
     require_root()
     print(f"Recorded with {facts['server']}: {facts['cut']}.")
     if release(Server(asked, Path(), Path()).version()) < release(facts["server"]):
-        print(f"{asked.server} is older: name a server of that release (--server)")
+        print(f"{asked.server} is of an older release: name a newer one (--server)")
         return CANNOT_RUN
     print("No flush covers the last writes.  After the power loss the drive lacks:")
     print("   ", "\n    ".join(facts["lost"]))

@@ -8,7 +8,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parents[2] / "docs" / "findings"
 SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("m*-*.py"))}
 REPLAY = FOLDER / "replay.py"
-RECORDINGS = sorted(FOLDER.glob("recordings/*.xz"))
+RECORDINGS = {path.stem: path for path in sorted(FOLDER.glob("recordings/*.xz"))}
 SEEN, UNSEEN, CANNOT_RUN = 0, 1, 2  # their exit codes
 
 

@@ -1,6 +1,7 @@
 """Runs the scripts of docs/findings: `python -m tests.findings [NAME ...]`.
 
-Each one starts a server of this machine, and exits with 0 if it shows its finding.
+Each one starts a server of this machine, and exits with 0 if it shows its finding.  A
+recording is replayed, by a server of the release that it was made with or a newer one.
 """
 
 from __future__ import annotations
@@ -11,32 +12,37 @@ import sys
 import time
 
 from dbcheck.lab.programs import find_mysqld, find_rocksdb
-from tests.findings import SCRIPTS, SEEN, UNSEEN, loads
+from tests.findings import RECORDINGS, REPLAY, SCRIPTS, SEEN, UNSEEN, loads
 
 _SAID = {SEEN: "seen", UNSEEN: "not seen"}
 
 
 def command(name: str, server: str) -> list[str]:
-    """Return the command that runs a script; server: "" for the one of this machine."""
+    """Return the command that shows a finding.
+
+    server: its program; "" for the one of this machine.
+    """
+    words = [SCRIPTS[name]] if name in SCRIPTS else [REPLAY, RECORDINGS[name]]
     if not server and name.startswith("mysql"):
         server = str(find_mysqld() or "")
     named = ["--server", server] if server else []
     if name.startswith("myrocks") and (plugin := find_rocksdb()):
         named += ["--", f"--plugin-dir={plugin.parent}"]
-    return [sys.executable, str(SCRIPTS[name]), *named]
+    return [sys.executable, *map(str, words), *named]
 
 
 def main() -> int:
     """Run the scripts that are named, or all; 1 if one did not show its finding."""
+    names = sorted(SCRIPTS | RECORDINGS)
     parser = argparse.ArgumentParser(prog="python -m tests.findings")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCRIPTS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     parser.add_argument("--times", type=int, default=1, help="run each so many times")
     parser.add_argument("--server", default="", help="the program, for all of them")
     args = parser.parse_args()
-    if unknown := set(args.names) - SCRIPTS.keys():
+    if unknown := set(args.names) - set(names):
         parser.error(f"no finding is called {', '.join(sorted(unknown))}")
     missed = 0
-    for name in args.names or SCRIPTS:
+    for name in args.names or names:
         for time_no in range(1, args.times + 1):
             began = time.monotonic()
             done = subprocess.run(

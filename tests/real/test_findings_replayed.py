@@ -92,6 +92,15 @@ def test_without_a_control_that_recovers_it_could_not_be_tried() -> None:
     assert done.stdout.count("The server does not start.") == 1
 
 
+def test_a_server_older_than_the_recording_is_refused(tmp_path: Path) -> None:
+    facts, content = stored()
+    facts["server"] = "Ver 99.1.0-MariaDB"
+    done = replay(store(tmp_path / "newer.xz", facts, content))
+    assert done.returncode == 2
+    assert "is of an older release" in done.stdout
+    assert "Control" not in done.stdout
+
+
 def test_half_a_recording_could_not_be_tried(tmp_path: Path) -> None:
     half = tmp_path / "half.xz"
     half.write_bytes(RECORDING.read_bytes()[:100_000])

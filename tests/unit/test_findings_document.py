@@ -50,6 +50,6 @@ def test_each_script_and_its_report_are_shown() -> None:
     for name in SCRIPTS:
         assert f"python3 docs/findings/{name}.py" in TEXT
         assert f"(findings/{name}.md)" in TEXT
-    for recording in RECORDINGS:
+    for recording in RECORDINGS.values():
         assert f"docs/findings/recordings/{recording.name}" in TEXT
         assert f"(findings/{recording.stem}.md)" in TEXT

@@ -46,7 +46,7 @@ def test_a_script_has_a_report_beside_it_which_names_it(name: str) -> None:
 
 
 def test_each_recording_has_a_report() -> None:
-    for recording in RECORDINGS:
+    for recording in RECORDINGS.values():
         report = (FOLDER / f"{recording.stem}.md").read_text("utf-8")
         assert f"python3 replay.py recordings/{recording.name}" in report
         assert "`server.py`" in report
