@@ -1,4 +1,4 @@
-"""What a cycle asks of an engine that may be unable to answer.
+"""Asks an engine for what it may be unable to answer.
 
 Each function defines what a missing ability results in: "not observable", never a
 finding about the server.

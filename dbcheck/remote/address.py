@@ -32,7 +32,7 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class SshOptions:
-    """How to reach and to trust hosts, where ssh_config(5) is not to decide.
+    """Options for reaching and trusting hosts that take the place of ssh_config(5).
 
     accept_new_host_key: store the key of a host that is not known yet; a key that
                          has changed is refused always.  None: no, and the user has

@@ -1,4 +1,4 @@
-"""Which host is which: addresses and machine ids, as far as this client can see."""
+"""Tells hosts apart by their addresses and machine ids, as this client sees them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANY_PORT = 9
 
 @dataclass(frozen=True, slots=True)
 class TargetLocation:
-    """Where a target is.
+    """The place of a target.
 
     here:   on this client's own host (a socket file, loopback, an own address), whoever
             answers there.

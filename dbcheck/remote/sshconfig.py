@@ -42,7 +42,7 @@ Tokens = Mapping[str, str]  # by their letter, as "h"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to reach a host, what to know it by, and how to log in there.
+    """The address of a host, the name of its key, and the means to log in there.
 
     jumps:           the hosts to go through, one after the other.
     proxy_command:   what to run for a connection instead.

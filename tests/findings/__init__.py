@@ -1,4 +1,4 @@
-"""The scripts of docs/findings, each of which shows one finding to its vendor."""
+"""The scripts and recordings of docs/findings, each of which shows one finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses are this host's own, in a network of its own."""
+"""This host's own addresses, in a network namespace."""
 
 from __future__ import annotations
 

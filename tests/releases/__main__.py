@@ -51,9 +51,9 @@ _COMMAND, _FETCH = "--", "--fetch"
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what the words say; return the exit status of the tests or the command.
+    """Fetch, run or test as the command line says; return the exit status.
 
-    2 if the words are wrong, or there is no such server to be had.
+    2 if the command line is wrong, or there is no such server to be had.
     """
     match list(words):
         case [option, name, folder] if option == _FETCH and name in RELEASES:

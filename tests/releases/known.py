@@ -10,7 +10,7 @@ from tests.releases.sources import Apt, Jar, Npm, Source
 
 @dataclass(frozen=True)
 class Family:
-    """What the releases of a server have in common.
+    """The common properties of the releases of a server.
 
     engine:  which tests are its own.
     version: the command that prints it; found: the version in what that prints.

