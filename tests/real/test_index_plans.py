@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,13 +11,15 @@ import pytest
 
 from dbcheck import files
 from dbcheck.core.table import LEDGER, REGISTER, TableSpec
+from dbcheck.engines.mysql import index as mysql_index
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.errors import EngineError
+from dbcheck.errors import EngineError, IndexDamaged
 from dbcheck.ports.engine import Engine
 from tests.kit.operations import batches
 
 ROWS = 200
+NOT_FOUND = "(found.id is null or found.id <> t.id)"
 KINDS = ("mariadb", "mysql", pytest.param("myrocks", marks=pytest.mark.wide))
 kinds = pytest.mark.parametrize("server", KINDS, indirect=True)
 
@@ -31,15 +33,20 @@ def run(engine: Engine, statement: str) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall()) if cursor.with_rows else []
 
 
+def fill(engine: Engine, tables: Sequence[TableSpec], ids: Iterable[int]) -> None:
+    """Create the tables, each with rows of these ids."""
+    engine.prepare(tables)
+    rows = ", ".join(f"({n}, 1, {n % 7}, {n}, {n}, '', 0)" for n in ids)
+    for table in tables:
+        columns = "id, epoch, session, seq, part, payload, checksum"
+        run(engine, f"insert into {table.name} ({columns}) values {rows}")
+        run(engine, f"analyze table {table.name}")
+
+
 @pytest.fixture
 def filled(engine: Engine) -> Engine:
     """An engine whose tables have rows, and sound indexes."""
-    engine.prepare((LEDGER, REGISTER))
-    rows = ", ".join(f"(1, {n % 7}, {n}, {n}, '', 0)" for n in range(1, ROWS + 1))
-    for table in (LEDGER, REGISTER):
-        columns = "epoch, session, seq, part, payload, checksum"
-        run(engine, f"insert into {table.name} ({columns}) values {rows}")
-        run(engine, f"analyze table {table.name}")
+    fill(engine, (LEDGER, REGISTER), range(1, ROWS + 1))
     return engine
 
 
@@ -88,6 +95,32 @@ def test_a_hash_join_is_no_search(filled: Engine, table: TableSpec) -> None:
         list(batches(filled, table))
 
 
+@pytest.mark.parametrize("server", ["mariadb", "mysql"], indirect=True)
+@pytest.mark.parametrize("statement", ["lookup_register", "lookup_key_register"])
+@pytest.mark.parametrize("first", [1, 2])
+def test_rows_whose_ids_have_a_step_are_searched(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, statement: str, first: int
+) -> None:
+    """With auto_increment_increment = 2, as on two masters, all ids may be odd.
+
+    Here each row that is searched counts as not found.
+    """
+
+    def changed(family: str, name: str) -> str:
+        text = files.sql(family, name)
+        if name != statement:
+            return text
+        assert NOT_FOUND in text
+        return text.replace(NOT_FOUND, "(found.id is null or found.id = t.id)")
+
+    fill(engine, (REGISTER,), range(first, 2 * ROWS + first, 2))
+    monkeypatch.setattr(mysql_index, "LOOKUPS_MAX", ROWS // 4)
+    monkeypatch.setattr(mysql_link, "sql", changed)
+    with pytest.raises(IndexDamaged) as caught:
+        list(batches(engine, REGISTER))
+    assert ROWS // 8 < len(caught.value.ids) < ROWS // 2
+
+
 @kinds
 @pytest.mark.parametrize(
     ("statement", "old", "new", "says"),
@@ -112,6 +145,13 @@ def test_a_hash_join_is_no_search(filled: Engine, table: TableSpec) -> None:
             "found.epoch + 0 = t.epoch",
             "register_key for lookup_key_register: .*found: index",
             id="key-scanned",
+        ),
+        pytest.param(
+            "lookup_key_register",
+            "found.session = t.session",
+            "found.session + 0 = t.session",
+            "register_key for lookup_key_register: .*found: ref, register_key",
+            id="key-searched-by-its-first-column",
         ),
         pytest.param(
             "lookup_key_register",
