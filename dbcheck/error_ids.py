@@ -411,7 +411,6 @@ class ErrorId(StrEnum):
     PRIVILEGE_MISSING = "privilege-missing"
     REDO_LOG_DISABLED = "redo-log-disabled"
     RUN_ON_SERVER_ACTIVE = "run-on-server-active"
-    SERVER_AUDITED_ONLY = "server-audited-only"
     SERVER_CLOCK_SET_BACK = "server-clock-set-back"
     SERVER_IN_CLUSTER = "server-in-cluster"
     SERVER_IS_REPLICA = "server-is-replica"

@@ -13,6 +13,7 @@ DbcheckError
 │   ├── RowsWithheld     a lock, a right or a policy keeps the rows from being read
 │   ├── IndexDamaged     the table was read whole; its index disagrees with it
 │   ├── OtherServer      a connection reached another server than one before it did
+│   ├── OtherProduct     the server is of a product that dbcheck does not judge
 │   └── NoCanary         this server or account allows no crash canary
 ├── WitnessError     an ack could not be stored durably on the witness
 │   └── LogDamaged       a witness log is damaged before its tail
@@ -200,6 +201,10 @@ class NotPrepared(EngineError):
 
 class OtherServer(EngineError):
     """A connection reached another server, or process, than one before it did."""
+
+
+class OtherProduct(EngineError):
+    """The server is of a product that dbcheck does not judge."""
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck.audit import devices, mysql, platform, postgresql, relatives, storage
+from dbcheck.audit import devices, mysql, platform, postgresql, storage
 from dbcheck.audit.rule import Rule
 from dbcheck.cli.receipt import rules_shown
 
@@ -13,8 +13,6 @@ FILE = Path(__file__).parents[1] / "docs" / "rules.md"
 SECTIONS = {
     "PostgreSQL": postgresql.RULES,
     "MySQL and MariaDB": mysql.RULES,
-    "YugabyteDB": relatives.YUGABYTEDB,
-    "CockroachDB": relatives.COCKROACHDB,
     "Filesystems": storage.RULES,
     "Block devices": devices.LAYER_RULES,
     "Drives": devices.DRIVE_RULES,

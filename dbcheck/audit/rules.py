@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.audit import devices, mysql, platform, postgresql, relatives, storage
+from dbcheck.audit import devices, mysql, platform, postgresql, storage
 from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.core.audited import Flag, RuleStanding, Severity
@@ -14,8 +14,6 @@ from dbcheck.core.depth import Depth
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "postgresql": postgresql.RULES,
     "mysql": mysql.RULES,
-    "yugabytedb": relatives.YUGABYTEDB,
-    "cockroachdb": relatives.COCKROACHDB,
 }
 BELOW: tuple[Rule, ...] = (  # what lies below any server
     *storage.RULES,

@@ -17,20 +17,10 @@ from dbcheck.core.readings import Readings
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.target import TargetFacts, Volume
 
-PAGE_BYTES = {
-    "postgresql": 8192,
-    "mysql": 16384,
-    "yugabytedb": 4096,
-    "cockroachdb": 4096,
-}
-# Their storage appends and checks what it reads, so a cut cannot tear a page of it
-# (RocksDB and Pebble, log-structured merge trees).
-_APPENDING = ("yugabytedb", "cockroachdb")
+PAGE_BYTES = {"postgresql": 8192, "mysql": 16384}
 _HOW = {
     "postgresql": "pg_settings, in a session like the load's",
     "mysql": "SHOW VARIABLES, in a session like the load's",
-    "yugabytedb": "no statement shows flags of its storage",
-    "cockroachdb": "SHOW ALL CLUSTER SETTINGS",
 }
 _READER = "GRANT pg_read_all_settings TO the account's role"
 _COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
@@ -126,8 +116,6 @@ def platform_of(text: str) -> str:
 
 def is_guarded(family: str, settings: Mapping[str, str]) -> bool:
     """Say whether the server repairs pages that a cut tore in two."""
-    if family in _APPENDING:
-        return True
     name, values = _GUARDS[family]
     return settings.get(name, "").lower() in values
 

@@ -176,10 +176,12 @@ def readers_of(rig: Rig, started: Started) -> Readers:
 
 def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
     """Return load.gone, corrected by one more check of the server."""
-    if load.gone is Gone.SILENT and rig.site.writer.engine.ready() is None:
+    if load.gone is Gone.SILENT:
+        engine = rig.site.writer.engine
         with contextlib.suppress(EngineError):
-            same = is_same_server(rig.site.writer.engine, started.manifest.writer.facts)
-            return Gone.STALLED if same else Gone.SILENT
+            if engine.ready() is None:
+                same = is_same_server(engine, started.manifest.writer.facts)
+                return Gone.STALLED if same else Gone.SILENT
     failed = load.result.witness_error or cutter.failed
     if failed and cutter.asked and load.gone is Gone.NEVER:
         return Gone.UNSEEN

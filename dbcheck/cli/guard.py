@@ -14,7 +14,7 @@ from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.server import ServerFacts
 from dbcheck.core.site import SiteKind
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, UsageError
+from dbcheck.errors import EngineError, OtherProduct, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
@@ -118,6 +118,8 @@ def _server_and_users(
                 break
             time.sleep(_RETRY_S)
             found = engine.other_users()
+    except OtherProduct:
+        raise
     except EngineError as error:
         if not i_know:
             raise EngineError(

@@ -91,7 +91,7 @@ class Manifest:
 
     created:       UTC, ISO 8601.
     seed, epoch:   see core.schedule; they decide every row.
-    family:        of servers that the same rules hold for, see ports.engine.Engine.
+    family:        "postgresql" or "mysql", see ports.engine.Engine.
     site:          see core.site.  nodes: what was known of each, by its name.
     writer_name:   the node that takes the load.
     witness, witness_kind: the witness's URL, and "ssh" or "file".

@@ -79,12 +79,6 @@ _NAMES_OF_DATA = {
     DATA_NAME: "on MariaDB, let the account create and select from the table "
     "identity in dbcheck's database",
 }
-# The same of products that no test runs; not named where nothing was read.
-_OF_OTHERS = {
-    "yb_servers": "on YugabyteDB, let the account execute yb_servers()",
-    "cluster_id": "on CockroachDB, let the account read crdb_internal",
-}
-_HOW_TO_READ = {**_NAMES_OF_DATA, **_OF_OTHERS}
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -96,7 +90,7 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     other = [name for name in shared if before[name] != after[name]]
     if not other:
         return ""
-    of_data = [name for name in other if name in _HOW_TO_READ]
+    of_data = [name for name in other if name in _NAMES_OF_DATA]
     name = "timeline" if "timeline" in other else (of_data or other)[0]
     text = f"{name} was {before[name]} and is {after[name]}"
     cluster = "system_identifier"
@@ -120,16 +114,16 @@ def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     A copy on another host that names itself alike counts as the same.
     """
     shared = (one.keys() & other.keys()) - _NOT_OF_DATA
-    named = bool(shared & _HOW_TO_READ.keys())
+    named = bool(shared & _NAMES_OF_DATA.keys())
     return named and all(one[name] == other[name] for name in shared)
 
 
 def unread_identity(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Return why two identities do not show whose data were read, "" if they do."""
-    named = before.keys() & _HOW_TO_READ.keys()
+    named = before.keys() & _NAMES_OF_DATA.keys()
     if unread := sorted(named - after.keys()):
         text = f"{unread[0]} was read before the cut and could not be read after it"
-        return f"{text}: {_HOW_TO_READ[unread[0]]}"
+        return f"{text}: {_NAMES_OF_DATA[unread[0]]}"
     if not named:
         hints = "; ".join(_NAMES_OF_DATA.values())
         return f"nothing that names its data was read before the cut: {hints}"

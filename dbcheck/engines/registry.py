@@ -15,15 +15,13 @@ from dbcheck.ports.engine import Engine
 ENGINES = {
     "postgresql": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
     "postgresql+psycopg2": "dbcheck.engines.postgresql.engine:PostgresqlEngine",
-    "yugabytedb": "dbcheck.engines.postgresql.yugabytedb:YugabyteEngine",
-    "yugabytedb+psycopg2": "dbcheck.engines.postgresql.yugabytedb:YugabyteEngine",
-    "cockroachdb": "dbcheck.engines.postgresql.cockroachdb:CockroachEngine",
-    "cockroachdb+psycopg2": "dbcheck.engines.postgresql.cockroachdb:CockroachEngine",
     "mysql": "dbcheck.engines.mysql.engine:MysqlEngine",
     "mysql+mysqlconnector": "dbcheck.engines.mysql.engine:MysqlEngine",
     "mariadb": "dbcheck.engines.mysql.engine:MysqlEngine",
     "mariadb+mysqlconnector": "dbcheck.engines.mysql.engine:MysqlEngine",
 }
+# Schemes that others' drivers for SQLAlchemy have, and the product that each means.
+_OTHERS = {"cockroachdb": "CockroachDB", "yugabytedb": "YugabyteDB"}
 
 
 def open_engine(url: str, password: str | None = None) -> Engine:
@@ -31,16 +29,23 @@ def open_engine(url: str, password: str | None = None) -> Engine:
 
     Without a *password*, what the server's own clients would take is taken
     (PGPASSWORD, ~/.pgpass, MYSQL_PWD, ~/.my.cnf).  Raise UsageError for an unknown
-    driver, or a URL that holds a password.
+    driver, another product, or a URL that holds a password.
     """
-    from dbcheck.engines.url import read_url
+    from dbcheck.engines.url import JUDGED, NAME_ANOTHER, read_url
 
     name = read_url(url).drivername
+    scheme = name.split("+")[0]
+    if product := _OTHERS.get(scheme):
+        raise UsageError(
+            f"the target is {product} by its URL, not PostgreSQL: {JUDGED}",
+            id=ErrorId.SERVER_NOT_SUPPORTED,
+            hint=NAME_ANOTHER,
+        )
     try:
         module, attribute = ENGINES[name].split(":")
     except KeyError:
         hint = f"Known are {', '.join(sorted(ENGINES))}."
-        if name.split("+")[0] == "postgres":
+        if scheme == "postgres":
             hint = "Write postgresql:// in place of postgres://."
         raise UsageError(
             f"unknown engine {name!r} in the target's URL",

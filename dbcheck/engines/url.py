@@ -18,8 +18,9 @@ SEVERAL = (
     "Write several hosts like ?host=db1:5432&host=db2:5432; with an address of IPv6,"
     " give the ports by themselves: ?host=::1,db2&port=5432,5432."
 )
-# What to do about a server of a product that is not tested.
-NAME_ANOTHER = "Name a server of PostgreSQL, MySQL, MariaDB or YugabyteDB in the URL."
+# Why a server of another product is refused, and what to do about it.
+JUDGED = "dbcheck judges PostgreSQL, MySQL and MariaDB only"
+NAME_ANOTHER = "Name a server of PostgreSQL, MySQL or MariaDB in the URL."
 
 HINT = (
     "Pass it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"

@@ -94,7 +94,7 @@ class Engine(Protocol):
             that does the work reaches another one, or another process of it.
     """
 
-    family: str  # whose rules hold (audit.rules.RULES): "postgresql", "mysql", ...
+    family: str  # whose rules hold (audit.rules.RULES): "postgresql" or "mysql"
     target: str  # the URL without any password
 
     def endpoints(self) -> Sequence[tuple[str, int]]:
@@ -155,7 +155,10 @@ class Engine(Protocol):
 
     def ready(self) -> str | None:
         """Try to connect, at most 5 s: None if the server takes queries and is out
-        of recovery, else the reason.  Never raises."""
+        of recovery, else the reason.
+
+        Raise OtherProduct if dbcheck does not judge such servers, for which no wait
+        helps; nothing else."""
 
     def survivors(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

@@ -213,14 +213,20 @@ class PgPeer:
                 return
             self.wire.sendall(b"N")
 
-    def greet(self, *, date_style: str = "ISO, MDY") -> None:
-        """Let the client in without asking for anything; refuse encryption."""
+    def greet(
+        self, *, date_style: str = "ISO, MDY", server_version: str = "15.0", **more: str
+    ) -> None:
+        """Let the client in without asking for anything; refuse encryption.
+
+        more: parameters that are reported as well.
+        """
         self.start()
         settings = {
             "client_encoding": "UTF8",
             "DateStyle": date_style,
-            "server_version": "15.0",
+            "server_version": server_version,
             "standard_conforming_strings": "on",
+            **more,
         }
         self.send((b"R", bytes(4)), (b"K", bytes(8)))
         for name, value in settings.items():

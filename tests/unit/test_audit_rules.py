@@ -78,8 +78,6 @@ VALUES = {
     "my-aria-recover": ("BACKUP,QUICK", "OFF"),
     "my-aria-log-folder": ("NEWFILE", "NEVER"),
     "my-sync-method-macos": ("other", "macos"),
-    "yb-durable-wal-write": ("true", "false"),
-    "crdb-raft-log-sync": ("false", "true"),
     "fs-barrier": ("on", "nobarrier"),
     "fs-sync": ("on", "volatile"),
     "fs-in-memory": ("local", "memory"),
@@ -183,7 +181,7 @@ def test_a_condition_that_is_not_met_makes_any_value_safe(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", EVERY)
 def test_a_rule_is_whole(rule: Rule) -> None:
     prefixes = {
-        SubjectKind.SERVER: ("pg-", "my-", "yb-", "crdb-"),
+        SubjectKind.SERVER: ("pg-", "my-"),
         SubjectKind.HOST: ("host-",),
         SubjectKind.FILESYSTEM: ("fs-",),
         SubjectKind.LAYER: ("layer-",),

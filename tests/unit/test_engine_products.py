@@ -6,9 +6,17 @@ import pytest
 
 from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.engines.mysql.check import product, quote_account
-from dbcheck.engines.postgresql.check import require_product
+from dbcheck.engines.postgresql.engine import PostgresqlEngine
+from dbcheck.engines.postgresql.product import (
+    require_at_login,
+    require_own_storage,
+    require_postgresql,
+    require_version,
+)
 from dbcheck.engines.tables import require_ours
-from dbcheck.errors import EngineError
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError, OtherProduct
+from tests.kit.recorded_servers import RecordedLink
 
 
 @pytest.mark.parametrize(
@@ -51,25 +59,84 @@ POSTGRESQL_15 = "PostgreSQL 15.20 (Debian 15.20-0+deb12u1) on x86_64-pc-linux-gn
 
 
 def test_postgresql_is_accepted() -> None:
-    require_product(POSTGRESQL_15, 15_00_20)
+    require_at_login("db1", {"server_version": "15.20 (Debian 15.20-0+deb12u1)"}.get)
+    require_postgresql("db1", POSTGRESQL_15)
+    require_version(15_00_20)
+    require_own_storage("db1", {"fsync": "on", "max_wal_size": "1024"})
+
+
+def test_an_old_postgresql_is_refused() -> None:
+    with pytest.raises(EngineError, match="PostgreSQL 12 is not supported") as caught:
+        require_version(12_00_22)
+    assert caught.value.hint == "Use PostgreSQL 13 or newer."
+
+
+COCKROACHDB = "CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu, built 2023/09/27)"
+YUGABYTEDB = "PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64-pc-linux-gnu, compiled by"
 
 
 @pytest.mark.parametrize(
-    ("version", "version_num", "refusal"),
+    ("version", "product"),
     [
-        ("PostgreSQL 12.22 on x86_64-pc-linux-gnu", 12_00_22, "12 is not supported"),
-        ("CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu)", 13_00_00, "but Cockroach"),
-        ("PostgreSQL 15.2-YB-2.25.1.0-b0 on x86_64-pc-linux-gnu", 15_00_02, "-YB-"),
-        ("PostgreSQL 14.4 (Greenplum Database 7.0.0) on x86_64", 14_00_04, "Greenplum"),
-        ("EnterpriseDB 15", 15_00_00, "but EnterpriseDB"),
+        (COCKROACHDB, "CockroachDB 23.1.11"),
+        ("CockroachDB", "CockroachDB"),
+        (YUGABYTEDB, "YugabyteDB 2025.1.0.0"),
+        ("PostgreSQL 11.2-YB-2.20.1.0-b0 on x86_64", "YugabyteDB 2.20.1.0"),
+        ("PostgreSQL 14.4 (Greenplum Database 7.0.0) on x86_64", "Greenplum"),
+        ("PostgreSQL 8.0.2 on i686-pc-linux-gnu, Redshift 1.0.12103", "Redshift"),
+        ("PostgreSQL 9.5.0-RisingWave-1.8.0", "RisingWave"),
+        ("EnterpriseDB 15 on x86_64", "EnterpriseDB 15"),
     ],
 )
-def test_postgresql_refuses_others(
-    version: str, version_num: int, refusal: str
+def test_another_product_is_known_by_its_own_sentence(
+    version: str, product: str
 ) -> None:
-    with pytest.raises(EngineError, match=refusal) as caught:
-        require_product(version, version_num)
-    assert caught.value.hint
+    refusal = (
+        f"^db1 is {product}, not PostgreSQL:"
+        " dbcheck judges PostgreSQL, MySQL and MariaDB only$"
+    )
+    with pytest.raises(OtherProduct, match=refusal) as caught:
+        require_postgresql("db1", version)
+    assert caught.value.id is ErrorId.SERVER_NOT_SUPPORTED
+    assert caught.value.hint.startswith("Name a server of PostgreSQL, MySQL or")
+
+
+@pytest.mark.parametrize(
+    ("said", "product"),
+    [
+        ({"server_version": "13.0.0", "crdb_version": COCKROACHDB}, "CockroachDB 23.1"),
+        ({"server_version": "15.12-YB-2025.1.0.0-b0"}, "YugabyteDB 2025.1"),
+    ],
+)
+def test_another_product_is_known_at_the_login(
+    said: dict[str, str], product: str
+) -> None:
+    with pytest.raises(OtherProduct, match=f"^db1 is {product}.*, not PostgreSQL"):
+        require_at_login("db1", said.get)
+
+
+@pytest.mark.parametrize(
+    ("version", "setting", "product"),
+    [
+        (YUGABYTEDB, "fsync", "YugabyteDB 2025.1.0.0"),
+        (COCKROACHDB, "fsync", "CockroachDB 23.1.11"),
+        (POSTGRESQL_15, "neon.timeline_id", "Neon, by its setting neon.timeline_id"),
+        (POSTGRESQL_15, "polar_vfs", "PolarDB, by its setting polar_vfs"),
+    ],
+)
+def test_an_audit_does_not_believe_what_another_product_says_of_fsync(
+    version: str, setting: str, product: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what stands between hides what the server said at the login."""
+    link = RecordedLink(
+        {
+            "facts": [("15.12", "150012", 10, "orders 5", 99, version)],
+            "settings": [(setting, "on")],
+        }
+    )
+    monkeypatch.setattr(PostgresqlEngine, "_open", lambda *_, **__: link)
+    with pytest.raises(OtherProduct, match=f"is {product}, not PostgreSQL"):
+        PostgresqlEngine("postgresql://db@db1/orders").facts()
 
 
 def test_accounts_are_quoted_for_a_grant() -> None:

@@ -7,6 +7,8 @@ import pytest
 from dbcheck.engines.mysql.storage import ENGINES as STORAGE
 from dbcheck.engines.mysql.storage import storage_of
 from dbcheck.engines.registry import ENGINES, open_engine
+from dbcheck.engines.url import NAME_ANOTHER
+from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, UsageError
 
 SECRET = "hunter2-and-more"
@@ -28,6 +30,16 @@ def test_the_old_name_of_postgresql_is_told_the_new_one(driver: str) -> None:
     with pytest.raises(UsageError, match="unknown engine 'postgres") as caught:
         open_engine(f"{driver}://dbcheck@db1/orders")
     assert caught.value.hint == "Write postgresql:// in place of postgres://."
+
+
+@pytest.mark.parametrize("driver", ["", "+psycopg2", "+asyncpg"])
+@pytest.mark.parametrize("product", ["CockroachDB", "YugabyteDB"])
+def test_another_product_is_refused_by_its_scheme(product: str, driver: str) -> None:
+    refusal = f"{product} by its URL, not PostgreSQL: dbcheck judges PostgreSQL, MySQL"
+    with pytest.raises(UsageError, match=refusal) as caught:
+        open_engine(f"{product.lower()}{driver}://dbcheck@db1/orders")
+    assert caught.value.id is ErrorId.SERVER_NOT_SUPPORTED
+    assert caught.value.hint == NAME_ANOTHER
 
 
 def test_mysql_has_a_default_database() -> None:
@@ -173,11 +185,10 @@ def test_hosts_that_a_driver_reads_otherwise_are_refused_with_the_form_that_work
     assert SECRET not in str(caught.value) + caught.value.hint
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "cockroachdb", "yugabytedb"])
-def test_the_form_that_the_hint_shows_works(scheme: str) -> None:
-    two = open_engine(f"{scheme}://u@/db?host=db1:5432&host=db2:5433").endpoints()
+def test_the_form_that_the_hint_shows_works() -> None:
+    two = open_engine("postgresql://u@/db?host=db1:5432&host=db2:5433").endpoints()
     assert two == [("db1", 5432), ("db2", 5433)]
-    mixed = open_engine(f"{scheme}://u@/db?host=::1,db2&port=5432,5433").endpoints()
+    mixed = open_engine("postgresql://u@/db?host=::1,db2&port=5432,5433").endpoints()
     assert mixed == [("::1", 5432), ("db2", 5433)]
 
 

@@ -495,7 +495,7 @@ def test_a_table_of_another_engine_gives_no_verdict_whatever_is_lost() -> None:
             assert judgement.other_data and "Aria" in judgement.reasons[0]
     grouped = dataclasses.replace(
         converted,
-        manifest=dataclasses.replace(converted.manifest, family="yugabytedb"),
+        manifest=dataclasses.replace(converted.manifest, family="mysql"),
     )
     assert same_tables(grouped) == item
 

@@ -16,7 +16,7 @@ from dbcheck.errors import NoCanary, UsageError
 from dbcheck.ports import abilities
 from dbcheck.workload import load
 
-PLAIN: Any = SimpleNamespace(target="cockroach://db1", check=lambda *_: None)
+PLAIN: Any = SimpleNamespace(target="plain://db1", check=lambda *_: None)
 
 
 class Wrapper:
@@ -60,12 +60,12 @@ def test_a_missing_canary_is_explained() -> None:
 
 def test_a_control_is_refused_where_none_can_run() -> None:
     observable.check(PLAIN, load("insert"), weak=False)
-    with pytest.raises(UsageError, match="no control can run on cockroach://db1"):
+    with pytest.raises(UsageError, match="no control can run on plain://db1"):
         observable.check(PLAIN, load("insert"), weak=True)
 
 
 def test_tables_are_filled_only_where_that_is_known() -> None:
-    with pytest.raises(UsageError, match="cannot fill the tables on cockroach://db1"):
+    with pytest.raises(UsageError, match="cannot fill the tables on plain://db1"):
         observable.require_fill(PLAIN)
 
 

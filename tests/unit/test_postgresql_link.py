@@ -38,6 +38,9 @@ class Connection:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def get_parameter_status(self, _: str) -> None:
+        """Have said nothing at the login."""
+
     def get_backend_pid(self) -> int:
         return 9
 

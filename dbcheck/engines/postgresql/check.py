@@ -3,79 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from dbcheck.core.operation import Verb
 from dbcheck.core.table import Definition, TableSpec
 from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.engines.postgresql.settings import SESSION
+from dbcheck.engines.postgresql.product import require_postgresql, require_version
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
-from dbcheck.engines.url import NAME_ANOTHER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
-
-VERSION_MIN = 13_00_00
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A product that speaks PostgreSQL's protocol.
-
-    scheme:   of a URL that names it.
-    mark:     stands in version() of it, and of no other; PostgreSQL's begins with it.
-    least:    the first server_version_num that is supported, as people write it.
-    session:  settings that each session fixes; see settings.SESSION.
-    refusals: beginnings of the SQLSTATEs after which nothing was committed for sure; ()
-              for every one that does not say otherwise.
-    """
-
-    name: str
-    scheme: str
-    mark: str
-    least: tuple[int, str]
-    session: Mapping[str, str] = field(default_factory=lambda: SESSION)
-    refusals: tuple[str, ...] = ()
-
-
-POSTGRESQL = Product(
-    "PostgreSQL", "postgresql", "PostgreSQL ", (VERSION_MIN, "PostgreSQL 13")
-)
-# Its server is one of PostgreSQL's above a storage of its own: "PostgreSQL 15.12-YB-
-# 2025.1.0.0-b0 on ..." (YugabyteDB documentation, Versioning).  What its storage
-# answers, at a COMMIT too, may have the code of an internal error, so only errors about
-# the statement itself show that nothing was committed.
-YUGABYTEDB = Product(
-    "YugabyteDB",
-    "yugabytedb",
-    "-YB-",
-    (15_00_00, "YugabyteDB 2025.1"),
-    refusals=("0A", "22", "23", "42"),
-)
-# "CockroachDB CCL v26.2.0 (x86_64-unknown-linux-gnu, ...)"; server_version_num is that
-# of a PostgreSQL that it resembles.
-COCKROACHDB = Product(
-    "CockroachDB",
-    "cockroachdb",
-    "CockroachDB",
-    (VERSION_MIN, "a CockroachDB of today"),
-    session={},
-)
-_RELATIVES = (YUGABYTEDB, COCKROACHDB)
-
-# Other products use the protocol and the name PostgreSQL; none keeps its rows in
-# PostgreSQL's own files, so nothing that is known of those would hold.
-_OTHERS = (
-    "Redshift",
-    "Greenplum",
-    "Materialize",
-    "CrateDB",
-    "RisingWave",
-    "QuestDB",
-    "Spanner",
-)
-
-_OTHER_SETTINGS = {"neon.": "Neon", "polar_": "PolarDB", "gp_": "Greenplum"}
 
 _KINDS = {
     "p": "is partitioned",
@@ -86,59 +22,11 @@ _KINDS = {
 _PERSISTENCE = {"u": "is unlogged, so recovery empties it", "t": "is temporary"}
 
 
-def product_of(version: str) -> Product | None:
-    """Return the product whose version() is *version*, None if it is another."""
-    if any(name in version for name in _OTHERS):
-        return None
-    found = next((one for one in _RELATIVES if one.mark in version), None)
-    return found or (POSTGRESQL if version.startswith(POSTGRESQL.mark) else None)
-
-
-def require_own_storage(settings: Mapping[str, str]) -> None:
-    """Raise EngineError if a server that calls itself PostgreSQL has another storage.
-
-    version() of these is PostgreSQL's own; what they add is in their settings (Neon,
-    pgxn/neon; PolarDB for PostgreSQL, Greenplum, their documentation).
-    """
-    for name in settings:
-        for beginning, other in _OTHER_SETTINGS.items():
-            if name.startswith(beginning):
-                raise EngineError(
-                    f"the server is not PostgreSQL but {other}: it has the setting"
-                    f" {name}, and keeps no rows in PostgreSQL's own files",
-                    id=ErrorId.SERVER_NOT_SUPPORTED,
-                    hint=NAME_ANOTHER,
-                )
-
-
-def require_product(
-    version: str, version_num: int, wanted: Product = POSTGRESQL
-) -> None:
-    """Raise EngineError if *version* is another product's, or too old."""
-    found = product_of(version)
-    if found is not wanted:
-        hint = NAME_ANOTHER
-        if found is not None:
-            hint = f"Write {found.scheme}:// in place of {wanted.scheme}:// in the URL."
-        shown = version.split(" on ")[0]
-        raise EngineError(
-            f"the server is not {wanted.name} but {shown}",
-            id=ErrorId.SERVER_NOT_SUPPORTED,
-            hint=hint,
-        )
-    least, name = wanted.least
-    if version_num < least:
-        raise EngineError(
-            f"{wanted.name} {version_num // 10000} is not supported",
-            id=ErrorId.SERVER_VERSION_NOT_SUPPORTED,
-            hint=f"Use {name} or newer.",
-        )
-
-
-def require_server(link: PostgresqlLink, wanted: Product) -> None:
-    """Raise EngineError unless this is a supported server that takes writes."""
+def require_server(link: PostgresqlLink, target: str) -> None:
+    """Raise EngineError unless *target* is a supported server that takes writes."""
     version, version_num, standby, read_only = link.row("server")
-    require_product(version, version_num, wanted)
+    require_postgresql(target, version)
+    require_version(version_num)
     if standby:
         raise EngineError(
             "the server is a standby, or still in recovery",

@@ -4,50 +4,62 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from dbcheck.audit.rules import facts_of
 from dbcheck.core.audited import OtherSettings
 from dbcheck.core.chores import ChoreKind
 from dbcheck.core.conditions import Broken
 from dbcheck.core.fill import Fill
-from dbcheck.core.managed import SERVICE, of_hosts, of_postgresql
+from dbcheck.core.history import Row
+from dbcheck.core.managed import OWN_DATABASES, SERVICE, of_hosts, of_postgresql
 from dbcheck.core.operation import StatementSpec, verbs_by_table
+from dbcheck.core.other_users import OtherUsers
 from dbcheck.core.places import Place, numbered
 from dbcheck.core.refill import Refill
 from dbcheck.core.replication import Descent, Membership, Received
 from dbcheck.core.server import LogPosition, ServerFacts
+from dbcheck.core.survivors import RowBatch
 from dbcheck.core.table import Definition, TableFacts, TableSpec
 from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import LOCK_S, SCAN_S, locked, not_permitted
+from dbcheck.engines.newest import Newest
 from dbcheck.engines.postgresql import amcheck, housekeeping, replication, twophase
 from dbcheck.engines.postgresql.audited import Look, other_settings
 from dbcheck.engines.postgresql.check import (
-    POSTGRESQL,
     definition_of,
-    product_of,
-    require_own_storage,
-    require_product,
+    require_privileges,
+    require_server,
+    require_table,
 )
+from dbcheck.engines.postgresql.files import require_readable
 from dbcheck.engines.postgresql.fill import fill
 from dbcheck.engines.postgresql.link import PostgresqlLink, code_of
+from dbcheck.engines.postgresql.options import (
+    endpoints,
+    host_names,
+    libpq_options,
+    url_arguments,
+)
 from dbcheck.engines.postgresql.places import places
+from dbcheck.engines.postgresql.product import require_own_storage, require_postgresql
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
 from dbcheck.engines.postgresql.subscriptions import (
     require_no_subscription,
     subscribed,
 )
-from dbcheck.engines.postgresql.wire import (
-    READY_CONNECT_S,
-    SCHEMA,
-    PostgresqlWire,
-)
 from dbcheck.engines.reach import accepts
 from dbcheck.engines.server_log import log_names, postgresql_log
+from dbcheck.engines.tables import row_of, table_facts
+from dbcheck.engines.url import read_url
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, TableLost, TableRefused
+from dbcheck.errors import EngineError, OtherProduct, TableLost, TableRefused
 
 FAMILY = "postgresql"
 
+_SCHEMA = "dbcheck."
+CONNECT_S = 10.0
+READY_CONNECT_S, READY_ANSWER_S = 3.0, 2.0
 CHECKPOINT_S = 600.0
 # SQLSTATEs (PostgreSQL 17, appendix A); the second also where a policy would leave rows
 # out and row_security is off (settings.SESSION).
@@ -68,24 +80,35 @@ SETTINGS = (
 )
 
 
-class PostgresqlEngine(PostgresqlWire):
+class PostgresqlEngine:
     """One PostgreSQL server; contracts in ports.engine and ports.abilities.
 
     The tables are those of the schema dbcheck in the URL's database.
     """
 
     family = FAMILY
-    product = POSTGRESQL
+
+    def __init__(self, url: str, password: str | None = None) -> None:
+        parsed = read_url(url).set(drivername="postgresql+psycopg2")
+        self.target = parsed.render_as_string()
+        arguments = url_arguments(parsed)
+        self._arguments: dict[str, Any] = {"application_name": "dbcheck", **arguments}
+        if password is not None:
+            self._arguments["password"] = password
+
+    def endpoints(self) -> list[tuple[str, int]]:
+        """Return where libpq may connect; see ports.engine."""
+        require_readable(self.target, self._arguments)
+        return endpoints(self.target, self._arguments)
 
     def facts(self) -> ServerFacts:
         unreadable: dict[str, str] = {}
         with self._open() as link:
             row = link.row("facts")
             version, version_num, started_us, database, clock_us, platform = row
-            if product_of(platform) is not POSTGRESQL:
-                require_product(platform, int(version_num))
+            require_postgresql(self.target, platform)
             seen = dict(link.rows("settings"))
-            require_own_storage(seen)
+            require_own_storage(self.target, seen)
             service = of_hosts(self._hosts()) or of_postgresql(seen)
             identity = {"server_version_num": version_num, "database": database}
             try:
@@ -124,8 +147,12 @@ class PostgresqlEngine(PostgresqlWire):
     def check(
         self, statements: Sequence[StatementSpec], payload_bytes: int = 0
     ) -> None:
-        super().check(statements, payload_bytes)
+        """Raise EngineError (with the fix as hint) if this server is not fit."""
         with self._open() as link:
+            require_server(link, self.target)
+            for table, verbs in verbs_by_table(statements).items():
+                require_table(link, table)
+                require_privileges(link, table, verbs)
             require_no_subscription(link, [*verbs_by_table(statements)])
 
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
@@ -138,6 +165,14 @@ class PostgresqlEngine(PostgresqlWire):
                 lying = {what: (space, file) for what, space, file in rows}
                 found += places(data, lying)
         return numbered(found)
+
+    def other_users(self) -> OtherUsers:
+        """Return who else uses this server; every account may see that."""
+        with self._open() as link:
+            others = [what for (what,) in link.rows("others")]
+            (connections,) = link.row("connections")
+        databases = tuple(what for what in others if what not in OWN_DATABASES)
+        return OtherUsers(databases, connections)
 
     def other_settings(self) -> tuple[OtherSettings, ...]:
         """Return what is set for accounts and databases; every account may see it."""
@@ -157,10 +192,86 @@ class PostgresqlEngine(PostgresqlWire):
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> dict[str, TableFacts]:
-        prepared = super().prepare(tables, server=server)
         with self._open(server=server) as link:
+            prepared = {table.name: self._prepared(link, table) for table in tables}
             amcheck.create(link)
         return prepared
+
+    def _prepared(self, link: PostgresqlLink, table: TableSpec) -> TableFacts:
+        """Create the table if it is not there, and return what it holds."""
+        if not require_table(link, table):
+            with link.transaction():  # no table without its mark
+                if not link.row("schema")[3]:
+                    link.rows("create_schema")
+                link.rows(f"create_{table.name}")
+                link.rows(f"mark_{table.name}")
+            if not require_table(link, table):
+                raise EngineError(
+                    f"dbcheck.{table.name} was not created",
+                    id=ErrorId.TABLE_NOT_CREATED,
+                )
+        identity, definition = (
+            self._identity(link, table),
+            self._definition(link, table),
+        )
+        epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
+        return table_facts(epochs, identity, definition)
+
+    def open_session(
+        self,
+        statements: Sequence[StatementSpec],
+        *,
+        server: ServerFacts | None = None,
+    ) -> PostgresqlSession:
+        """Connect for the load; raise EngineError if that is refused."""
+        return self._open_session(statements, server, weak=False)
+
+    def _open_session(
+        self,
+        statements: Sequence[StatementSpec],
+        server: ServerFacts | None,
+        *,
+        weak: bool,
+    ) -> PostgresqlSession:
+        options = self._options()
+        return PostgresqlSession(
+            self.target,
+            options,
+            statements,
+            family=FAMILY,
+            weak=weak,
+            server=server,
+        )
+
+    def open_newest(
+        self, table: TableSpec, epoch: int, *, server: ServerFacts | None = None
+    ) -> Newest:
+        """Connect to read the newest rows of *epoch*."""
+        return Newest(self._open(server=server), table, epoch)
+
+    def row(self, table: TableSpec, row_id: int) -> Row | None:
+        """Return the row with that id, read over a new connection; None if none is."""
+        with self._open() as link:
+            found = link.rows(f"row_{table.name}", {"id": row_id})
+        return row_of(found[0]) if found else None
+
+    def ready(self) -> str | None:
+        """Try to connect, at most 5 s: None, or why the server takes no queries."""
+        try:
+            with self._open(READY_CONNECT_S) as link:
+                ((_, _, standby, _),) = link.rows("server", answer_s=READY_ANSWER_S)
+        except OtherProduct:
+            raise
+        except (EngineError, OSError) as error:
+            return str(error)
+        return "the server is in recovery" if standby else None
+
+    def survivors(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
+        """Stream every row of the tables in one read-only transaction, in batches."""
+        with self._open() as link, self._reading(link):
+            yield from link.stream(tables, server)
 
     def table_identity(
         self, table: TableSpec, *, server: ServerFacts | None = None
@@ -349,11 +460,27 @@ class PostgresqlEngine(PostgresqlWire):
         return accepts(self.endpoints)
 
     def takes_writes(self) -> bool:
-        return self.ready() is None  # a standby is in recovery
+        with contextlib.suppress(OtherProduct):
+            return self.ready() is None  # a standby is in recovery
+        return False
 
     def descent(self) -> Descent:
         with self._open() as link:
             return replication.descent(link)
+
+    def drop(self) -> list[str]:
+        with self._open() as link:
+            for name in twophase.prepared(link):  # it locks what is to be dropped
+                twophase.decide(link, name, commit=False)
+            besides = ["dbcheck.amcheck"] if amcheck.drop(link) else []
+            names = [name for (name,) in link.rows("present")]
+            for name in names:
+                link.rows(f"drop_{name.removeprefix(_SCHEMA)}")
+            names += besides
+            if link.rows("empty_schema"):
+                link.rows("drop_schema")
+                names.append("dbcheck")
+        return names
 
     def _identity(self, link: PostgresqlLink, table: TableSpec) -> str:
         found = link.rows("table_identity", {"name": table.name})
@@ -362,10 +489,27 @@ class PostgresqlEngine(PostgresqlWire):
     def _definition(self, link: PostgresqlLink, table: TableSpec) -> Definition:
         return definition_of(link.rows, table)
 
-    def _dropped_besides(self, link: PostgresqlLink) -> list[str]:
-        for name in twophase.prepared(link):  # it locks what is to be dropped
-            twophase.decide(link, name, commit=False)
-        return ["dbcheck.amcheck"] if amcheck.drop(link) else []
+    def _hosts(self) -> list[str]:
+        """Return the names of the server's hosts."""
+        require_readable(self.target, self._arguments)
+        return host_names(self.target, self._arguments)
+
+    def _options(self) -> dict[str, Any]:
+        """Return libpq's arguments; raise EngineError if it must not connect."""
+        require_readable(self.target, self._arguments)
+        return libpq_options(self.target, self._arguments)
+
+    def _open(
+        self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
+    ) -> PostgresqlLink:
+        options = self._options()
+        link = PostgresqlLink(
+            self.target,
+            options,
+            connect_s,
+            family=FAMILY,
+        )
+        return link.leading_to(server)
 
 
 def _cluster(link: PostgresqlLink, service: str) -> dict[str, str]:
@@ -386,4 +530,4 @@ def _present(
 ) -> tuple[TableSpec, ...]:
     """Return those of the tables that are there and dbcheck's."""
     names = {name for (name,) in link.rows("present")}
-    return tuple(table for table in tables if SCHEMA + table.name in names)
+    return tuple(table for table in tables if _SCHEMA + table.name in names)

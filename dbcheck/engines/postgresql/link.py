@@ -40,6 +40,7 @@ from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.files import password_advice
 from dbcheck.engines.postgresql.index import require_indexes
 from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
+from dbcheck.engines.postgresql.product import require_at_login
 from dbcheck.engines.postgresql.rows import CopyParser
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.engines.rowsread import RowsRead
@@ -164,7 +165,6 @@ class PostgresqlLink(Link):
 
     target: how error messages name the server.  arguments: psycopg2's.
     family: folder below sql/ whose statements it runs.
-    session: the settings that it fixes.
     """
 
     def __init__(
@@ -174,7 +174,6 @@ class PostgresqlLink(Link):
         connect_s: float,
         *,
         family: str,
-        session: Mapping[str, str] = SESSION,
     ) -> None:
         self._target, self._family = target, family
         self._secret = str(arguments.get("password") or "")
@@ -203,10 +202,10 @@ class PostgresqlLink(Link):
             raise unreadable(target, self.message(error)) from None
         self._wire = own_wire(target, self.connection)
         try:
+            require_at_login(target, self.connection.get_parameter_status)
             self.connection.autocommit = True
             self._pid = self.connection.get_backend_pid()
-            if session:
-                self.fix(session, max(2, connect_s))
+            self.fix(SESSION, max(2, connect_s))
             # The driver caches it and does not see that the statement changed it.
             self.connection.set_client_encoding("UTF8")
         except BaseException as error:

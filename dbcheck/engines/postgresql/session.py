@@ -161,7 +161,6 @@ class PostgresqlSession:
         family: str,
         weak: bool = False,
         server: ServerFacts | None = None,
-        refusals: tuple[str, ...] = (),
     ) -> None:
         """Connect, and prepare the statements; raise EngineError if that is refused.
 
@@ -169,9 +168,8 @@ class PostgresqlSession:
         family: folder below sql/ whose statements it runs.
         weak: commits are acked before they are durable, for a control.
         server: which one it must be, None for any.
-        refusals: see check.Product.
         """
-        self._target, self._family, self._refusals = target, family, refusals
+        self._target, self._family = target, family
         self._secret = str(arguments.get("password") or "")
         self._in_flight, self._id_at = False, -1
         self._tags: list[bytes] = []  # what the operation in flight is answered with
@@ -399,7 +397,6 @@ class PostgresqlSession:
             and error.diag.severity_nonlocalized == "ERROR"
             and error.sqlstate is not None
             and not error.sqlstate.startswith(_UNKNOWN)
-            and (not self._refusals or error.sqlstate.startswith(self._refusals))
         )
         if definite and error.sqlstate in _POOLED:
             return EngineError(
