@@ -20,7 +20,9 @@ from dbcheck.core.observed import AckStream
 from dbcheck.core.sessiontimes import NEVER, SessionTimes
 
 BINS_MAX = 240
-_AGE_BINS_MAX = 48
+# The end of a load, where its losses are, or its last seconds.
+_NEAR_BINS_MAX = 48
+_NEAR_US = 2_000_000
 _STEPS = (1, 2, 5)
 _WIDTH_MIN_US = 1_000
 # Four classes of time for each doubling, up to 2^40 us.
@@ -30,31 +32,29 @@ _SHARES = (0.5, 0.99)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """One bin of a timeline.
+class Bin:
+    """The operations acked in a stretch of time.
 
     from_s, to_s: seconds before the end of the timeline; from_s is the larger.
     acked:  commits acked in it.  lost: operations acked in it that lost something.
-    p50_ms, p99_ms: of the times from the ack before to each of these acks, in the
-            same session; rounded up by less than a fifth.  None without any.
     """
 
     from_s: float
     to_s: float
     acked: int
     lost: int
-    p50_ms: float | None
-    p99_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Age:
-    """The operations acked from *from_s* to *to_s* seconds before the cut."""
+class Moment(Bin):
+    """One bin of the whole load.
 
-    from_s: float
-    to_s: float
-    acked: int
-    lost: int
+    p50_ms, p99_ms: of the times from the ack before to each of these acks, in the
+            same session; rounded up by less than a fifth.  None without any.
+    """
+
+    p50_ms: float | None
+    p99_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +62,16 @@ class Timeline:
     """The load from its beginning to its end, the oldest bin first.
 
     to_the_cut: it ends with the cut; else with the last ack, as no cut is dated.
-    ages:  closer to the cut, as far back as something was lost; () without losses, or
-           if no cut is dated.
+    near: its end in narrower bins, as far back as something was lost, or its last
+          seconds; () if it is too short for narrower ones.
+    oldest_lost_s: how long before the end the oldest lost commit was acked; None
+                   without any.
     """
 
     moments: tuple[Moment, ...]
     to_the_cut: bool
-    ages: tuple[Age, ...]
-
-    @property
-    def width_s(self) -> float:
-        """The width of a bin of *moments*."""
-        return self.moments[0].from_s - self.moments[0].to_s if self.moments else 0.0
+    near: tuple[Bin, ...]
+    oldest_lost_s: float | None
 
 
 def timeline_of(
@@ -86,14 +84,11 @@ def timeline_of(
     """
     end_us = last_us if cut_us is None else cut_us
     if end_us <= began_us:
-        return Timeline((), cut_us is not None, ())
+        return Timeline((), cut_us is not None, (), None)
     names, oldest_us = _lost(losses)
     whole = _Bins(began_us, end_us, BINS_MAX)
-    near = None
-    if cut_us is not None and oldest_us is not None:
-        # A quarter more, so that what was kept before it shows as well.
-        reach_us = max(cut_us - oldest_us, _WIDTH_MIN_US) * 5 // 4
-        near = _Bins(max(began_us, cut_us - reach_us), cut_us, _AGE_BINS_MAX)
+    lost_us = None if oldest_us is None else max(end_us - oldest_us, 0)
+    near = _near(whole, end_us, lost_us)
     spacing = _Spacing(whole.count)
     for batch in acks():
         is_lost = is_among_distinct(operations_of(batch), names)
@@ -105,8 +100,12 @@ def timeline_of(
         Moment(*counted, *at)
         for counted, at in zip(whole.counted(), percentiles, strict=True)
     )
-    ages = tuple(Age(*counted) for counted in near.counted()) if near else ()
-    return Timeline(tuple(moments), cut_us is not None, ages)
+    return Timeline(
+        tuple(moments),
+        cut_us is not None,
+        tuple(Bin(*counted) for counted in near.counted()) if near else (),
+        None if lost_us is None else lost_us / 1e6,
+    )
 
 
 def _lost(losses: Losses) -> tuple[Ints, int | None]:
@@ -117,19 +116,32 @@ def _lost(losses: Losses) -> tuple[Ints, int | None]:
     return distinct(operations_of(acked)), oldest_us
 
 
+def _near(whole: _Bins, end_us: int, lost_us: int | None) -> _Bins | None:
+    """Return the first bins that show more than *whole* does, None if none do.
+
+    lost_us: how long before the end the oldest lost commit was acked.
+    """
+    reaches_us = [_NEAR_US]
+    if lost_us is not None:
+        # A quarter more, so that what was kept before it shows as well.
+        reaches_us.insert(0, max(lost_us, _WIDTH_MIN_US) * 5 // 4)
+    found = (_Bins(end_us - reach, end_us, _NEAR_BINS_MAX) for reach in reaches_us)
+    return next((bins for bins in found if bins.width_us < whole.width_us), None)
+
+
 class _Bins:
     """Counts acks by time; the last bin ends at the end, and holds what came later."""
 
     def __init__(self, begin_us: int, end_us: int, most: int) -> None:
         self._end_us = end_us
-        self._width_us = _width_us(end_us - begin_us, most)
-        self.count = math.ceil((end_us - begin_us) / self._width_us)
+        self.width_us = _width_us(end_us - begin_us, most)
+        self.count = math.ceil((end_us - begin_us) / self.width_us)
         self._acked = np.zeros(self.count, np.int64)
         self._lost = np.zeros(self.count, np.int64)
 
     def add(self, acked_us: Ints, is_lost: npt.NDArray[np.bool_]) -> Ints:
         """Count acks; return the bin of each, -1 of what came before the first bin."""
-        back = np.maximum(self._end_us - acked_us, 0) // self._width_us
+        back = np.maximum(self._end_us - acked_us, 0) // self.width_us
         places: Ints = np.maximum(self.count - 1 - back, -1)
         inside = places >= 0
         self._acked += np.bincount(places[inside], minlength=self.count)
@@ -141,7 +153,7 @@ class _Bins:
         counts = zip(self._acked.tolist(), self._lost.tolist(), strict=True)
         for place, (acked, lost) in enumerate(counts):
             edges = (self.count - place, self.count - 1 - place)
-            from_s, to_s = (edge * self._width_us / 1e6 for edge in edges)
+            from_s, to_s = (edge * self.width_us / 1e6 for edge in edges)
             yield from_s, to_s, acked, lost
 
 

@@ -97,7 +97,7 @@ def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
     page = run(
         place / "bin" / "dbcheck", "report", "run", "--format", "html", cwd=elsewhere
     )
-    assert "uPlot" in page
+    assert ".chart {" in page
 
 
 @pytest.mark.parametrize("pinned", [True, False], ids=["by its hash", "by its version"])

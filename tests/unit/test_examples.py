@@ -26,7 +26,7 @@ PRIVATE = re.compile(r"(?<!/var)/(?:tmp|work|root|home|Users)/")
 
 
 class Words(HTMLParser):
-    """The text of a page, without its scripts, and what its tags refer to."""
+    """The text of a page, without its style, and what its tags refer to."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Words(HTMLParser):
                 self.elsewhere.append(f"{tag} {name}={value}")
 
     def handle_data(self, data: str) -> None:
-        if self._inside not in ("script", "style"):
+        if self._inside != "style":
             self.words += data.split()
 
 

@@ -14,7 +14,7 @@ from dbcheck.core.keymap import CELLS_MAX, LANES_MAX, Fate, key_map
 from dbcheck.core.loss import Loss, Losses, LossKind
 from dbcheck.core.observed import AckStream
 from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.timeline import BINS_MAX, timeline_of
+from dbcheck.core.timeline import BINS_MAX, Timeline, timeline_of
 
 S = 1_000_000
 EPOCH = 77
@@ -72,7 +72,6 @@ def test_a_reply_read_after_the_cut_counts_in_the_last_moment() -> None:
     found = timeline_of(stream(acks), lost([]), 1 * S, 2 * S - 5_000, acks[-1][3])
     assert sum(one.acked for one in found.moments) == 100
     assert found.moments[-1].acked == 1
-    assert found.ages == ()
 
 
 def test_the_time_from_ack_to_ack_is_never_understated() -> None:
@@ -87,22 +86,56 @@ def test_the_time_from_ack_to_ack_is_never_understated() -> None:
     assert max(one.p99_ms or 0 for one in known) < 48
 
 
+def ended(load_s: int, lost_s: float | None) -> Timeline:
+    """Return the timeline of a load whose commits of its last *lost_s* were lost."""
+    end_us = (1 + load_s) * S
+    acks = [(1, n, n, 1 * S + n * 10_000) for n in range(1, load_s * 100 + 1)]
+    gone = [] if lost_s is None else [a for a in acks if end_us - a[3] < lost_s * S]
+    return timeline_of(stream(acks, 999), lost(gone), 1 * S, end_us, end_us)
+
+
+def test_the_end_of_a_long_load_is_shown_closer() -> None:
+    found = ended(60, None)
+    assert found.oldest_lost_s is None
+    assert (found.near[0].from_s, found.near[-1].to_s) == (2, 0)
+    assert sum(one.acked for one in found.near) == 200
+    assert all(one.acked == 5 for one in found.near[:-1])
+
+
+def test_a_short_load_is_shown_once() -> None:
+    assert ended(12, None).near == ()
+    assert ended(2, 1.0).near == ()
+
+
 def test_losses_are_shown_as_old_as_they_were() -> None:
-    acks = [(1, n, n, 1 * S + n * 1_000) for n in range(1, 5001)]
-    gone = [ack for ack in acks if ack[3] > 5_600_000]
-    found = timeline_of(stream(acks, 999), lost(gone), 1 * S, 6 * S, acks[-1][3])
-    assert sum(age.lost for age in found.ages) == len(gone) == 400
+    found = ended(60, 0.4)
+    assert found.oldest_lost_s == pytest.approx(0.39)
+    assert sum(one.lost for one in found.near) == 40
     # An ack that is exactly 0.4 s old is not lost; those beyond are all kept.
-    assert max(age.from_s for age in found.ages if age.lost) == pytest.approx(0.4)
-    assert all(age.lost == 0 for age in found.ages if age.to_s >= 0.4)
-    assert found.ages[0].from_s >= 0.5
+    assert max(one.from_s for one in found.near if one.lost) == pytest.approx(0.4)
+    assert all(one.lost == 0 for one in found.near if one.to_s >= 0.4)
+    assert 0.48 <= found.near[0].from_s <= 0.5
+
+
+def test_losses_that_go_far_back_leave_the_last_seconds() -> None:
+    found = ended(60, 55)
+    assert found.oldest_lost_s == pytest.approx(54.99)
+    assert found.near[0].from_s == 2
+    assert sum(one.lost for one in found.near) == 200
+
+
+def test_a_commit_lost_from_before_the_load_is_in_no_bin() -> None:
+    acks = [(1, n, n, n * S) for n in range(1, 61)]
+    found = timeline_of(stream(acks), lost(acks[:1]), 10 * S, 60 * S, 60 * S)
+    assert found.oldest_lost_s == 59
+    assert not any(one.lost for one in (*found.moments, *found.near))
 
 
 def test_without_a_dated_cut_it_ends_with_the_last_ack() -> None:
     acks = load(random.Random(1), 3, 9)
     found = timeline_of(stream(acks), lost(acks[:2]), 1 * S, None, acks[-1][3])
     assert not found.to_the_cut
-    assert found.ages == ()
+    assert found.oldest_lost_s is not None
     assert sum(one.acked for one in found.moments) == len(acks)
 
 

@@ -1,16 +1,14 @@
-"""A report as one HTML file, which needs no network and no script.
+"""A report as one HTML file, which loads nothing and has no script.
 
 Jinja2 escapes every text; nothing that a server or a host reported becomes markup.
 """
 
 from __future__ import annotations
 
-import importlib.resources
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 import dbcheck
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
@@ -49,7 +47,7 @@ def _compare_values(result: ComparedResult) -> dict[str, Any]:
 
 def _page(name: str, values: dict[str, Any]) -> str:
     template = _templates().get_template(f"{name}.html")
-    return template.render(values, asset=_asset, version=dbcheck.__version__)
+    return template.render(values, version=dbcheck.__version__)
 
 
 @cache
@@ -61,9 +59,3 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _asset(name: str) -> Markup:
-    """Return a file of assets/, which is dbcheck's own or comes with it."""
-    files = importlib.resources.files("dbcheck.report.html").joinpath("assets")
-    return Markup(files.joinpath(name).read_text("utf-8"))

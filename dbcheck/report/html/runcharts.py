@@ -11,7 +11,7 @@ from markupsafe import Markup
 from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
 from dbcheck.core.keymap import Fate, KeyMap, Lane
 from dbcheck.core.statistics import count_of
-from dbcheck.core.timeline import Timeline
+from dbcheck.core.timeline import Bin, Timeline
 from dbcheck.judge.detail import DriveSeries, RunDetail
 from dbcheck.report.html.svg import (
     WIDTH,
@@ -44,45 +44,46 @@ def figures(detail: RunDetail) -> Iterator[Figure]:
     """Yield the charts that the run has data for."""
     timeline = detail.timeline
     if timeline is not None:
-        axis = _time_axis(timeline)
-        yield _commits(timeline, axis, compared=detail.compared)
+        end = "the power cut" if timeline.to_the_cut else "the last ack"
+        axis = before_the_end(timeline.moments[0].from_s, f"seconds before {end}")
+        kept = "acked and kept" if detail.compared else "acked; whether kept, unknown"
+        note = ""
+        if (oldest_s := timeline.oldest_lost_s) is not None:
+            note = f" The oldest lost commit was acked {oldest_s:.3f} s before {end}."
+        yield _commits("Commits per second", timeline.moments, axis, kept, note)
+        if near := timeline.near:
+            title = f"Commits per second in the last {near[0].from_s:g} s"
+            closer = before_the_end(near[0].from_s, axis.label)
+            yield _commits(title, near, closer, kept)
         if (latency := _latency(timeline, axis)) is not None:
             yield latency
         if detail.drives:
             yield _drives(detail.drives, axis)
-        if timeline.ages:
-            yield _ages(timeline)
     if detail.keys is not None and detail.keys.lanes:
         yield _map(detail.keys)
 
 
-def _time_axis(timeline: Timeline) -> Axis:
-    end = "the power cut" if timeline.to_the_cut else "the last ack"
-    return before_the_end(timeline.moments[0].from_s, f"seconds before {end}")
-
-
-def _commits(timeline: Timeline, axis: Axis, *, compared: bool) -> Figure:
-    width_s = timeline.width_s
-    most = max(moment.acked for moment in timeline.moments) / width_s
-    lost = sum(moment.lost for moment in timeline.moments)
-    about = (
-        f"Acknowledged commits per second over the load, {most:,.0f} at most; "
-        f"{lost:,} of them lost something."
-    )
-    plot = Plot("Commits", about, axis, linear(most, "commits/s"), _HEIGHT)
-    for one in timeline.moments:
-        rate, gone = one.acked / width_s, one.lost / width_s
+def _commits(
+    title: str, bins: Sequence[Bin], axis: Axis, kept: str, note: str = ""
+) -> Figure:
+    """Return the rate of the commits; *kept* names those that lost nothing."""
+    width_s = bins[0].from_s - bins[0].to_s
+    most = max(one.acked for one in bins) / width_s
+    lost = sum(one.lost for one in bins)
+    about = f"{title}, {most:,.0f} at most; {_lost(lost) if lost else f'all {kept}'}."
+    plot = Plot(title, about, axis, linear(most, "commits/s"), _HEIGHT)
+    for one in bins:
         when = f"{one.from_s:g} to {one.to_s:g} s before: {one.acked:,} acked"
         if one.acked:
-            plot.bar(one.from_s, one.to_s, 0, rate, "kept", when)
+            plot.bar(one.from_s, one.to_s, 0, one.acked / width_s, "kept", when)
         if one.lost:
             text = f"{when}, {one.lost:,} lost"
-            plot.bar(one.from_s, one.to_s, 0, gone, "lost", text)
-    legend = {"kept": "acked and kept" if compared else "acked; whether kept, unknown"}
+            plot.bar(one.from_s, one.to_s, 0, one.lost / width_s, "lost", text)
+    legend = {"kept": kept}
     if lost:
         legend["lost"] = "acked, then lost"
-    note = f"Each bar stands for {width_s:g} s."
-    return Figure("Commits per second", plot.drawn(), legend, note)
+    note = f"Each bar stands for {width_s:g} s.{note}"
+    return Figure(title, plot.drawn(), legend, note)
 
 
 def _latency(timeline: Timeline, axis: Axis) -> Figure | None:
@@ -130,24 +131,6 @@ def _drives(series: Sequence[DriveSeries], axis: Axis) -> Figure:
     if left := len(series) - len(shown):
         note += f" {left} more drives are in drives.csv."
     return Figure("Flushes that the drives completed", plot.drawn(), legend, note)
-
-
-def _ages(timeline: Timeline) -> Figure:
-    axis = before_the_end(timeline.ages[0].from_s, "seconds from the ack to the cut")
-    most = max(age.acked for age in timeline.ages)
-    lost = sum(age.lost for age in timeline.ages)
-    oldest = max(age.from_s for age in timeline.ages if age.lost)
-    about = f"{_lost(lost)}, acked up to {oldest:g} s before the cut."
-    plot = Plot("Age of the losses", about, axis, linear(most, "commits"), _HEIGHT)
-    for age in timeline.ages:
-        when = f"{age.from_s:g} to {age.to_s:g} s before the cut"
-        text = f"{when}: {age.acked:,} acked, {age.lost:,} lost"
-        if age.acked:
-            plot.bar(age.from_s, age.to_s, 0, age.acked, "kept", text)
-        if age.lost:
-            plot.bar(age.from_s, age.to_s, 0, age.lost, "lost", text)
-    legend = {"kept": "acked and kept", "lost": "acked, then lost"}
-    return Figure("How old the lost commits were", plot.drawn(), legend, about)
 
 
 _FATES = {

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck.core.statistics import count_of
-from dbcheck.core.timeline import Timeline
 from dbcheck.judge.detail import RunDetail
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.html.stack import stacks
@@ -44,7 +43,6 @@ def run_values(subject: RunSubject) -> dict[str, Any]:
         "settings": list(_settings(subject)),
         "steps": subject.steps,
         "recipe": list(_recipe(detail)) if detail else [],
-        "zoom": _zoom(detail.timeline) if detail and detail.timeline else None,
     }
 
 
@@ -97,17 +95,3 @@ def _recipe(detail: RunDetail) -> Iterator[tuple[str, str]]:
     if workload.payload_bytes:
         sizes = ", ".join(f"{size:,}" for size in workload.payload_bytes)
         yield "bytes of payload", sizes
-
-
-def _zoom(timeline: Timeline) -> dict[str, Any]:
-    """Return what zoom.js draws; times in seconds, negative before the end."""
-    moments, width_s = timeline.moments, timeline.width_s
-    end = "the cut" if timeline.to_the_cut else "the last ack"
-    return {
-        "x": f"seconds before {end}",
-        "at": [round(-(one.from_s + one.to_s) / 2, 6) for one in moments],
-        "acked": [one.acked / width_s for one in moments],
-        "lost": [one.lost / width_s for one in moments],
-        "p50": [one.p50_ms for one in moments],
-        "p99": [one.p99_ms for one in moments],
-    }
