@@ -32,10 +32,11 @@ def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add how many trials tests/trials makes; each is a seed."""
+    """Add how many trials tests/trials makes, and where judgements are written."""
     group = parser.getgroup("trials")
     group.addoption("--trials", type=int, default=4, help="trials of tests/trials")
     group.addoption("--first-trial", type=int, default=1, help="seed of the first")
+    parser.addoption("--golden", help="folder for the judgements of tests/planted")
 
 
 def mark_wide(items: list[pytest.Item]) -> list[str]:

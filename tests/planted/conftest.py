@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from dbcheck.campaign import judging
+from dbcheck.campaign.outcome import Outcome
+from tests import golden
 from tests.kit.rigs import ENGINES
 from tests.planted.fault import Fault
 from tests.planted.one_cut import cut as cut
@@ -11,6 +20,29 @@ from tests.planted.one_cut import one_cut as one_cut
 from tests.planted.site import own_site as own_site
 from tests.planted.site import site as site
 from tests.planted.site import sites as sites
+
+
+@pytest.fixture(autouse=True)
+def _leave_judgements(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """With --golden FOLDER, leave there how the test's runs were judged."""
+    folder = request.config.getoption("golden")
+    if not folder:
+        yield
+        return
+    seen: list[golden.Summary] = []
+
+    class Remembered(Outcome):
+        def __init__(self, *parts: Any) -> None:
+            super().__init__(*parts)
+            seen.append(golden.summary(self.result))
+
+    monkeypatch.setattr(judging, "Outcome", Remembered)
+    yield
+    name = request.node.nodeid.rpartition("/")[2]
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    (Path(folder) / f"{digest}.json").write_text(json.dumps([name, seen]))
 
 
 @pytest.hookimpl(tryfirst=True)  # so that wide_with() cannot name what is left out
