@@ -244,7 +244,7 @@ class PowerError(DbcheckError):
 class PartlyCut(PowerError):
     """Of several nodes, some lost their power, and a switch of another failed.
 
-    cuts: those that were made (core.cut.Cut), by the name of the node.
+    cuts: those that were made (model.cut.Cut), by the name of the node.
     """
 
     def __init__(

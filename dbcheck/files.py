@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck import plain
-from dbcheck.core.table import TABLES
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.owners import expanded
+from dbcheck.rows.table import TABLES
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _FOLDERS = {"workload": "workloads", "matrix": "matrices"}

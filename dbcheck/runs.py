@@ -12,7 +12,7 @@
     server.log       what the server logged since the preflight, if its log was read
     acks.log         a copy of the witness's log; acks-1.log ... if there are more, of
                      which the last may hold what readers saw
-    survivors-TABLE.bin    every row that was read back, as core.survivors.RECORD
+    survivors-TABLE.bin    every row that was read back, as rows.survivors.RECORD
     different-TABLE.jsonl  the rows whose content is not what it must be, whole
     drives.csv       what the drives of the target's host did during the load
     losses.csv       every loss
@@ -43,7 +43,10 @@ from urllib.parse import quote
 from dbcheck import clientkey, stored
 from dbcheck.audit.rules import RULES
 from dbcheck.clientkey import ClientKey
-from dbcheck.core.records import (
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import RunFormatError, UsageError, WitnessError
+from dbcheck.judge.result import RunResult
+from dbcheck.model.records import (
     AfterRecord,
     CutAsked,
     LoadRecord,
@@ -52,11 +55,8 @@ from dbcheck.core.records import (
     RestoreRecord,
     StoredRows,
 )
-from dbcheck.core.survivors import Records
-from dbcheck.core.table import LEDGER
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunFormatError, UsageError, WitnessError
-from dbcheck.judge.result import RunResult
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import LEDGER
 from dbcheck.storedrows import read_ids, read_rows
 
 T = TypeVar("T")

@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 
 from dbcheck import plain, stored
-from dbcheck.core.records import StoredRows
-from dbcheck.core.survivors import RECORD, Records
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RunFormatError
+from dbcheck.model.records import StoredRows
+from dbcheck.rows.survivors import RECORD, Records
 
 _RECORDS_PER_READ = 1 << 16
 
 
 def read_rows(path: Path, stored_rows: StoredRows) -> Iterator[Records]:
-    """Stream the core.survivors.RECORDs in *path*.
+    """Stream the rows.survivors.RECORDs in *path*.
 
     Raise RunFormatError if they are not those that *stored_rows* describes.
     """

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from dbcheck import files
-from dbcheck.core.chores import problem
-from dbcheck.core.mix import Mix
-from dbcheck.core.plans.kinds import PlanKind
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.rows.chores import problem
+from dbcheck.rows.mix import Mix
+from dbcheck.rows.plans.kinds import PlanKind
+from dbcheck.rows.workload import Workload
 from dbcheck.validated import convert, converted
 
 

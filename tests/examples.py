@@ -27,8 +27,8 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS, demo, output
-from dbcheck.core.verdict import Verdict
 from dbcheck.lab import syscalls
+from dbcheck.model.verdict import Verdict
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "examples"

@@ -12,21 +12,21 @@ from typing import Any, get_type_hints
 import click
 from msgspec import Meta
 
+from dbcheck.base.explained import Explained
 from dbcheck.cli import MEANS, MEANS_ALSO
 from dbcheck.cli.groups import Group
 from dbcheck.cli.root import VERBS
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.explained import Explained
-from dbcheck.core.identity import Expected
-from dbcheck.core.loss import LossKind
-from dbcheck.core.mix import Action
-from dbcheck.core.plans.kinds import PlanKind
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.inventory.entry import EXPECT, KEYS, KNOWN, OTHERS, SECRETS, Entry
 from dbcheck.inventory.fields import PREFIX, SOURCES
+from dbcheck.model.identity import Expected
 from dbcheck.power import registry
 from dbcheck.power.kinds import shared
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.mix import Action
+from dbcheck.rows.plans.kinds import PlanKind
+from dbcheck.rows.workload import Workload
 from dbcheck.validated import allowed
 from tests.kit.commandtree import contexts, options_of
 from tests.schema import RESULTS

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbcheck import files
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
 from dbcheck.inventory.load import inventory
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
 from dbcheck.power.kinds.plan import PowerPlan
 from tests.unit.inventories import hosts
 

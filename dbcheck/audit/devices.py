@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.audit.rule import Fix, Rule, SubjectKind
-from dbcheck.core.audited import Severity
+from dbcheck.model.audited import Severity
 
 # Facts of a layer.
 PASSES_FLUSHES = "passes flushes on"

@@ -10,9 +10,9 @@ from dbcheck.audit.storage import (
     WHOLE_PAGES,
     YES,
 )
-from dbcheck.core.audited import Severity
-from dbcheck.core.depth import Depth
-from dbcheck.core.managed import AURORA, SERVICE
+from dbcheck.model.audited import Severity
+from dbcheck.model.depth import Depth
+from dbcheck.model.managed import AURORA, SERVICE
 
 _ON = frozenset({"on", "1"})
 _OFF = frozenset({"off", "0"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dbcheck.audit.rule import Harm, Rule, SubjectKind
-from dbcheck.core.audited import Severity
-from dbcheck.core.depth import Depth
-from dbcheck.core.target import ServerProcess
+from dbcheck.model.audited import Severity
+from dbcheck.model.depth import Depth
+from dbcheck.model.target import ServerProcess
 
 VIRTUAL_MACHINE = "virtual machine"
 CONTAINER = "container"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dbcheck.audit.rule import Harm, Rule
 from dbcheck.audit.storage import NO, SYNCFS_REPORTS, WHOLE_PAGES, YES
-from dbcheck.core.audited import Severity
-from dbcheck.core.depth import Depth
+from dbcheck.model.audited import Severity
+from dbcheck.model.depth import Depth
 
 _ON = frozenset({"on"})
 _OFF = frozenset({"off"})

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import Located
 from dbcheck.audit.subject import Subject
-from dbcheck.core.audited import RuleStanding, Severity
 from dbcheck.errors import DbcheckError
+from dbcheck.model.audited import RuleStanding, Severity
 
 
 @dataclass(frozen=True, slots=True)

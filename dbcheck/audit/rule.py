@@ -7,8 +7,8 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dbcheck.core.audited import Severity
-from dbcheck.core.depth import Depth
+from dbcheck.model.audited import Severity
+from dbcheck.model.depth import Depth
 
 Condition = tuple[str, frozenset[str]]  # a fact, and values of it in lower case
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dbcheck.audit import devices, mysql, platform, postgresql, storage
 from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.audit.subject import Fact, Subject
-from dbcheck.core.audited import Flag, RuleStanding, Severity
-from dbcheck.core.depth import Depth
+from dbcheck.model.audited import Flag, RuleStanding, Severity
+from dbcheck.model.depth import Depth
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "postgresql": postgresql.RULES,
@@ -139,7 +139,7 @@ def judge(
 def flagged(family: str, settings: Mapping[str, str]) -> list[Finding]:
     """Return the findings that bear on a run and are not SAFE, the UNSAFE ones first.
 
-    family: as in ports.engine.Engine; settings: as in core.server.ServerFacts.
+    family: as in ports.engine.Engine; settings: as in model.server.ServerFacts.
     """
     tables = settings.get(mysql.TABLES, mysql.INNODB)
     rules = [

@@ -11,11 +11,11 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import facts_of
 from dbcheck.audit.stack import kernel_of, record_bytes, unseen, volatile
 from dbcheck.audit.subject import Fact, Subject
-from dbcheck.core.audited import OtherSettings
-from dbcheck.core.places import DATA, REDO_LOG, TABLE
-from dbcheck.core.readings import Readings
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.target import TargetFacts, Volume
+from dbcheck.model.audited import OtherSettings
+from dbcheck.model.places import DATA, REDO_LOG, TABLE
+from dbcheck.model.readings import Readings
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.target import TargetFacts, Volume
 
 PAGE_BYTES = {"postgresql": 8192, "mysql": 16384}
 _HOW = {

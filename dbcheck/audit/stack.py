@@ -10,9 +10,9 @@ from dbcheck.audit.controllers import controllers_in
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.shown import AS_ROOT, fact_of, known, remedy_of
 from dbcheck.audit.subject import Fact, Subject
-from dbcheck.core import layers
-from dbcheck.core.readings import Reading, Readings
-from dbcheck.core.target import Drive, Layer, ServerProcess, TargetFacts, Volume
+from dbcheck.model import layers
+from dbcheck.model.readings import Reading, Readings
+from dbcheck.model.target import Drive, Layer, ServerProcess, TargetFacts, Volume
 
 _MOUNTS = "/proc/self/mountinfo"
 _PROCESS = "/proc/PID of the server: cmdline, environ, maps, mem"

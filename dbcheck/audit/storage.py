@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dbcheck.audit.rule import Fix, Harm, Rule, SubjectKind
-from dbcheck.core.audited import Severity
-from dbcheck.core.depth import Depth
+from dbcheck.model.audited import Severity
+from dbcheck.model.depth import Depth
 
 BARRIER = "mount option barrier"
 SYNC = "mount option sync"

@@ -15,14 +15,14 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.survivors import Survivors
 from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import await_facts, settled_facts
-from dbcheck.core.again import SecondReading
-from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.server import ServerFacts, is_restarted
-from dbcheck.core.survivors import Records
-from dbcheck.core.table import TableSpec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, NotBack, PowerError, TableLost, UsageError
+from dbcheck.model.records import AfterRecord, Manifest
+from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.ports.listener import Phase
+from dbcheck.rows.again import SecondReading
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import TableSpec
 from dbcheck.runs import RunFolder
 
 UNFINISHED = SecondReading(not_done="the client ended before it was made")

@@ -10,22 +10,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dbcheck.base.progress import Progress, Unit
 from dbcheck.campaign import observable
 from dbcheck.campaign.known import Known
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.survivors import DIFFERENT_MAX, bounded
-from dbcheck.core.earlier import EpochTotals
-from dbcheck.core.fill import PARTS, Fill
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.progress import Progress, Unit
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import DIFFERENT, Inspector, Records
-from dbcheck.core.table import TableFacts, TableSpec
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.listener import Phase
+from dbcheck.rows.earlier import EpochTotals
+from dbcheck.rows.fill import PARTS, Fill
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.survivors import DIFFERENT, Inspector, Records
+from dbcheck.rows.table import TableFacts, TableSpec
+from dbcheck.rows.workload import Workload
 
 _STEPS = 10  # lines of progress for a table, at most
 

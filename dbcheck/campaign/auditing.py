@@ -21,16 +21,16 @@ from dbcheck.campaign.host import (
     facts_as_the_server_finds,
     require_own_data,
 )
-from dbcheck.core.audited import Flag, RuleStanding, alarming, counted
-from dbcheck.core.readings import Readings
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableSpec
-from dbcheck.core.target import HostBefore, TargetFacts
 from dbcheck.errors import EngineError, HostError
+from dbcheck.model.audited import Flag, RuleStanding, alarming, counted
+from dbcheck.model.readings import Readings
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.target import HostBefore, TargetFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node
+from dbcheck.rows.table import TableSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
+from dbcheck.base.progress import Progress, Unit
 from dbcheck.campaign.control import facts_of, run_controls
 from dbcheck.campaign.cycle import (
     reconcile_run,
@@ -23,10 +24,14 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
 from dbcheck.campaign.unjudged import note_judged
 from dbcheck.campaign.waiting import wait_for_server
-from dbcheck.core.audited import alarming
-from dbcheck.core.control import ControlFacts, ControlOutcome
-from dbcheck.core.cut import PowerState, SwitchKind
-from dbcheck.core.moments import (
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import DbcheckError, TargetChanged, UsageError
+from dbcheck.judge.cutmoment import alive_us, lag_s
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.model.audited import alarming
+from dbcheck.model.control import ControlFacts, ControlOutcome
+from dbcheck.model.cut import PowerState, SwitchKind
+from dbcheck.model.moments import (
     AT_ONCE,
     WITHOUT_CHORES,
     Moment,
@@ -35,13 +40,8 @@ from dbcheck.core.moments import (
     moment,
     with_hold,
 )
-from dbcheck.core.progress import Progress, Unit
-from dbcheck.core.statistics import Tally
-from dbcheck.core.verdict import CycleVerdict, Verdict
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, TargetChanged, UsageError
-from dbcheck.judge.cutmoment import alive_us, lag_s
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.model.statistics import Tally
+from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.ports.abilities import makes_checkpoints
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node

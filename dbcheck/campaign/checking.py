@@ -6,11 +6,6 @@ from collections.abc import Sequence
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.reading_log import ReadingLog
-from dbcheck.core.conditions import ConditionCheck
-from dbcheck.core.plans.plan import Plan
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableSpec
-from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     ConnectionLost,
@@ -19,7 +14,12 @@ from dbcheck.errors import (
     TableLost,
     TableRefused,
 )
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.tablecheck import CheckOutcome, TableCheck
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.table import TableSpec
 
 _DAMAGED = (CheckOutcome.INDEX, CheckOutcome.TABLE)
 

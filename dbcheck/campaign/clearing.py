@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dbcheck.campaign.host import data_directory, require_own_data
-from dbcheck.core.table import TABLES
 from dbcheck.hosts.host import Cleared, TargetHost
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.table import TABLES
 
 
 def clear_canaries(host: TargetHost, engine: Engine) -> Cleared:

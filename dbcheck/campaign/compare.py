@@ -10,13 +10,13 @@ from typing import Any, TypedDict
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.totals import COUNTS, result
-from dbcheck.core.cut import PowerScope
-from dbcheck.core.records import LoadRecord, Manifest
-from dbcheck.core.statistics import Comparison, Statistics, Tally
-from dbcheck.core.target import Volume
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.results import ComparedResult, DifferenceResult, SideResult
+from dbcheck.model.cut import PowerScope
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.statistics import Comparison, Statistics, Tally
+from dbcheck.model.target import Volume
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder, reconcile_command
 from dbcheck.stored import locked_to_judge

@@ -10,9 +10,9 @@ from typing import IO
 
 import numpy as np
 
-from dbcheck.core.changed import CHANGED_MAX, ChangedRow, Digest, only_in
-from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.table import TableSpec
+from dbcheck.rows.changed import CHANGED_MAX, ChangedRow, Digest, only_in
+from dbcheck.rows.survivors import RECORD, Records
+from dbcheck.rows.table import TableSpec
 from dbcheck.runs import RunFolder
 
 Read = Callable[[], Iterator[Records]]

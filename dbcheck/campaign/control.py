@@ -13,13 +13,13 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.unjudged import require_none_on_witness
-from dbcheck.core.control import ControlFacts
-from dbcheck.core.cut import Rung
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.errors import WitnessError
 from dbcheck.judge.item import Standing
+from dbcheck.model.control import ControlFacts
+from dbcheck.model.cut import Rung
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
+from dbcheck.rows.workload import Workload
 
 TRIES_MAX = 3
 

@@ -16,16 +16,16 @@ from dbcheck.campaign.hold import Holding
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
-from dbcheck.core.chores import Chores
-from dbcheck.core.cut import Cut
-from dbcheck.core.moments import Stratum
-from dbcheck.core.records import CutAsked
-from dbcheck.core.server import LogPosition, ServerFacts, is_restarted
-from dbcheck.core.witnessed import CUT_EVENT
 from dbcheck.errors import EngineError, PartlyCut, PowerError
 from dbcheck.limits import BEHIND_S
 from dbcheck.load.load import Load
+from dbcheck.model.cut import Cut
+from dbcheck.model.moments import Stratum
+from dbcheck.model.records import CutAsked
+from dbcheck.model.server import LogPosition, ServerFacts, is_restarted
+from dbcheck.model.witnessed import CUT_EVENT
 from dbcheck.ports.listener import Phase
+from dbcheck.rows.chores import Chores
 
 CLOCK_EVENT = "clock"  # noted before a load on other machines
 LATE_S = 0.5  # a witness so late may be about to stop: the cut waits, up to BEHIND_S
@@ -64,12 +64,12 @@ class Cutter:
     asked:  the switch was asked to cut, whatever the result.
     before, read_us: the server's facts just before that, and when they were asked for;
             None if they could not be read.
-    canary_held, switched_us: see core.records.LoadRecord.
+    canary_held, switched_us: see model.records.LoadRecord.
     due_us: when the cut was to come, on the client's clock; None before that is known.
     no_checkpoint: why there was none, if the cut was to come in its midst.
-    checkpoint_us: see core.records.LoadRecord.
+    checkpoint_us: see model.records.LoadRecord.
     failed: why a switch that was asked did not report its cut, "" if it did.
-    noted_us: see core.records.LoadRecord.
+    noted_us: see model.records.LoadRecord.
     """
 
     def __init__(self, rig: Rig, started: Started) -> None:
@@ -212,7 +212,7 @@ class Cutter:
 
     @property
     def quiet_us(self) -> tuple[tuple[int, int], ...]:
-        """See core.records.LoadRecord, once the sessions were let go."""
+        """See model.records.LoadRecord, once the sessions were let go."""
         return self._holding.quiet_us if self._holding is not None else ()
 
     def _is_idle(self, due_us: int) -> bool:

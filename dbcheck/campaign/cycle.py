@@ -19,12 +19,6 @@ from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.recovery import STANDS, read_survivors
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.unjudged import note_judged, require_none_on_witness
-from dbcheck.core.control import ControlFacts
-from dbcheck.core.gone import Gone
-from dbcheck.core.moments import Moment
-from dbcheck.core.records import Manifest, RestoreRecord
-from dbcheck.core.witnessed import LogFacts
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
@@ -34,9 +28,15 @@ from dbcheck.errors import (
     RunWriteError,
     UsageError,
 )
+from dbcheck.model.control import ControlFacts
+from dbcheck.model.gone import Gone
+from dbcheck.model.moments import Moment
+from dbcheck.model.records import Manifest, RestoreRecord
+from dbcheck.model.witnessed import LogFacts
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Site
+from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder, read_manifest
 
 INTERRUPTED = (

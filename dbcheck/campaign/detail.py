@@ -8,14 +8,14 @@ from functools import partial
 
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.keymap import key_map
-from dbcheck.core.loss import Losses
-from dbcheck.core.observed import SurvivorStream
-from dbcheck.core.timeline import timeline_of
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.detail import DrivePoint, DriveSeries, RunDetail
 from dbcheck.ports.witness import LogReader
+from dbcheck.rows.keymap import key_map
+from dbcheck.rows.loss import Losses
+from dbcheck.rows.observed import SurvivorStream
+from dbcheck.rows.timeline import timeline_of
 from dbcheck.runs import RunFolder
 
 _US = 1e6

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
-from dbcheck.core.counters import Sample, UnderLoad
-from dbcheck.core.target import Volume
 from dbcheck.errors import HostError
+from dbcheck.model.counters import Sample, UnderLoad
+from dbcheck.model.target import Volume
 from dbcheck.ports.host import Counting, TargetHost
 from dbcheck.ports.listener import Phase
 

@@ -16,14 +16,14 @@ from dbcheck.campaign.host import ask_host
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.rowstore import RowStore
 from dbcheck.campaign.survivors import bounded
-from dbcheck.core.records import AfterRecord, Elsewhere, Manifest, NodeAfter
-from dbcheck.core.site import SiteKind
-from dbcheck.core.survivors import Records
-from dbcheck.core.table import LEDGER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
+from dbcheck.model.records import AfterRecord, Elsewhere, Manifest, NodeAfter
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder
 
 POLL_S = 0.2

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.records import Manifest
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError, WitnessError
+from dbcheck.model.records import Manifest
 from dbcheck.runs import RunFolder
 
 LOG_BYTES_MAX = 16 << 30  # more than a thousand million acks

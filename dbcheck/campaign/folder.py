@@ -24,13 +24,13 @@ import msgspec
 
 from dbcheck import madehere, stored
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.core.control import ControlFacts
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.verdict import CycleVerdict
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.model.control import ControlFacts
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.verdict import CycleVerdict
+from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder, names_folder
 
 _SUBJECT = "campaigns"  # in the state folder
@@ -82,10 +82,10 @@ class Cycle:
 
     number:   1-based; 0 for a control.
     run:      run id, "" if the cycle ended before it had one.
-    stratum:  what went on when the power went, see core.moments; "" if not known.
+    stratum:  what went on when the power went, see model.moments; "" if not known.
     missed:   why that is not known to be the stratum that was drawn, "" if it is.
     drawn:    the stratum that was drawn, "" if none was or it is not known.
-    after_s:  see core.moments: the moment that was drawn.
+    after_s:  see model.moments: the moment that was drawn.
     cut_s:    seconds of load when the power went, as well as it is known; None if it
               is not.
     lag_s:    how long after its switch was asked the power went, None if not seen.
@@ -98,10 +98,10 @@ class Cycle:
     settled:  judged by a later client, as the one that began it was lost before that.
     gone:     the server, or its table, certainly did not come back.
     control:  what later cycles must know of a control, None of an ordinary cycle.
-    cut_class: what the switch cut, as core.cutclass names it; "" if it cut nothing.
-    window:   the chore that was under way at the cut, see core.chores; "" if none was.
+    cut_class: what the switch cut, as model.cutclass names it; "" if it cut nothing.
+    window:   the chore that was under way at the cut, see rows.chores; "" if none was.
     seen, seen_lost: rows that readers saw, and those of them that are missing and were
-              never acknowledged, see core.seen; None without readers, or if the table
+              never acknowledged, see rows.seen; None without readers, or if the table
               was not read after the cut.
     at_fault: settings under which such a cut loses commits, a sentence for each.
     error_id: of the error, "" if it came to a verdict, or its client was lost.

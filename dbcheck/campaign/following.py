@@ -7,9 +7,9 @@ import threading
 
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
-from dbcheck.core.replication import ReplicationSeen, ReplicationTally
-from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError
+from dbcheck.model.replication import ReplicationSeen, ReplicationTally
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.abilities import Followers, replicates
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dbcheck.campaign.compare import configuration
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.core.statistics import Tally
 from dbcheck.judge.results import CampaignResult, GroupResult
+from dbcheck.model.statistics import Tally
 from dbcheck.runs import RunFolder
 
 

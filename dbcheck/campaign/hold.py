@@ -1,7 +1,7 @@
 """Holds the sessions before a cut, so that no commit flushes the drives just before it.
 
 What the canaries wrote since the last flush then shows whether the drives' caches lost
-their power, see core.depth.  Yet the last ack must be young at the cut, or nothing was
+their power, see model.depth.  Yet the last ack must be young at the cut, or nothing was
 at risk.  So the sessions are held at the moment from which all that is in flight is
 answered shortly before the switch takes the power, as it did before.  A switch that is
 quicker than the sessions is asked once nothing is in flight.  Where the last ack would
@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable
 
 from dbcheck.clock import now_us
-from dbcheck.core.moments import HELD_AGE_MAX_S, Moment
 from dbcheck.load.load import Load
+from dbcheck.model.moments import HELD_AGE_MAX_S, Moment
 
 _POLL_S = 0.01
 _OBEYED_S = 0.05  # until all sessions have obeyed, also those of other processes
@@ -37,7 +37,7 @@ class Hold:
     """Decides when the sessions are held, and when the switch is asked.
 
     Times in microseconds of the client's clock.
-    quiet: see core.records.LoadRecord.quiet_us, after end().
+    quiet: see model.records.LoadRecord.quiet_us, after end().
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Holding:
 
     @property
     def quiet_us(self) -> tuple[tuple[int, int], ...]:
-        """See core.records.LoadRecord, after end()."""
+        """See model.records.LoadRecord, after end()."""
         return tuple(self._hold.quiet)
 
     def _run(self) -> None:

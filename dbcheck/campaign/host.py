@@ -13,20 +13,20 @@ from typing import TypeVar
 from dbcheck import interrupt
 from dbcheck.campaign import observable
 from dbcheck.campaign.clocks import clocks
-from dbcheck.core.datadir import other_data, unmarked
-from dbcheck.core.depth import Completed
-from dbcheck.core.places import Place
-from dbcheck.core.records import NodeBefore
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.target import (
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import HostError
+from dbcheck.model.datadir import other_data, unmarked
+from dbcheck.model.depth import Completed
+from dbcheck.model.places import Place
+from dbcheck.model.records import NodeBefore
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.target import (
     HostAfter,
     HostBefore,
     TargetFacts,
     Volume,
     VolumeCanaries,
 )
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node, Site

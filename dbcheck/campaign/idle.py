@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from dbcheck import interrupt
 from dbcheck.campaign.host import ask, begin, end
-from dbcheck.core.cut import Cut
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import RECENT_S
-from dbcheck.core.places import Place
-from dbcheck.core.reached import Reached, ReachedVolume
-from dbcheck.core.server import ServerFacts
 from dbcheck.judge.volumes import VolumeDepth, volume_depths
+from dbcheck.model.cut import Cut
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import RECENT_S
+from dbcheck.model.places import Place
+from dbcheck.model.reached import Reached, ReachedVolume
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener
 from dbcheck.power.selftest import SelfTest

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping
 
-from dbcheck.core.apart import Apart, same_host, same_start
-from dbcheck.core.target import HostBefore
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.model.apart import Apart, same_host, same_start
+from dbcheck.model.target import HostBefore
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.addresses import (
     TargetLocation,

@@ -7,29 +7,29 @@ from dataclasses import replace
 from functools import partial
 
 from dbcheck import stored
+from dbcheck.base.progress import Progress, Reporter, Unit, unreported
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.losscsv import loss_lines
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rowstore import RowStore
-from dbcheck.core.chores import Chores
-from dbcheck.core.expected import Sizes
-from dbcheck.core.left import Left, left_on
-from dbcheck.core.lossshape import LossShape, shape_of
-from dbcheck.core.losswindows import Windows
-from dbcheck.core.observed import AckStream, Claim, Observed
-from dbcheck.core.plans.plan import Plan
-from dbcheck.core.progress import Progress, Reporter, Unit, unreported
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.seen import SeenRows, seen_rows
-from dbcheck.core.sides import ATOMIC_DDL
-from dbcheck.core.survivors import Records
-from dbcheck.core.table import LEDGER
 from dbcheck.errors import LogDamaged
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.result import to_values
 from dbcheck.ports.witness import LogReader
+from dbcheck.rows.chores import Chores
+from dbcheck.rows.expected import Sizes
+from dbcheck.rows.left import Left, left_on
+from dbcheck.rows.lossshape import LossShape, shape_of
+from dbcheck.rows.losswindows import Windows
+from dbcheck.rows.observed import AckStream, Claim, Observed
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.plans.sides import ATOMIC_DDL
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.seen import SeenRows, seen_rows
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder
 
 

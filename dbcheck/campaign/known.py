@@ -13,15 +13,15 @@ from pathlib import PurePosixPath
 from dbcheck.audit import storage
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.survivors import DIFFERENT_MAX
-from dbcheck.core.earlier import lost_by_epoch
-from dbcheck.core.places import OF_TABLES
-from dbcheck.core.records import AfterRecord, Manifest, NodeBefore
-from dbcheck.core.server import ServerFacts, difference
-from dbcheck.core.site import SiteKind
-from dbcheck.core.table import TableFacts
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
+from dbcheck.model.places import OF_TABLES
+from dbcheck.model.records import AfterRecord, Manifest, NodeBefore
+from dbcheck.model.server import ServerFacts, difference
+from dbcheck.model.site import SiteKind
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.earlier import lost_by_epoch
+from dbcheck.rows.table import TableFacts
 from dbcheck.runs import RunFolder
 
 NO_IDS: Mapping[str, Sequence[int]] = {}
@@ -31,7 +31,7 @@ NO_IDS: Mapping[str, Sequence[int]] = {}
 class Known:
     """What the runs of a campaign, a matrix or a control showed of their server.
 
-    identity: see core.server.ServerFacts; each name has the value that it had first.
+    identity: see model.server.ServerFacts; each name has the value that it had first.
     run:      id of the last run whose rows were read, "" if none were.
     tables:   what that run left, by the table's name; {} if there is none.
     different: the same of the ids of the rows that its reading found changed, as far
@@ -78,7 +78,7 @@ class Known:
         """Return what is known once the tables are dropped.
 
         Where they lay does not count then: before they are made anew they are expected
-        in a folder above, see core.places.moved().
+        in a folder above, see model.places.moved().
         """
         places = {n: path for n, path in self.places.items() if n not in OF_TABLES}
         return replace(self, run="", tables={}, different={}, places=places)

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dbcheck.campaign import observable
-from dbcheck.core.leftover import LeftFate, LeftOver, Name, is_committed
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import DIFFERENT, Records
-from dbcheck.core.twophase import PART
 from dbcheck.errors import ConnectionLost, EngineError, NotPrepared, OtherServer
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.leftover import LeftFate, LeftOver, Name, is_committed
+from dbcheck.rows.plans.twophase_judge import PART
+from dbcheck.rows.survivors import DIFFERENT, Records
 
 
 def listed(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dbcheck import interrupt, stored
+from dbcheck.base.values import Json
 from dbcheck.campaign.clocks import clocks
 from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.drives import DriveCounts, begin_counting, csv_lines
@@ -18,15 +19,6 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.watching import Watching, watch_hosts, watch_server
 from dbcheck.clientkey import ClientKey
 from dbcheck.clock import now_us
-from dbcheck.core.clocks import ClientClocks
-from dbcheck.core.cut import PowerScope
-from dbcheck.core.gone import Gone
-from dbcheck.core.history import PREFLIGHT_SESSION
-from dbcheck.core.records import LoadRecord, NodeAtTheCut
-from dbcheck.core.table import LEDGER
-from dbcheck.core.unobserved import Observed
-from dbcheck.core.values import Json
-from dbcheck.core.witnessed import LOAD_EVENT, WindowFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.group import GroupResult, SessionGroup
@@ -36,7 +28,15 @@ from dbcheck.load.loop import Loop
 from dbcheck.load.process import ProcessGroup
 from dbcheck.load.readers import Readers
 from dbcheck.load.sessions import Sessions, is_same_server
+from dbcheck.model.clocks import ClientClocks
+from dbcheck.model.cut import PowerScope
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord, NodeAtTheCut
+from dbcheck.model.unobserved import Observed
+from dbcheck.model.witnessed import LOAD_EVENT, WindowFacts
 from dbcheck.ports.listener import Phase
+from dbcheck.rows.history import PREFLIGHT_SESSION
+from dbcheck.rows.table import LEDGER
 
 ENDING = (
     "stopping the load; waiting up to a minute for the witness to confirm the last "

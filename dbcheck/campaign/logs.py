@@ -8,14 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
-from dbcheck.core.acks import AckArray
-from dbcheck.core.history import SESSION_MAX
-from dbcheck.core.records import LoadRecord, Manifest
-from dbcheck.core.witnessed import LogFacts, Watermark
-from dbcheck.core.witnesstime import Anchor, anchor_of
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, RunFormatError
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.witnessed import LogFacts, Watermark
+from dbcheck.model.witnesstime import Anchor, anchor_of
 from dbcheck.ports.witness import LogReader
+from dbcheck.rows.acks import AckArray
+from dbcheck.rows.history import SESSION_MAX
 from dbcheck.runs import RunFolder
 
 

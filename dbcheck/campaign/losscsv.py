@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
-from dbcheck.core.changed import ChangedRow
-from dbcheck.core.loss import LossKind
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import AfterRecord
+from dbcheck.model.records import AfterRecord
+from dbcheck.rows.changed import ChangedRow
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.reconcile import Reconciliation
 
 HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s,table\n"
 

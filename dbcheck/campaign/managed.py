@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.managed import SERVICE
-from dbcheck.core.server import ServerFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.managed import SERVICE
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.site import Node
 
 

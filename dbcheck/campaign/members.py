@@ -9,24 +9,24 @@ from dataclasses import dataclass, replace
 
 from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.promised import kept_by
-from dbcheck.core.records import NodeBefore
-from dbcheck.core.replication import (
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+from dbcheck.model.promised import kept_by
+from dbcheck.model.records import NodeBefore
+from dbcheck.model.replication import (
     ADDRESS,
     Follower,
     Membership,
     name_in_log,
 )
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.site import SiteKind
-from dbcheck.core.table import TableSpec
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
 from dbcheck.remote.addresses import resolve
+from dbcheck.rows.table import TableSpec
 
 REPLICATED_S, POLL_S = 30.0, 0.05
 LISTED_S = 3.0

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from dbcheck.core.audited import OtherSettings
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.conditions import ConditionCheck
-from dbcheck.core.fill import Fill
-from dbcheck.core.held import HeldCanary
-from dbcheck.core.leftover import Decisions
-from dbcheck.core.plans.registry import payload_bytes_max, statements_of
-from dbcheck.core.refill import Refill
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import Definition, TableSpec
-from dbcheck.core.tablecheck import TableCheck
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NoCanary, UsageError, unless_refused
+from dbcheck.model.audited import OtherSettings
+from dbcheck.model.held import HeldCanary
+from dbcheck.model.refill import Refill
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.tablecheck import TableCheck
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.fill import Fill
+from dbcheck.rows.leftover import Decisions
+from dbcheck.rows.plans.registry import payload_bytes_max, statements_of
+from dbcheck.rows.table import Definition, TableSpec
+from dbcheck.rows.workload import Workload
 
 
 def checkpoint(engine: Engine) -> str:
@@ -164,7 +164,7 @@ def decide(engine: Engine, name: str, server: ServerFacts, *, commit: bool) -> N
 def decisions(engine: Engine, server: ServerFacts) -> Decisions | None:
     """Return how many prepared transactions clients committed or rolled back.
 
-    None if the server does not count them; see core.leftover.Decisions.
+    None if the server does not count them; see rows.leftover.Decisions.
     Raise ConnectionLost, OtherServer: the next connection may get an answer.
     """
     if not abilities.counts_decisions(engine):

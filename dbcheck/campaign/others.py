@@ -9,14 +9,14 @@ from dbcheck import interrupt
 from dbcheck.campaign.comparing import Comparison, compare_stored
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.survivors import Survivors
-from dbcheck.core.agreement import OtherNode
-from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.replication import Received
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TableLost
+from dbcheck.model.records import AfterRecord, Manifest
+from dbcheck.model.replication import Received
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
+from dbcheck.rows.agreement import OtherNode
 from dbcheck.runs import RunFolder
 
 APPLIED_S, POLL_S = 30.0, 0.1

@@ -13,16 +13,6 @@ from typing import TypedDict
 import numpy as np
 
 from dbcheck import stored
-from dbcheck.core import agreement
-from dbcheck.core.chores import Chores
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.loss import IdRange, LossKind
-from dbcheck.core.lossshape import NO_SHAPE
-from dbcheck.core.moments import NOT_KNOWN, AtTheCut, Met, met
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
-from dbcheck.core.statistics import Statistics, Tally
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
 from dbcheck.judge.clients import uncounted
 from dbcheck.judge.cluster import blamed
@@ -43,6 +33,16 @@ from dbcheck.judge.result import (
 )
 from dbcheck.judge.settings import Settings, settings_of
 from dbcheck.judge.verdict import Judgement
+from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, met
+from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
+from dbcheck.model.statistics import Statistics, Tally
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows import agreement
+from dbcheck.rows.chores import Chores
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.loss import IdRange, LossKind
+from dbcheck.rows.lossshape import NO_SHAPE
+from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.runs import RunFolder
 
 RANGES_MAX = 10_000
@@ -151,7 +151,7 @@ def met_stratum(outcome: Outcome) -> Met | None:
 
 
 class _Fate(TypedDict):
-    """Of core.reconcile.Reconciliation, what a result shows as it is."""
+    """Of rows.reconcile.Reconciliation, what a result shows as it is."""
 
     confirmed: int | None
     kept: int | None

@@ -30,23 +30,6 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.room import with_room
 from dbcheck.campaign.waiting import settled_facts
 from dbcheck.clock import now_us
-from dbcheck.core.chores import problem
-from dbcheck.core.control import ControlFacts
-from dbcheck.core.cut import PowerScope, Rung
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.held import HeldCanary
-from dbcheck.core.history import PREFLIGHT_SESSION, Ack, Row
-from dbcheck.core.moments import Moment
-from dbcheck.core.operation import Operation
-from dbcheck.core.plans.kinds import PlanKind
-from dbcheck.core.plans.plan import Plan
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import Manifest, NodeBefore
-from dbcheck.core.replication import Membership
-from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import SIDES
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
@@ -55,11 +38,28 @@ from dbcheck.errors import (
     WitnessError,
 )
 from dbcheck.load.commit import commit
+from dbcheck.model.control import ControlFacts
+from dbcheck.model.cut import PowerScope, Rung
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.held import HeldCanary
+from dbcheck.model.moments import Moment
+from dbcheck.model.records import Manifest, NodeBefore
+from dbcheck.model.replication import Membership
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
+from dbcheck.rows.chores import problem
+from dbcheck.rows.history import PREFLIGHT_SESSION, Ack, Row
+from dbcheck.rows.operation import Operation
+from dbcheck.rows.plans.kinds import PlanKind
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
+from dbcheck.rows.table import SIDES
+from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder, new_run_id
 
 WARM_ROWS = 4

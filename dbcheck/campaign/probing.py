@@ -16,22 +16,22 @@ from dbcheck.campaign.host import (
     facts_as_the_server_finds,
     require_own_data,
 )
-from dbcheck.core.counters import Sample
-from dbcheck.core.history import PREFLIGHT_SESSION
-from dbcheck.core.places import LOGS
-from dbcheck.core.plans.insert import InsertPlan
-from dbcheck.core.readings import Readings
-from dbcheck.core.schedule import EPOCH_MAX, Schedule
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.target import TargetFacts, Volume
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.load.commit import commit
+from dbcheck.model.counters import Sample
+from dbcheck.model.places import LOGS
+from dbcheck.model.readings import Readings
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.target import TargetFacts, Volume
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import Counting, TargetHost
 from dbcheck.probe.flushes import Path
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from dbcheck.probe.windows import Windows
+from dbcheck.rows.history import PREFLIGHT_SESSION
+from dbcheck.rows.plans.insert import InsertPlan
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule
 
 PAYLOAD_BYTES = 128
 WARM_COMMITS = 8  # not counted: the first ones extend files and fill caches

@@ -23,24 +23,6 @@ from dbcheck.campaign.rowstore import RowStore
 from dbcheck.campaign.survivors import Survivors
 from dbcheck.campaign.vetted import log_of_run
 from dbcheck.campaign.waiting import POLL_S, await_facts
-from dbcheck.core.conditions import ConditionCheck
-from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.leftover import Decisions, LeftOver, Name, largest
-from dbcheck.core.managed import SERVICE
-from dbcheck.core.places import Place
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import (
-    AfterRecord,
-    Manifest,
-    NodeAfter,
-    PreparedRecord,
-    StoredRows,
-)
-from dbcheck.core.refill import Refill, of_both
-from dbcheck.core.server import ServerFacts, is_restarted
-from dbcheck.core.site import lineage
-from dbcheck.core.table import TableFacts
-from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     ConnectionLost,
@@ -53,8 +35,26 @@ from dbcheck.errors import (
     TableRefused,
 )
 from dbcheck.judge.settings import hiding
+from dbcheck.model.managed import SERVICE
+from dbcheck.model.places import Place
+from dbcheck.model.records import (
+    AfterRecord,
+    Manifest,
+    NodeAfter,
+    PreparedRecord,
+    StoredRows,
+)
+from dbcheck.model.refill import Refill, of_both
+from dbcheck.model.server import ServerFacts, is_restarted
+from dbcheck.model.site import lineage
+from dbcheck.model.tablecheck import CheckOutcome, TableCheck
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Site
+from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.indexloss import IndexLoss
+from dbcheck.rows.leftover import Decisions, LeftOver, Name, largest
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.table import TableFacts
 
 READINGS_MAX = 2
 _MAY_BE_SOUND = (

@@ -16,8 +16,12 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt
 from dbcheck.campaign import observable
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.startlog import (
+from dbcheck.errors import ConnectionLost, EngineError, HostError
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.target import HostBefore, LogMarks, LogTail
+from dbcheck.ports.site import Site
+from dbcheck.rows.table import TableSpec
+from dbcheck.server_log.startlog import (
     crash_of,
     damage,
     damage_that_ended,
@@ -25,10 +29,6 @@ from dbcheck.core.startlog import (
     since_start,
     stopped_before_start,
 )
-from dbcheck.core.table import TableSpec
-from dbcheck.core.target import HostBefore, LogMarks, LogTail
-from dbcheck.errors import ConnectionLost, EngineError, HostError
-from dbcheck.ports.site import Site
 
 LOG_WAIT_S = 10.0  # a server that dumps a page and a stack trace takes a second
 POLL_S = 0.2

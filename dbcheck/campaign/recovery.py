@@ -13,12 +13,12 @@ from dbcheck.campaign.rejoined import read_rejoined
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.vetted import ask_nodes
 from dbcheck.campaign.waiting import await_facts
-from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.target import HostAfter
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.judge.absence import judge_absence
 from dbcheck.judge.case import Case
+from dbcheck.model.records import AfterRecord, Manifest
+from dbcheck.model.target import HostAfter
 from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 

@@ -17,20 +17,20 @@ from dbcheck import interrupt
 from dbcheck.campaign.comparing import Comparison, compare_stored
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.survivors import Survivors
-from dbcheck.core.agreement import OtherNode
-from dbcheck.core.changed import ChangedRow
-from dbcheck.core.history import PREFLIGHT_SESSION
-from dbcheck.core.plans.insert import InsertPlan
-from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.schedule import EPOCH_MAX, Schedule
-from dbcheck.core.survivors import Records
-from dbcheck.core.table import LEDGER, TableSpec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.load.commit import commit
+from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
+from dbcheck.rows.agreement import OtherNode
+from dbcheck.rows.changed import ChangedRow
+from dbcheck.rows.history import PREFLIGHT_SESSION
+from dbcheck.rows.plans.insert import InsertPlan
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import LEDGER, TableSpec
 from dbcheck.runs import RunFolder
 
 FOLLOWS_S, POLL_S = 30.0, 0.2

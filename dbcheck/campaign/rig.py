@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbcheck import limits
+from dbcheck.base.values import Json
 from dbcheck.campaign.turns import Turns
-from dbcheck.core.values import Json
 from dbcheck.ports.listener import Listener
 from dbcheck.ports.site import Site
 from dbcheck.ports.witness import LogReader, Witness

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dbcheck.campaign import observable
 from dbcheck.campaign.known import Known
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import NodeBefore
-from dbcheck.core.workload import Workload
+from dbcheck.model.records import NodeBefore
 from dbcheck.ports import abilities
 from dbcheck.ports.listener import Phase
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.workload import Workload
 
 
 def with_room(

@@ -7,21 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from dbcheck.base.progress import Progress, Unit
 from dbcheck.campaign import observable
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.rowstore import RowStore
-from dbcheck.core.earlier import EpochTotals
-from dbcheck.core.history import Row
-from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.progress import Progress, Unit
-from dbcheck.core.records import Manifest, StoredRows
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import Records, RowBatch
-from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
+from dbcheck.model.records import Manifest, StoredRows
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.site import Node
+from dbcheck.rows.earlier import EpochTotals
+from dbcheck.rows.history import Row
+from dbcheck.rows.indexloss import IndexLoss
+from dbcheck.rows.survivors import Records, RowBatch
+from dbcheck.rows.table import TableFacts, TableSpec
 
 DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
 DIFFERENT_BYTES_MAX = 256 << 20  # of their payloads; those of a sound server have half

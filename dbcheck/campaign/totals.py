@@ -8,8 +8,6 @@ from statistics import median
 
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.core.statistics import Tally, cuts_needed, loss_ppm_max
-from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.judge.results import (
     CampaignResult,
@@ -18,6 +16,8 @@ from dbcheck.judge.results import (
     WindowResult,
     price_per_rate,
 )
+from dbcheck.model.statistics import Tally, cuts_needed, loss_ppm_max
+from dbcheck.model.verdict import CycleVerdict, Verdict
 
 COUNTS = (CycleVerdict.PASS, CycleVerdict.FAIL)
 ERROR_FILE = "error.txt"  # why a campaign ended before it was finished

@@ -18,10 +18,6 @@ from pathlib import Path
 from dbcheck import stored
 from dbcheck.campaign.fetching import at_most, room_for_log
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import LoadRecord, Manifest
-from dbcheck.core.server import ServerFacts, is_restarted, is_same_data
-from dbcheck.core.table import LEDGER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
@@ -30,10 +26,14 @@ from dbcheck.errors import (
     UsageError,
     WitnessError,
 )
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.server import ServerFacts, is_restarted, is_same_data
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder, read_manifest, reconcile_command, require_run_id
 
 

@@ -15,12 +15,12 @@ from dataclasses import replace
 from dbcheck.campaign.host import ask, ask_host, await_host, data_directory
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.rowstore import RowStore
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.records import Manifest, NodeAfter
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.target import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
 from dbcheck.errors import EngineError, HostError
+from dbcheck.model.records import Manifest, NodeAfter
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.target import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
 from dbcheck.ports.site import Site
+from dbcheck.rows.plans.registry import tables_of
 from dbcheck.runs import RunFolder
 
 CANARY = "dbcheck-canary"  # ends the name of each folder of canaries, see hosts

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from dbcheck import interrupt
+from dbcheck.base.progress import Progress, Unit
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.progress import Progress, Unit
-from dbcheck.core.server import ServerFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, NotBack
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener, Phase
 

@@ -13,9 +13,9 @@ from dbcheck.campaign.host import data_directory
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
-from dbcheck.core.places import DATA
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.watched import (
+from dbcheck.errors import EngineError, HostError
+from dbcheck.model.places import DATA
+from dbcheck.model.watched import (
     CANARY,
     THERE,
     Looked,
@@ -27,9 +27,9 @@ from dbcheck.core.watched import (
     tables_looked,
     volumes_looked,
 )
-from dbcheck.errors import EngineError, HostError
 from dbcheck.ports.abilities import can_be_watched
 from dbcheck.ports.host import Look
+from dbcheck.rows.plans.registry import tables_of
 
 log = logging.getLogger(__name__)
 

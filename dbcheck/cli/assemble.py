@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from dbcheck import limits
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.drive_scope import server_on
-from dbcheck.core.promise import Promise
-from dbcheck.core.replication import PromotedBy
-from dbcheck.core.site import SiteKind
 from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.promise import Promise
+from dbcheck.model.replication import PromotedBy
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.restart import Restarter

@@ -19,14 +19,14 @@ from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, out
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
-from dbcheck.core.audited import RuleStanding, Severity
-from dbcheck.core.plans.registry import tables_of
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
+from dbcheck.model.audited import RuleStanding, Severity
 from dbcheck.report.audit import audits_report
 from dbcheck.report.sarif import sarif
+from dbcheck.rows.plans.registry import tables_of
 
 WORKLOAD = "insert"  # unless the inventory names another: its tables have places
 TEXT, SARIF = "text", "sarif"

@@ -19,13 +19,13 @@ from dbcheck.cli.campaign_fleet import LOCAL, require_workers, run_fleet
 from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
-from dbcheck.core.statistics import PPM, cuts_needed
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult
+from dbcheck.model.statistics import PPM, cuts_needed
 from dbcheck.report.campaign import campaigns_report
 
 CYCLES = click.IntRange(1, 1_000_000)

@@ -18,11 +18,11 @@ from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.cli.options import RUNS
 from dbcheck.cli.say import say
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
+from dbcheck.model.verdict import Verdict
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.live import progress

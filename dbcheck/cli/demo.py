@@ -17,11 +17,11 @@ from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload, until_shown
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import DemoResult, DemoRow
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.lab import demo_bounds, demo_table
 from dbcheck.report.live import progress

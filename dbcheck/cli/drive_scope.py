@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dbcheck.campaign.host import data_directory
-from dbcheck.core.table import LEDGER
 from dbcheck.ports.engine import Engine
 from dbcheck.power.driveonly import Server
+from dbcheck.rows.table import LEDGER
 
 
 def server_on(engine: Engine, start: Callable[[], str] | None = None) -> Server:

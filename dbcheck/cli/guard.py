@@ -7,15 +7,15 @@ import time
 from dataclasses import replace
 
 from dbcheck.cli import assemble
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.identity import Expected
-from dbcheck.core.managed import SERVICE
-from dbcheck.core.other_users import OtherUsers
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.site import SiteKind
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, OtherProduct, UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.identity import Expected
+from dbcheck.model.managed import SERVICE
+from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
 from dbcheck.power import consent, interlock
@@ -75,7 +75,7 @@ def require_passable(entry: Entry) -> None:
     """Raise UsageError if no cut by this switch could get a PASS.
 
     A cut of a supply passes only if its time without power is known, or if the canaries
-    on the host see the drive's own cache lost (core.timeoff).
+    on the host see the drive's own cache lost (judge.timeoff).
     """
     if not entry.power.returns_by_itself or entry.host:
         return

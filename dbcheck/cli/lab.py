@@ -32,8 +32,6 @@ from dbcheck.cli.lab_options import (
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
-from dbcheck.core.statistics import PPM, cuts_needed
-from dbcheck.core.verdict import worst
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, UsageError
 from dbcheck.judge.result import to_values
@@ -42,6 +40,8 @@ from dbcheck.lab import lab as labs
 from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.statistics import PPM, cuts_needed
+from dbcheck.model.verdict import worst
 from dbcheck.report.lab import cycles_report
 from dbcheck.report.live import progress
 from dbcheck.report.verdict import verdict_report

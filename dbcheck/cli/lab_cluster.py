@@ -17,18 +17,18 @@ from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab_cycles import LIMITS, described
 from dbcheck.cli.lab_faults import faults
 from dbcheck.cli.lab_rig import lab_node, lab_rig
-from dbcheck.core.promise import Promise
-from dbcheck.core.promised import kept_by
-from dbcheck.core.replication import PromotedBy
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.promise import Promise
+from dbcheck.model.promised import kept_by
+from dbcheck.model.replication import PromotedBy
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.workload import Workload
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 

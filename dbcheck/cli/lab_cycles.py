@@ -17,14 +17,14 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.lab.drive.image import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.drive import faults
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.workload import Workload
 from dbcheck.stored import make_folder
 
 # The moments of the cut, seconds of load: a server on this machine is at its pace soon.

@@ -22,7 +22,6 @@ from dbcheck.cli.groups import Verb, grouped, is_given, option
 from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
-from dbcheck.core.crashstate import CrashState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.explore.choice import drawn_by_name
@@ -36,6 +35,7 @@ from dbcheck.judge.explored import StateResult
 from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab
+from dbcheck.model.crashstate import CrashState
 from dbcheck.ports.listener import Phase
 from dbcheck.report.explore import explore_report, state_report
 from dbcheck.report.live import progress

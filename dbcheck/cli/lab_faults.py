@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from random import Random
 
+from dbcheck.base.progress import Progress
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.progress import Progress
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.ports.listener import Listener, LoadStatus, Phase
 

@@ -10,7 +10,6 @@ import click
 
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SEED, Number
-from dbcheck.core.promise import STAGGER_S_MAX, Promise
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab.clusterspec import (
@@ -33,6 +32,7 @@ from dbcheck.lab.spec import (
     DriveSpec,
     LabSpec,
 )
+from dbcheck.model.promise import STAGGER_S_MAX, Promise
 
 _AUTO = "auto"
 _COST = Number(0, TIME_MAX)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.drive_scope import server_on
-from dbcheck.core.cut import PowerScope
 from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabRestarter, start_server
+from dbcheck.model.cut import PowerScope
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.restart import Restarter
 from dbcheck.ports.site import Node

@@ -11,10 +11,10 @@ from dbcheck import dask, limits
 from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SECONDS, SEED, Number, completed
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.files import workload_names
+from dbcheck.rows.workload import Workload
 from dbcheck.witness.window import WindowLimits
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cluster import cluster_cycles
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
 from dbcheck.report.words.run import with_bound

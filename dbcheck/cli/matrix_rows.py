@@ -11,14 +11,14 @@ from msgspec import Meta
 
 from dbcheck import files
 from dbcheck import workload as workloads
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import MIB, DriveSpec, LabSpec
 from dbcheck.limits import SESSIONS_MAX
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.workload import Workload
 from dbcheck.validated import convert, converted, one_of, refuse_unknown
 
 Values = Mapping[str, Any]

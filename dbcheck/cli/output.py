@@ -17,8 +17,8 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.cli.say import say
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import to_values
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
 from dbcheck.visible import quoted
 

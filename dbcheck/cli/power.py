@@ -14,18 +14,18 @@ from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.guard import guard
 from dbcheck.cli.options import ConsentOptions
 from dbcheck.cli.say import say
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.table import LEDGER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
 from dbcheck.ports.power import DriveScoped, PowerSwitch
 from dbcheck.power import consent as agreed
 from dbcheck.power import reached, selftest
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.table import LEDGER
 
 _NOT_BACK = "its server did not come back: {}"
 

@@ -12,11 +12,11 @@ from dbcheck import limits
 from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag
 from dbcheck.cli.options import SECONDS, Number, completed
-from dbcheck.core.cut import SwitchKind
-from dbcheck.core.cutclass import DECLARABLE, CutClass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.cut import SwitchKind
+from dbcheck.model.cutclass import DECLARABLE, CutClass
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan

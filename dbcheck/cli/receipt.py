@@ -10,12 +10,12 @@ from dbcheck.audit.rules import by_id
 from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.matrix_rows import Matrix, Row, read_matrix
-from dbcheck.core.audited import RuleStanding
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptResult, ReceiptsResult
+from dbcheck.model.audited import RuleStanding
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.live import progress
 from dbcheck.report.receipt import receipt_report

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.records import Manifest
 from dbcheck.errors import UsageError
+from dbcheck.model.records import Manifest
 from dbcheck.report.subject import Step
 
 

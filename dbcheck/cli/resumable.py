@@ -15,12 +15,12 @@ from dbcheck.cli.entry_options import (
     TargetOptions,
     WitnessOptions,
 )
-from dbcheck.core.control import ControlFacts
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.workload import Workload
 from dbcheck.errors import DbcheckError
+from dbcheck.model.control import ControlFacts
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.workload import Workload
 
 PAUSED = (
     "the run can still be judged from the witness's log. Once the server answers, and "

@@ -31,15 +31,15 @@ from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
-from dbcheck.core.promise import Promise
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
+from dbcheck.model.promise import Promise
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.workload import Workload
 
 TWICE = (
     "you will be asked to cut the power twice. The first cut is the control: its "

@@ -29,11 +29,11 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
-from dbcheck.core.records import Manifest
-from dbcheck.core.witnessed import Watermark
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.records import Manifest
+from dbcheck.model.witnessed import Watermark
 from dbcheck.runs import RunFolder, read_manifest, require_run_id
 from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
 from dbcheck.witness.window import WindowLimits

@@ -10,7 +10,7 @@ import click
 from dbcheck import files, workload
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.say import say
-from dbcheck.core.workload import Workload
+from dbcheck.rows.workload import Workload
 
 
 @click.command("workloads", cls=Verb)

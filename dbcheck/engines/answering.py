@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dbcheck.core.server import ServerFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import OtherServer
+from dbcheck.model.server import ServerFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.table import TableSpec
 from dbcheck.engines.link import Link
 from dbcheck.engines.watch import Watch
 from dbcheck.ports.engine import KeyRead
+from dbcheck.rows.table import TableSpec
 
 
 class Newest(Watch):

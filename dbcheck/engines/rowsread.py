@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.core.survivors import RECORD, Records
+from dbcheck.rows.survivors import RECORD, Records
 
 LOOKUPS_MAX = 100_000
 _MODULI = (1048573, 65521)  # of count_any.sql; their product times a batch fits

@@ -6,8 +6,8 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from dbcheck.core.startlog import NAMES
-from dbcheck.core.target import COLLECTOR, JOURNAL, STDERR
+from dbcheck.model.target import COLLECTOR, JOURNAL, STDERR
+from dbcheck.server_log.startlog import NAMES
 
 _INTO_FILES = ("stderr", "csvlog", "jsonlog")  # PostgreSQL's log_destination
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dbcheck.core.earlier import WEIGHT_MODULUS
-from dbcheck.core.history import Row
-from dbcheck.core.table import PLAIN, Definition, Kind, TableFacts, TableSpec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.rows.earlier import WEIGHT_MODULUS
+from dbcheck.rows.history import Row
+from dbcheck.rows.table import PLAIN, Definition, Kind, TableFacts, TableSpec
 
 MARK = "dbcheck 1"  # the comment of a table that dbcheck created, with its format
 

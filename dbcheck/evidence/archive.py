@@ -25,9 +25,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from dbcheck import plain, stored
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, RunFormatError, UsageError
+from dbcheck.model.verdict import Verdict
 
 INDEX = "index.json"
 _PACKED = ".gz"

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dbcheck.core.verdict import Verdict
+from dbcheck.model.verdict import Verdict
 
 FILE = "attestation.json"
 _RESULTS = {Verdict.PASS: "PASSED", Verdict.FAIL: "FAILED"}

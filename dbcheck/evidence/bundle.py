@@ -10,7 +10,6 @@ from pathlib import Path
 import dbcheck
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.evidence import archive
@@ -20,6 +19,7 @@ from dbcheck.evidence.scratch import scratch
 from dbcheck.evidence.scrub import Scrub, hosts_of
 from dbcheck.evidence.staging import runs_of, stage_campaign, stage_run
 from dbcheck.judge.results import CampaignResult, CampaignsResult
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.html.page import as_html
 from dbcheck.runs import RunFolder

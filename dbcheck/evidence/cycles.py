@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.core.records import Manifest
-from dbcheck.core.server import difference
-from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.result import RunResult
+from dbcheck.model.records import Manifest
+from dbcheck.model.server import difference
+from dbcheck.model.verdict import CycleVerdict
 from dbcheck.runs import RunFolder
 
 

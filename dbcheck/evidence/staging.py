@@ -13,12 +13,12 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.totals import ERROR_FILE, ending, ending_text
-from dbcheck.core.records import AfterRecord
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.evidence.contents import DRIVES, LOG, RUNS, acks_of, is_plain, rows_of
 from dbcheck.evidence.scrub import Scrub
 from dbcheck.judge.result import RunResult, to_values
+from dbcheck.model.records import AfterRecord
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject
 from dbcheck.runs import RunFolder

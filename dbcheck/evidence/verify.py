@@ -12,7 +12,6 @@ import dbcheck
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.totals import result as campaign_result
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, DbcheckError, UsageError
 from dbcheck.evidence import archive, signature
@@ -23,6 +22,7 @@ from dbcheck.evidence.cycles import Shown, unlike
 from dbcheck.evidence.scratch import scratch
 from dbcheck.evidence.staging import judged, kept, logged
 from dbcheck.judge.result import RunResult, to_values
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.html.page import as_html
 from dbcheck.report.subject import RunSubject

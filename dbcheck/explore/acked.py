@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from dbcheck.core.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
-from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION, AckValues
-from dbcheck.core.observed import Claim
-from dbcheck.core.records import LoadRecord
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
+from dbcheck.model.records import LoadRecord
+from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
+from dbcheck.rows.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION, AckValues
+from dbcheck.rows.observed import Claim
 
 
 class Acked:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from dbcheck.core.crashstate import Part
 from dbcheck.judge.explored import LostBlock
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.storage.blocks import FileBlocks
+from dbcheck.model.crashstate import Part
 
 
 class Places:

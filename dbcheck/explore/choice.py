@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, cycle
 
-from dbcheck.core.crashstate import CrashState
 from dbcheck.explore.states import Timeline
+from dbcheck.model.crashstate import CrashState
 
 # "all" is not among them: of a single drive it is "none" at the next moment.
 KINDS = (

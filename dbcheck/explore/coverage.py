@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from dbcheck.core.crashstate import CrashState
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import Coverage
+from dbcheck.model.crashstate import CrashState
 
 
 def coverage(timeline: Timeline, states: Iterable[CrashState]) -> Coverage:

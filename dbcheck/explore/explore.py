@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from dbcheck.core.crashstate import CrashState
-from dbcheck.core.progress import Progress, Unit
-from dbcheck.core.verdict import Verdict
+from dbcheck.base.progress import Progress, Unit
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.blame import Places
 from dbcheck.explore.choice import states
@@ -19,6 +17,8 @@ from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import Finding, StateJudgement, StateResult
+from dbcheck.model.crashstate import CrashState
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Listener
 
 FINDINGS_MAX = 12  # manners of failing that are reduced: the most frequent ones

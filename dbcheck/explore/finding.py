@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
-from dbcheck.core.crashstate import CrashState, Part
-from dbcheck.core.verdict import Verdict
 from dbcheck.explore.folder import Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.reduce import smallest
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import StateJudgement
+from dbcheck.model.crashstate import CrashState, Part
+from dbcheck.model.verdict import Verdict
 
 TRIES_MAX, TRY_S = 120, 300.0  # of one reduction
 

@@ -22,12 +22,12 @@ from typing import IO, Any
 import msgspec
 
 from dbcheck import madehere, plain, stored
-from dbcheck.core.crashstate import CrashState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, RunFormatError, UsageError
 from dbcheck.judge.explored import Finding, StateJudgement
 from dbcheck.lab.drive.recording import RECORD_ANEW, SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
+from dbcheck.model.crashstate import CrashState
 from dbcheck.others import require_closed
 from dbcheck.runs import RunFolder
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dbcheck.core.records import (
+from dbcheck.model.records import (
     AfterRecord,
     LoadRecord,
     PreparedRecord,
     StoredRows,
 )
-from dbcheck.core.survivors import Records
+from dbcheck.rows.survivors import Records
 
 
 class InMemory:

@@ -9,13 +9,6 @@ from dbcheck.campaign.judging import fate
 from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import await_facts
-from dbcheck.core.acks import AckArray
-from dbcheck.core.crashstate import CrashState
-from dbcheck.core.loss import Losses, LossKind
-from dbcheck.core.records import LoadRecord, Manifest, NodeAfter
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.startlog import complaints, damage, names_damage, since_start
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore.acked import Acked
@@ -29,6 +22,13 @@ from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.recorded import require_version
 from dbcheck.lab.storage.blocks import FileBlocks
+from dbcheck.model.crashstate import CrashState
+from dbcheck.model.records import LoadRecord, Manifest, NodeAfter
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.acks import AckArray
+from dbcheck.rows.loss import Losses, LossKind
+from dbcheck.server_log.startlog import complaints, damage, names_damage, since_start
 
 _LOG_LINES = 400
 _SHOWN = 10  # losses of a state that are kept one by one

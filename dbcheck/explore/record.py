@@ -6,11 +6,11 @@ from dbcheck import __version__
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.explore.folder import Exploration, Plan
 from dbcheck.lab.lab import Lab
+from dbcheck.rows.workload import Workload
 
 
 def record(

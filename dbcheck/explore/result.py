@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.choice import kinds_in
 from dbcheck.explore.coverage import coverage
 from dbcheck.explore.folder import Line
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import ExploreResult, Finding
+from dbcheck.model.verdict import Verdict
 
 
 def result_of(

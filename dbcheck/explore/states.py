@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from dbcheck.core.crashstate import CrashState, Part
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.drive.survivors import surviving
+from dbcheck.model.crashstate import CrashState, Part
 
 
 @dataclass(frozen=True, slots=True)

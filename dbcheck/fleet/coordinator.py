@@ -15,7 +15,6 @@ from distributed import Client, Queue, wait
 
 from dbcheck import clientkey, dask, interrupt
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.core.fleet import State
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError
 from dbcheck.fleet import placing
@@ -42,6 +41,7 @@ from dbcheck.fleet.rig import FleetRig, rig_of
 from dbcheck.fleet.task import run_job
 from dbcheck.fleet.view import FleetView
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.fleet import State
 from dbcheck.power import consent
 from dbcheck.runs import RunFolder
 

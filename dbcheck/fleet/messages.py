@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.core.reached import Reached
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.reached import Reached
 
 ALIVE_S = 5.0  # the client speaks to each task at least so often, and hears from it
 LOST_S = 60.0  # without a word for so long, a task ends its campaign as Ctrl-C does

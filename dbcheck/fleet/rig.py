@@ -10,12 +10,12 @@ from distributed import Future, Queue
 
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import finished, tally
-from dbcheck.core.fleet import RigStatus, State
-from dbcheck.core.statistics import Tally
 from dbcheck.fleet import placing
 from dbcheck.fleet.messages import Job, Status, packed
 from dbcheck.fleet.mirror import Incoming, needed
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.fleet import RigStatus, State
+from dbcheck.model.statistics import Tally
 from dbcheck.power.reached import recall
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dbcheck.clock import now_us
-from dbcheck.core.depth import RECENT_S, Completed, Counted
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.model.depth import RECENT_S, Completed, Counted
 from dbcheck.remote import wire
 from dbcheck.remote.channel import REPLY_TIMEOUT_S, Channel
 

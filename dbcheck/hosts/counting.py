@@ -8,12 +8,12 @@ from typing import Annotated
 
 import msgspec
 
-from dbcheck.core.counters import Counts, Sample
-from dbcheck.core.target import TargetFacts
-from dbcheck.core.watched import Fact, FactKind, Folders, lying, volumes_looked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.model.counters import Counts, Sample
+from dbcheck.model.target import TargetFacts
+from dbcheck.model.watched import Fact, FactKind, Folders, lying, volumes_looked
 from dbcheck.remote.channel import Channel
 
 # More than a kernel counts in a lifetime; what is larger cannot be stored.

@@ -10,16 +10,6 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from dbcheck.core.counters import Sample
-from dbcheck.core.datadir import DataNames
-from dbcheck.core.depth import Ranges, Remains, Ring
-from dbcheck.core.identity import Identity
-from dbcheck.core.logs.postgresql import with_early
-from dbcheck.core.places import DATA, Place
-from dbcheck.core.readings import Reading, Readings
-from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
-from dbcheck.core.timed import Method, Shape, Timed
-from dbcheck.core.watched import Folders
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
@@ -27,10 +17,20 @@ from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.counting import AskedPlace, CountersSample, Counting, Look
 from dbcheck.hosts.drives import DriveControl
 from dbcheck.hosts.reset import ArmedReset
+from dbcheck.model.counters import Sample
+from dbcheck.model.datadir import DataNames
+from dbcheck.model.depth import Ranges, Remains, Ring
+from dbcheck.model.identity import Identity
+from dbcheck.model.places import DATA, Place
+from dbcheck.model.readings import Reading, Readings
+from dbcheck.model.target import LogMarks, LogTail, TargetFacts, Volume
+from dbcheck.model.timed import Method, Shape, Timed
+from dbcheck.model.watched import Folders
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 from dbcheck.remote.way import way_to
+from dbcheck.server_log.postgresql import with_early
 
 PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.open",

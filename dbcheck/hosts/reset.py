@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from dbcheck.core.identity import Identity
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.model.identity import Identity
 from dbcheck.remote.channel import Channel
 
 _REPLY_S = 1.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dbcheck.core.replication import PromotedBy
-from dbcheck.core.site import CLUSTER_NODES_MIN, SiteKind
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.fields import PREFIX
+from dbcheck.model.replication import PromotedBy
+from dbcheck.model.site import CLUSTER_NODES_MIN, SiteKind
 
 _OF_ALL = ("topology", "survives", "promoted_by", "promote")  # the writer is the same
 

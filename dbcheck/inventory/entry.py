@@ -13,16 +13,16 @@ from urllib.parse import parse_qs, urlsplit
 from msgspec import Meta
 
 from dbcheck import limits
-from dbcheck.core import managed
-from dbcheck.core.cut import PowerScope, SwitchKind
-from dbcheck.core.identity import Expected
-from dbcheck.core.promise import Promise
-from dbcheck.core.replication import PromotedBy
-from dbcheck.core.site import SiteKind
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.inventory.reaching import host_of
+from dbcheck.model import managed
+from dbcheck.model.cut import PowerScope, SwitchKind
+from dbcheck.model.identity import Expected
+from dbcheck.model.promise import Promise
+from dbcheck.model.replication import PromotedBy
+from dbcheck.model.site import SiteKind
 from dbcheck.power import registry, scope
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan

@@ -12,8 +12,14 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from dbcheck.core.gone import Gone
-from dbcheck.core.startlog import (
+from dbcheck.judge import driveonly
+from dbcheck.judge.case import Case
+from dbcheck.judge.host import boots, not_restored, same_storage
+from dbcheck.judge.item import Standing
+from dbcheck.judge.serverlog import IS_SHARED
+from dbcheck.model.gone import Gone
+from dbcheck.model.target import HostAfter, HostBefore, LogTail, TargetFacts
+from dbcheck.server_log.startlog import (
     StartOutcome,
     Starts,
     end_of_log,
@@ -24,12 +30,6 @@ from dbcheck.core.startlog import (
     starts_in,
     stopped_before_start,
 )
-from dbcheck.core.target import HostAfter, HostBefore, LogTail, TargetFacts
-from dbcheck.judge import driveonly
-from dbcheck.judge.case import Case
-from dbcheck.judge.host import boots, not_restored, same_storage
-from dbcheck.judge.item import Standing
-from dbcheck.judge.serverlog import IS_SHARED
 
 # How servers name EIO (errno(3)): PostgreSQL by its text, InnoDB by its number as well.
 _NO_DRIVE = re.compile(

@@ -6,28 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from dbcheck.core.cut import Cut, PowerScope, Rung
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth, DepthFinding
-from dbcheck.core.drivecut import DriveCut
-from dbcheck.core.left import Left
-from dbcheck.core.lossshape import LossShape
-from dbcheck.core.managed import SERVICE
-from dbcheck.core.places import moved
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import (
-    AfterRecord,
-    CutAsked,
-    LoadRecord,
-    Manifest,
-    NodeAtTheCut,
-    NodeBefore,
-    RestoreRecord,
-)
-from dbcheck.core.seen import SeenRows
-from dbcheck.core.target import HostAfter, HostBefore
-from dbcheck.core.watched import FactKind, Seen
-from dbcheck.core.witnessed import LogFacts
 from dbcheck.judge.flushed import flushed_us
 from dbcheck.judge.volumes import (
     VolumeDepth,
@@ -37,6 +15,28 @@ from dbcheck.judge.volumes import (
     storage_seen,
     volume_depths,
 )
+from dbcheck.model.cut import Cut, PowerScope, Rung
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth, DepthFinding
+from dbcheck.model.drivecut import DriveCut
+from dbcheck.model.managed import SERVICE
+from dbcheck.model.places import moved
+from dbcheck.model.records import (
+    AfterRecord,
+    CutAsked,
+    LoadRecord,
+    Manifest,
+    NodeAtTheCut,
+    NodeBefore,
+    RestoreRecord,
+)
+from dbcheck.model.target import HostAfter, HostBefore
+from dbcheck.model.watched import FactKind, Seen
+from dbcheck.model.witnessed import LogFacts
+from dbcheck.rows.left import Left
+from dbcheck.rows.lossshape import LossShape
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.seen import SeenRows
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbcheck.core.leftover import Decisions, Undecided
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.statistics import count_of
+from dbcheck.model.statistics import count_of
+from dbcheck.rows.leftover import Decisions, Undecided
+from dbcheck.rows.reconcile import Reconciliation
 
 REPEATS = "a proxy or a driver that repeats what it got no answer to does that"
 

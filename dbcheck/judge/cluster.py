@@ -7,16 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.cut import PowerState
-from dbcheck.core.promised import kept_by
-from dbcheck.core.replication import (
-    PromotedBy,
-    Promotion,
-    WriterOff,
-    name_in_log,
-    written,
-)
-from dbcheck.core.site import SiteKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import (
     LAST_ACK_AGE_MAX_S,
@@ -30,6 +20,16 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server import restarted
 from dbcheck.judge.serverlog import server_log
 from dbcheck.judge.verdict import Survived
+from dbcheck.model.cut import PowerState
+from dbcheck.model.promised import kept_by
+from dbcheck.model.replication import (
+    PromotedBy,
+    Promotion,
+    WriterOff,
+    name_in_log,
+    written,
+)
+from dbcheck.model.site import SiteKind
 
 # A standby may have the beginning of a record whose rest never came.  A record of rows
 # has the images of 33 pages at most (PostgreSQL, xlogrecord.h, XLR_MAX_BLOCK_ID).

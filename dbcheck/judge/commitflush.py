@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dbcheck.core.counters import UnderLoad
-from dbcheck.core.places import LOGS
-from dbcheck.core.records import Manifest
-from dbcheck.core.target import WRITE_THROUGH, HostBefore, Layer
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.counters import UnderLoad
+from dbcheck.model.places import LOGS
+from dbcheck.model.records import Manifest
+from dbcheck.model.target import WRITE_THROUGH, HostBefore, Layer
 
 
 def commits_per_flush(case: Case) -> Item | None:

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbcheck.core.control import ControlOutcome
-from dbcheck.core.history import PREFLIGHT_SESSION
-from dbcheck.core.loss import Losses, LossKind
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import (
@@ -17,6 +12,11 @@ from dbcheck.judge.verdict import (
     judge_rows,
     replaced,
 )
+from dbcheck.model.control import ControlOutcome
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.history import PREFLIGHT_SESSION
+from dbcheck.rows.loss import Losses, LossKind
+from dbcheck.rows.reconcile import Reconciliation
 
 _NOTHING = "the control lost nothing"
 

@@ -29,11 +29,11 @@ dated before that.  See lived_us().
 
 from __future__ import annotations
 
-from dbcheck.core.depth import wrote_until_us
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord, NodeAtTheCut
-from dbcheck.core.unobserved import Observed, newest
 from dbcheck.judge.case import Case
+from dbcheck.model.depth import wrote_until_us
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord, NodeAtTheCut
+from dbcheck.model.unobserved import Observed, newest
 
 LAST_ACK_AGE_MAX_S = 1.0
 # The last ack may be that old, and its commit have taken another second.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbcheck.core.keymap import KeyMap
-from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.timeline import Timeline
+from dbcheck.model.records import AfterRecord, Manifest
+from dbcheck.rows.keymap import KeyMap
+from dbcheck.rows.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.audit.rules import Finding
-from dbcheck.core.loss import MISSING, LossKind
-from dbcheck.core.lossshape import LossShape, Share
 from dbcheck.judge.clients import REPEATS
+from dbcheck.rows.loss import MISSING, LossKind
+from dbcheck.rows.lossshape import LossShape, Share
 
 # How probable it may be, at most, that losses spare a whole class by chance.
 CHANCE_MAX = 0.01

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.drivecut import CutDrive, DriveCut
-from dbcheck.core.target import HostBefore, TargetFacts
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import acked_us
 from dbcheck.judge.host import boots, counted_since
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.drivecut import CutDrive, DriveCut
+from dbcheck.model.target import HostBefore, TargetFacts
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN, _ABSENT = Standing.NOT_OBSERVABLE, Standing.ABSENT

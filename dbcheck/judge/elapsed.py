@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dbcheck.core.clocks import ClientClocks
-from dbcheck.core.records import LoadRecord
+from dbcheck.model.clocks import ClientClocks
+from dbcheck.model.records import LoadRecord
 
 _UNKNOWN = (
     "the client's clocks at the load are not on record, or were of another boot or"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbcheck.core.cut import PowerState
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.server import is_restarted
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.serverlog import server_log, server_log_sql
 from dbcheck.judge.watched import canary_gone
+from dbcheck.model.cut import PowerState
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.server import is_restarted
 
 _DARK = (
     "it may have been shut down before that, unseen, if its network failed first; a "

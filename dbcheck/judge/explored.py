@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.core.crashstate import CrashState
-from dbcheck.core.verdict import Verdict
+from dbcheck.model.crashstate import CrashState
+from dbcheck.model.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class LostRow:
-    """One loss; see core.loss.Loss."""
+    """One loss; see rows.loss.Loss."""
 
     kind: str
     table: str

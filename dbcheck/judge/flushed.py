@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dbcheck.core.places import LOGS
-from dbcheck.core.records import LoadRecord, Manifest
-from dbcheck.core.target import Volume
 from dbcheck.judge.unsafe import unsafe_settings
 from dbcheck.judge.volumes import storage_seen
+from dbcheck.model.places import LOGS
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.target import Volume
 
 _NONE: Mapping[str, int] = {}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core import layers
-from dbcheck.core.depth import IN_PLACE
-from dbcheck.core.target import Layer
+from dbcheck.model import layers
+from dbcheck.model.depth import IN_PLACE
+from dbcheck.model.target import Layer
 
 # zvols cache in the ARC (OpenZFS, zvol_os.c), bcache keeps its journal and its index in
 # memory until a flush (Documentation/admin-guide/bcache.rst).  So do dm-cache with the

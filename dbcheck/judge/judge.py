@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dbcheck.core.audited import alarming
-from dbcheck.core.control import ControlOutcome
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.case import Case
 from dbcheck.judge.clients import by_clients
 from dbcheck.judge.cluster import diverged, left_behind, survived
@@ -28,6 +25,9 @@ from dbcheck.judge.verdict import (
     not_to_blame,
     stranger,
 )
+from dbcheck.model.audited import alarming
+from dbcheck.model.control import ControlOutcome
+from dbcheck.model.verdict import Verdict
 
 
 def judge(case: Case) -> Judgement:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dbcheck.core.leftover import LeftFate
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.rows.leftover import LeftFate
 
 
 def prepared(case: Case) -> Item | None:

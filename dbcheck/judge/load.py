@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import (
     LAST_ACK_AGE_MAX_S,
@@ -20,6 +18,8 @@ from dbcheck.judge.cutmoment import (
     wrote_us,
 )
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord
 
 _NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
     Gone.NEVER: (Standing.CONTRADICTED, "the server kept answering: no cut"),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.layers import kinds
-from dbcheck.core.places import Place, outside
-from dbcheck.core.target import Volume
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import hidden_drives
 from dbcheck.judge.watched import how_changed
+from dbcheck.model.layers import kinds
+from dbcheck.model.places import Place, outside
+from dbcheck.model.target import Volume
 
 
 def places(case: Case) -> Item | None:

@@ -11,22 +11,22 @@ from typing import Any
 
 import msgspec
 
-from dbcheck.core.agreement import OtherNode
-from dbcheck.core.audited import Flag
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.cut import PowerScope
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.left import Left
-from dbcheck.core.loss import LossKind
-from dbcheck.core.lossshape import LossShape
-from dbcheck.core.promise import Promise
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.replication import PromotedBy
-from dbcheck.core.statistics import Statistics
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.diagnosis import Explanation
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.model.audited import Flag
+from dbcheck.model.cut import PowerScope
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.promise import Promise
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.replication import PromotedBy
+from dbcheck.model.statistics import Statistics
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.agreement import OtherNode
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.left import Left
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.lossshape import LossShape
 
 
 def to_values(result: object) -> Any:
@@ -168,7 +168,7 @@ class RunResult:
     page_cache_kept: the cut is known to have destroyed the server's memory alone.
     statistics: what this one cut proves, null of a control.
     confirmed, kept, recovered, unconfirmed, foreign, earlier, earlier_altered: see
-                core.reconcile.Reconciliation; null if no rows were compared.
+                rows.reconcile.Reconciliation; null if no rows were compared.
     losses, earlier_losses: kind of loss -> rows, of this cycle and of earlier ones.
     ranges:     the losses; ranges_left_out: how many more there are.
     shape:      of the losses, null if there are none in the tables.

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.core.statistics import ComparisonResult, Statistics
-from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult
+from dbcheck.model.statistics import ComparisonResult, Statistics
+from dbcheck.model.verdict import CycleVerdict, Verdict
 
 
 def price_per_rate(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dbcheck.core.records import AfterRecord, Manifest
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.site import SiteKind, lineage
-from dbcheck.core.table import PLAIN
-from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.driveonly import drives_gone
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.watched import LATE_S, tables_seen
+from dbcheck.model.records import AfterRecord, Manifest
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.site import SiteKind, lineage
+from dbcheck.model.watched import FactKind
+from dbcheck.rows.table import PLAIN
 
 # Beginnings of settings that a node which takes over may change: it takes writes, and
 # other nodes are to follow it.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from dbcheck.core import startlog
-from dbcheck.core.target import LogTail
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.target import LogTail
+from dbcheck.server_log import startlog
 
 IS_SHARED = "it has starts of another server in it"
 

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from dbcheck.audit import mysql, rules
 from dbcheck.audit.rules import Finding
-from dbcheck.core.audited import RuleStanding
-from dbcheck.core.cut import Rung
-from dbcheck.core.depth import Depth
-from dbcheck.core.records import LoadRecord, Manifest, NodeBefore
-from dbcheck.core.target import TargetFacts
-from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.unsafe import flagged, unsafe_settings
 from dbcheck.judge.volumes import hidden_drives, storage_seen
+from dbcheck.model.audited import RuleStanding
+from dbcheck.model.cut import Rung
+from dbcheck.model.depth import Depth
+from dbcheck.model.records import LoadRecord, Manifest, NodeBefore
+from dbcheck.model.target import TargetFacts
+from dbcheck.model.watched import FactKind
 
 _TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.SURVIVORS
 _COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts

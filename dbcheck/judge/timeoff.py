@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dbcheck.core.cut import SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.records import AfterRecord, LoadRecord
 from dbcheck.judge.case import Case
 from dbcheck.judge.elapsed import UNKNOWN, Elapsed, elapsed
 from dbcheck.judge.host import RAN_ON_S, READ_HERE, dark
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.cut import SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.records import AfterRecord, LoadRecord
 
 CLOCKS_S = 1.0  # how far the clocks of client and host may differ from one another
 _AGAIN = "a drive's cache may have stayed powered; cut again"

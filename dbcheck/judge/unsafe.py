@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from dbcheck.audit import platform, rules, storage
 from dbcheck.audit.rules import Finding
-from dbcheck.core.audited import RuleStanding
-from dbcheck.core.records import LoadRecord, Manifest
-from dbcheck.core.watched import FactKind
 from dbcheck.judge.volumes import storage_seen
+from dbcheck.model.audited import RuleStanding
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.watched import FactKind
 
 
 def unsafe_settings(

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dbcheck.core.again import SecondReading
-from dbcheck.core.audited import Flag, counted
-from dbcheck.core.conditions import ConditionCheck
-from dbcheck.core.control import ControlOutcome
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.loss import MISSING, LossKind
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.statistics import count_of
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.clients import NOTHING, ByClients
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.audited import Flag, counted
+from dbcheck.model.control import ControlOutcome
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.statistics import count_of
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.again import SecondReading
+from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.indexloss import IndexLoss
+from dbcheck.rows.loss import MISSING, LossKind
+from dbcheck.rows.reconcile import Reconciliation
 
 _HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"
 _ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS

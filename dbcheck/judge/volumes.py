@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dbcheck.core.cut import PowerScope
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import (
+from dbcheck.judge.hostcache import host_cache
+from dbcheck.model.cut import PowerScope
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import (
     Completed,
     Depth,
     DepthFinding,
@@ -17,10 +18,9 @@ from dbcheck.core.depth import (
     find_depth,
     lost_since_us,
 )
-from dbcheck.core.records import LoadRecord, Manifest
-from dbcheck.core.target import HostAfter, HostBefore, TargetFacts, Volume
-from dbcheck.core.watched import FactKind, Seen
-from dbcheck.judge.hostcache import host_cache
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.target import HostAfter, HostBefore, TargetFacts, Volume
+from dbcheck.model.watched import FactKind, Seen
 
 _NONE = Tally(0, 0, 0)
 _NEVER: Mapping[str, int] = {}
@@ -91,7 +91,7 @@ def volume_depths(
 
     cut: its declared class; one that keeps the drives' power reaches OS depth at most.
     flushed: see judge.flushed.flushed_us().
-    completed, elsewhere: see core.records.NodeAtTheCut.  [] if there were no canaries
+    completed, elsewhere: see model.records.NodeAtTheCut.  [] if there were no canaries
     beside the data directory.
     """
     if before is None or completed is None or after is None or after.remains is None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.watched import GONE, FactKind, Seen, Watched
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us, undated
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import storage_seen
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.watched import GONE, FactKind, Seen, Watched
 
 LATE_S = 5.0  # far more than a look takes on a slow machine
 _OF_TABLES = (FactKind.TABLE, FactKind.TABLE_VERSION)

@@ -13,12 +13,12 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from dbcheck.core.depth import Depth
-from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
-from dbcheck.core.watched import FactKind
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import storage_seen
+from dbcheck.model.depth import Depth
+from dbcheck.model.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
+from dbcheck.model.watched import FactKind
 
 _BADNESS = (
     Standing.PRESENT,

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from dbcheck.core.promise import Promise
-from dbcheck.core.site import SiteKind
 from dbcheck.lab.certificates import Authority
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.etcd import etcd
@@ -32,6 +30,8 @@ from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
 from dbcheck.lab.servers.settings import require_undecided
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.promise import Promise
+from dbcheck.model.site import SiteKind
 
 # Settings of TLS: by their certificates the nodes know each other.
 _OF_TLS = frozenset(

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dbcheck.core.cut import PowerScope
-from dbcheck.core.promise import STAGGER_S_MAX, Promise, require_stagger
-from dbcheck.core.site import SiteKind
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import TIME_MAX, LabSpec
+from dbcheck.model.cut import PowerScope
+from dbcheck.model.promise import STAGGER_S_MAX, Promise, require_stagger
+from dbcheck.model.site import SiteKind
 from dbcheck.validated import one_of, require
 
 NODES_MAX = 5
@@ -31,7 +31,7 @@ class ClusterSpec:
     """What makes a cluster of several labs, each with a drive of its own.
 
     nodes:   how many; the first one writes.
-    promise: see core.promise.Promise.
+    promise: see model.promise.Promise.
     topology: how they are one cluster, a value of SiteKind; "": as the server has it by
              default.
     promoted_by: who promotes a standby, dbcheck by SQL or Patroni.
@@ -39,7 +39,7 @@ class ClusterSpec:
     link_down_after_s: seconds of load after which the links go down; 0: never.
     pause_after_s: seconds of load after which a node is paused that is not the writer,
              with SIGSTOP; 0: never.  pause_s: for how long.  The cut comes after that.
-    stagger_s: see core.records.Manifest.
+    stagger_s: see model.records.Manifest.
     rejoin:  the other nodes follow the one that was read, and are compared with it.
     """
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dbcheck.core.cut import PowerState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.account import Account
@@ -25,6 +24,7 @@ from dbcheck.lab.storage.base import FolderStorage, Storage
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.lab.storage.two_drives import TwoDrives
+from dbcheck.model.cut import PowerState
 
 log = logging.getLogger(__name__)
 

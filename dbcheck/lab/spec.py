@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dbcheck.core.cut import PowerScope, Rung
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.model.cut import PowerScope, Rung
 from dbcheck.validated import one_of, require
 
 ENGINES = ("postgresql", "mariadb", "mysql", "myrocks")

@@ -7,13 +7,13 @@ from types import NoneType
 from typing import TypeVar
 
 from dbcheck.clock import now_us
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import namespace, state
 from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.process import users_of
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
 
 T = TypeVar("T")
 

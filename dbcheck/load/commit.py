@@ -5,10 +5,10 @@ from __future__ import annotations
 import select
 import time
 
-from dbcheck.core.operation import Operation
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import CommitUnknown
 from dbcheck.ports.engine import Session
+from dbcheck.rows.operation import Operation
 
 ANSWER_S = 30.0
 

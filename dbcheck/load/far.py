@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbcheck.clock import now_us
-from dbcheck.core.witnesstime import DRIFT
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, packed
@@ -23,6 +22,7 @@ from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.lease import LEASE_S
 from dbcheck.load.loop import SNAPSHOT_S
+from dbcheck.model.witnesstime import DRIFT
 
 if TYPE_CHECKING:
     from distributed import Client

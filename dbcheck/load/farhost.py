@@ -17,12 +17,12 @@ from enum import Enum, auto
 from typing import Any
 
 from dbcheck.clock import now_us
-from dbcheck.core.server import ServerFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, LoadError
 from dbcheck.load.group import GroupResult, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.process import ProcessGroup
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness, WitnessHostFacts
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dbcheck import dask
-from dbcheck.core.server import ServerFacts, is_restarted
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.limits import PROCESSES_MAX
@@ -17,7 +15,9 @@ from dbcheck.load.far import FarGroup
 from dbcheck.load.farhost import OpenEngine, Reached, reach
 from dbcheck.load.group import SessionGroup
 from dbcheck.load.job import Job
+from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.ports.witness import Witness, WitnessHostFacts
+from dbcheck.rows.workload import Workload
 
 if TYPE_CHECKING:
     from distributed import Client

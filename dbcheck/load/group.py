@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from dbcheck.core.gone import Replaced
-from dbcheck.core.unobserved import Observed
-from dbcheck.core.watched import Watched, joined
-from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.errors import WitnessError
+from dbcheck.model.gone import Replaced
+from dbcheck.model.unobserved import Observed
+from dbcheck.model.watched import Watched, joined
+from dbcheck.model.witnessed import Watermark, WindowFacts
 
 MESSAGES_MAX = 8
 # Enough for a witness that has to confirm what is left, and for a server that is asked

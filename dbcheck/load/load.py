@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from dbcheck.clock import now_us
-from dbcheck.core.gone import Gone
-from dbcheck.core.history import HOUSEKEEPING_SESSION
 from dbcheck.errors import LoadError
 from dbcheck.load.group import (
     END_S,
@@ -21,7 +19,9 @@ from dbcheck.load.group import (
     merge,
 )
 from dbcheck.load.latency import Counts, added, percentiles_ms
+from dbcheck.model.gone import Gone
 from dbcheck.ports.listener import LoadStatus
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
 
 RECENT_US = 1_200_000  # what the rate, and the latency of late, are of
 _SAMPLES = 8  # in that time, at most

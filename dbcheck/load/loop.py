@@ -11,10 +11,6 @@ from itertools import takewhile
 from queue import SimpleQueue
 
 from dbcheck.clock import clocks_us, now_us
-from dbcheck.core.gone import Replaced
-from dbcheck.core.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
-from dbcheck.core.unobserved import Gap, Observed, Rounds
-from dbcheck.core.watched import WatchTally, settings_looked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     CommitUnknown,
@@ -30,8 +26,12 @@ from dbcheck.load.lease import LEASE_S, Lease
 from dbcheck.load.pace import Pace
 from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
 from dbcheck.load.sessions import Sessions
+from dbcheck.model.gone import Replaced
+from dbcheck.model.unobserved import Gap, Observed, Rounds
+from dbcheck.model.watched import WatchTally, settings_looked
 from dbcheck.ports.engine import Session
 from dbcheck.ports.witness import WitnessLog
+from dbcheck.rows.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Loop:
 
     In a round, the replies that have come are read; then the clock is: an ack never
     looks older than it is, by which no server is blamed for what it lost after the cut.
-    Where it was not read for long, that is noted: see core.unobserved.
+    Where it was not read for long, that is noted: see model.unobserved.
     Then the acks go to the log, together, and the next operations to the server, as
     long as the lease lasts.
     What decides over a commit may be set in a session alone, also by a pooler that has

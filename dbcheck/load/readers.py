@@ -1,6 +1,6 @@
 """Reads the newest rows of other sessions while the load runs, and has them witnessed.
 
-What a reader sees may not be durable yet; see core.seen.
+What a reader sees may not be durable yet; see rows.seen.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 from dbcheck.clock import now_us
-from dbcheck.core.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, AckValues
-from dbcheck.core.witnessed import Watermark
 from dbcheck.errors import EngineError, WitnessError
+from dbcheck.model.witnessed import Watermark
 from dbcheck.ports.engine import KeyRead, NewestRows
 from dbcheck.ports.witness import WitnessLog
+from dbcheck.rows.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, AckValues
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dbcheck.core.plans.plan import Plan
-from dbcheck.core.server import ServerFacts, is_restarted
+from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.ports.abilities import weakens_sessions
 from dbcheck.ports.engine import Engine, Session
+from dbcheck.rows.plans.plan import Plan
 
 
 def is_same_server(engine: Engine, before: ServerFacts) -> bool:

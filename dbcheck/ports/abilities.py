@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-from dbcheck.core.audited import OtherSettings
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.conditions import Broken
-from dbcheck.core.held import HeldCanary
-from dbcheck.core.leftover import Decisions
-from dbcheck.core.operation import StatementSpec
-from dbcheck.core.refill import Refill
-from dbcheck.core.replication import (
+from dbcheck.model.audited import OtherSettings
+from dbcheck.model.held import HeldCanary
+from dbcheck.model.refill import Refill
+from dbcheck.model.replication import (
     Descent,
     Detached,
     Follower,
     Membership,
     Received,
 )
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import Definition, TableSpec
-from dbcheck.core.tablecheck import TableCheck
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.tablecheck import TableCheck
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.host import Look
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.conditions import Broken
+from dbcheck.rows.leftover import Decisions
+from dbcheck.rows.operation import StatementSpec
+from dbcheck.rows.table import Definition, TableSpec
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
-    from dbcheck.core.fill import Fill
+    from dbcheck.rows.fill import Fill
 
 
 class Checkpoints(Protocol):
@@ -203,7 +203,7 @@ class TwoPhaseCommits(Protocol):
     def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
         """Return the names of dbcheck's transactions that are prepared.
 
-        Of those that write to its tables; see core.leftover.Name.
+        Of those that write to its tables; see rows.leftover.Name.
         """
 
     def decide(

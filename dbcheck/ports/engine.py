@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dbcheck.core.history import Row
-from dbcheck.core.operation import Operation, StatementSpec
-from dbcheck.core.other_users import OtherUsers
-from dbcheck.core.places import Place
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableFacts, TableSpec
+from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.places import Place
+from dbcheck.model.server import ServerFacts
+from dbcheck.rows.history import Row
+from dbcheck.rows.operation import Operation, StatementSpec
+from dbcheck.rows.table import TableFacts, TableSpec
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
-    from dbcheck.core.survivors import RowBatch
+    from dbcheck.rows.survivors import RowBatch
 
 
 class Session(Protocol):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dbcheck.core.counters import Sample
-from dbcheck.core.datadir import DataNames
-from dbcheck.core.depth import Completed, Remains
-from dbcheck.core.places import Place
-from dbcheck.core.readings import Readings
-from dbcheck.core.target import LogMarks, LogTail, TargetFacts, Volume
-from dbcheck.core.timed import Shape, Timed
-from dbcheck.core.watched import Folders, Looked
+from dbcheck.model.counters import Sample
+from dbcheck.model.datadir import DataNames
+from dbcheck.model.depth import Completed, Remains
+from dbcheck.model.places import Place
+from dbcheck.model.readings import Readings
+from dbcheck.model.target import LogMarks, LogTail, TargetFacts, Volume
+from dbcheck.model.timed import Shape, Timed
+from dbcheck.model.watched import Folders, Looked
 
 
 class Canaries(Protocol):
-    """Writes on the target's host that are never flushed; see core.depth."""
+    """Writes on the target's host that are never flushed; see model.depth."""
 
     @property
     def folder(self) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dbcheck.core.counters import UnderLoad
-from dbcheck.core.progress import Progress
+from dbcheck.base.progress import Progress
+from dbcheck.model.counters import UnderLoad
 
 
 class Phase(enum.Enum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.drivecut import DriveCut
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.drivecut import DriveCut
 
 
 class PowerSwitch(Protocol):

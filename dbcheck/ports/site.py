@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.promise import Promise
-from dbcheck.core.reached import Reached
-from dbcheck.core.replication import Promotion
-from dbcheck.core.site import SiteKind
+from dbcheck.model.cut import Cut, PowerState
+from dbcheck.model.promise import Promise
+from dbcheck.model.reached import Reached
+from dbcheck.model.replication import Promotion
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
@@ -28,7 +28,7 @@ class Node:
     host:     None if it is not to be asked.
     log_path: the server's log there, as the user named it; "" to take the one that
               the server names.
-    restore_command: see core.records.NodeBefore.
+    restore_command: see model.records.NodeBefore.
     reached:  how deep this switch was seen to go on the idle host, if it was.
     class_assumed: it was not declared what the human who cuts takes the power from.
     restarter: who restarts the server in an orderly way, None if nobody can.
@@ -49,7 +49,7 @@ class Site(Protocol):
 
     @property
     def kind(self) -> SiteKind:
-        """What decides whose data may be read after a cut, see core.site.lineage()."""
+        """What decides whose data may be read after a cut, see model.site.lineage()."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:

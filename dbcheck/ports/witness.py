@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from dbcheck.core.history import Ack, AckValues
-from dbcheck.core.unobserved import Gap
-from dbcheck.core.values import Json
-from dbcheck.core.witnessed import LogFacts, Watermark, WindowFacts
+from dbcheck.base.values import Json
+from dbcheck.model.unobserved import Gap
+from dbcheck.model.witnessed import LogFacts, Watermark, WindowFacts
+from dbcheck.rows.history import Ack, AckValues
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
-    from dbcheck.core.acks import AckArray
+    from dbcheck.rows.acks import AckArray
 
 
 class WitnessLog(Protocol):
@@ -187,7 +187,7 @@ class LogReader(Protocol):
 
     Raise LogDamaged if it is not log *number* of the run, is damaged before its
     tail, or holds less than *confirmed*, which the client saw confirmed.
-    by_witness: date acks by the witness's clock, see core.witnesstime; else they have
+    by_witness: date acks by the witness's clock, see model.witnesstime; else they have
     the clock of the machine that received them.
     """
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from dbcheck import interrupt, limits
 from dbcheck.clock import now_us
-from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.drivecut import CutDrive, DriveCut, Remounted
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.drives import (
@@ -30,6 +28,8 @@ from dbcheck.hosts.drives import (
     TakenOff,
 )
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.cut import Cut, PowerState
+from dbcheck.model.drivecut import CutDrive, DriveCut, Remounted
 from dbcheck.ports.power import PowerSwitch, Preparing
 from dbcheck.power import putback
 from dbcheck.power.putback import Back

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import ip_address
 
-from dbcheck.core.identity import Expected, Identity
-from dbcheck.core.other_users import OtherUsers
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.model.identity import Expected, Identity
+from dbcheck.model.other_users import OtherUsers
 from dbcheck.remote.addresses import boot_id
 
 I_KNOW = "--i-know"

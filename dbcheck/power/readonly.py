@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dbcheck.core.cut import Cut, PowerState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
+from dbcheck.model.cut import Cut, PowerState
 from dbcheck.ports.power import PowerSwitch
 
 _READ_ONLY = "this command neither cuts nor restores power"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dbcheck.core.cut import SwitchKind
+from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan

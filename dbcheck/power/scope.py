@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbcheck.core.cut import SwitchKind
-from dbcheck.core.cutclass import CutClass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.drives import Survey
+from dbcheck.model.cut import SwitchKind
+from dbcheck.model.cutclass import CutClass
 from dbcheck.power.kinds.command import shown
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.plan import PowerPlan

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 
 from dbcheck import interrupt
-from dbcheck.core.cut import Cut, PowerState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.cut import Cut, PowerState
 from dbcheck.ports.power import PowerSwitch
 
 _POLL_S = 1.0

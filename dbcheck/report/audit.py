@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
 from dbcheck.audit.rule import SubjectKind
-from dbcheck.core.audited import RuleStanding, Severity
+from dbcheck.model.audited import RuleStanding, Severity
 from dbcheck.report.style import BAD, DOUBTFUL, MINOR, NOTED, WRONG, badge
 from dbcheck.report.words.run import with_id
 

@@ -9,8 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.fleet import RigStatus, State
-from dbcheck.core.statistics import count_of
+from dbcheck.model.fleet import RigStatus, State
+from dbcheck.model.statistics import count_of
 from dbcheck.report.inplace import InPlace
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.style import BAD, DOUBTFUL, GOOD, MINOR

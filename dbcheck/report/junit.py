@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.results import (
     CampaignResult,
     CampaignsResult,
     MatrixResult,
     RowResult,
 )
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, harmless
 from dbcheck.report.words import campaign as of_campaign
 from dbcheck.report.words import matrix as of_matrix

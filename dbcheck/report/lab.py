@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.statistics import Tally, unseen_sentence
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
+from dbcheck.model.statistics import Tally, unseen_sentence
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.style import BADGES
 from dbcheck.report.words.run import lab_scope, number, rows_lost, sentence, tally
 

@@ -13,8 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.counters import UnderLoad
-from dbcheck.core.progress import Progress, Unit
+from dbcheck.base.progress import Progress, Unit
+from dbcheck.model.counters import UnderLoad
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.report.driverates import drive_rates
 from dbcheck.report.inplace import InPlace

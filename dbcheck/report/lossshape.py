@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.lossshape import LossShape, Share
-from dbcheck.core.losswindows import WindowShare
 from dbcheck.judge.diagnosis import Explanation
 from dbcheck.report.style import MINOR
+from dbcheck.rows.lossshape import LossShape, Share
+from dbcheck.rows.losswindows import WindowShare
 
 SHAPE_TITLE = "What was lost, of the operations in each class"
 DIAGNOSIS_TITLE = "What explains the losses, the best explanation first"

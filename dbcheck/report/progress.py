@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.core.progress import Progress, Unit
+from dbcheck.base.progress import Progress, Unit
 from dbcheck.limits import BEHIND_S
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.visible import visible

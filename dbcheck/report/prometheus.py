@@ -15,9 +15,6 @@ from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.statistics import PPM, Statistics
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignResult,
@@ -25,6 +22,9 @@ from dbcheck.judge.results import (
     MatrixResult,
     RowResult,
 )
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.statistics import PPM, Statistics
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, harmless
 
 _LABELS = ("kind", "target", "configuration")

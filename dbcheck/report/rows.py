@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbcheck.core.statistics import Comparison, Tally
-from dbcheck.core.verdict import Verdict, worst
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import MatrixResult, RowResult, price_per_rate
+from dbcheck.model.statistics import Comparison, Tally
+from dbcheck.model.verdict import Verdict, worst
 from dbcheck.report.words.run import depth_of
 
 

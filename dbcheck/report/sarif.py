@@ -8,7 +8,7 @@ from typing import Any
 from dbcheck.audit.result import AuditResult, AuditsResult, FindingResult
 from dbcheck.audit.rule import Rule
 from dbcheck.audit.rules import all_rules
-from dbcheck.core.audited import RuleStanding
+from dbcheck.model.audited import RuleStanding
 from dbcheck.report.words.run import with_id
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

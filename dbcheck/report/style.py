@@ -7,7 +7,7 @@ fewer.
 
 from __future__ import annotations
 
-from dbcheck.core.verdict import Verdict
+from dbcheck.model.verdict import Verdict
 
 GOOD = "green4"
 DOUBTFUL = "dark_orange3"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from dbcheck.core.replication import Membership, Received, most_advanced
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps
+from dbcheck.model.replication import Membership, Received, most_advanced
 from dbcheck.ports.abilities import Bootstraps, may_bootstrap
 from dbcheck.ports.site import Node
 from dbcheck.site.cluster import replicating

@@ -14,16 +14,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.promise import Promise, require_stagger, staggered
-from dbcheck.core.replication import (
-    PromotedBy,
-    Promotion,
-    Received,
-    WriterOff,
-    most_advanced,
-)
-from dbcheck.core.site import SiteKind
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     DbcheckError,
@@ -32,6 +22,16 @@ from dbcheck.errors import (
     PowerError,
     UsageError,
 )
+from dbcheck.model.cut import Cut, PowerState
+from dbcheck.model.promise import Promise, require_stagger, staggered
+from dbcheck.model.replication import (
+    PromotedBy,
+    Promotion,
+    Received,
+    WriterOff,
+    most_advanced,
+)
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.abilities import Replicates, replicates
 from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 
-from dbcheck.core.promise import Promise
-from dbcheck.core.replication import PromotedBy, Promotion, Received
-from dbcheck.core.site import SiteKind
 from dbcheck.errors import EngineError
+from dbcheck.model.promise import Promise
+from dbcheck.model.replication import PromotedBy, Promotion, Received
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.site import Node
 from dbcheck.site.bootstrap import Bootstrap
 from dbcheck.site.cluster import Cluster, replicating

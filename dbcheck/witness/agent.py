@@ -15,7 +15,7 @@ manifest says how many.  A log is a sequence of frames, little endian:
     count     acks in the body, 4 bytes
     clock_us  the witness's own clock, microseconds since the epoch, 8 bytes
     chain     first 16 bytes of the SHA-256 over all earlier frames
-    body      HEADER and EVENT: JSON; ACKS: opaque here, see dbcheck.core.acks
+    body      HEADER and EVENT: JSON; ACKS: opaque here, see dbcheck.rows.acks
 
 The header names the run and the log's number; as the chain begins with it, no frame
 of one log can pass for one of another.

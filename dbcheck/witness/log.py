@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from dbcheck import plain
-from dbcheck.core.acks import AckArray, count, pack, unpack
-from dbcheck.core.history import PREFLIGHT_SESSION, SESSION_MAX
-from dbcheck.core.values import Json
-from dbcheck.core.witnessed import LogFacts, Watermark
-from dbcheck.core.witnesstime import WitnessTime
+from dbcheck.base.values import Json
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, WitnessError
+from dbcheck.model.witnessed import LogFacts, Watermark
+from dbcheck.model.witnesstime import WitnessTime
+from dbcheck.rows.acks import AckArray, count, pack, unpack
+from dbcheck.rows.history import PREFLIGHT_SESSION, SESSION_MAX
 from dbcheck.witness.agent import (
     ACKS,
     BODY_BYTES_MAX,

@@ -10,16 +10,16 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from dbcheck.base.values import Json
 from dbcheck.clock import now_us
-from dbcheck.core.acks import count, pack
-from dbcheck.core.history import Ack, AckValues
-from dbcheck.core.unobserved import GAPS_MAX, Gap, OtherClock
-from dbcheck.core.values import Json
-from dbcheck.core.witnessed import Watermark, WindowFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import WitnessError
+from dbcheck.model.unobserved import GAPS_MAX, Gap, OtherClock
+from dbcheck.model.witnessed import Watermark, WindowFacts
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
+from dbcheck.rows.acks import count, pack
+from dbcheck.rows.history import Ack, AckValues
 from dbcheck.witness import agent
 from dbcheck.witness.window import Batch, Window, WindowLimits
 

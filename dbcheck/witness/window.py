@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dbcheck import limits
-from dbcheck.core.history import Ack, AckValues
-from dbcheck.core.witnessed import WindowFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError, WitnessError
+from dbcheck.model.witnessed import WindowFacts
+from dbcheck.rows.history import Ack, AckValues
 
 Batch = list[AckValues] | bytes  # acks, or the JSON of one event
 

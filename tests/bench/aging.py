@@ -20,13 +20,13 @@ from sqlalchemy.engine import make_url
 
 from dbcheck import workload
 from dbcheck.campaign import observable
-from dbcheck.core.fill import Fill
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.ports.abilities import BulkFill
+from dbcheck.rows.fill import Fill
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
 from tests.bench.shown import SPREAD, console, spread, table
 
 SMALL = (128,)

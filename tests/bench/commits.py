@@ -17,10 +17,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.rows.table import LEDGER
 from tests.bench import peers
 from tests.bench.ours import measure
 from tests.bench.speed import Speed

@@ -10,11 +10,11 @@ import mysql.connector
 import psycopg
 from sqlalchemy.engine import URL, make_url
 
-from dbcheck.core.history import Row
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
+from dbcheck.rows.history import Row
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
 
 SESSIONS = 64
 _STATEMENT_ROWS = 500

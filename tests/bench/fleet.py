@@ -24,13 +24,13 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.groups import groups
 from dbcheck.campaign.totals import result
 from dbcheck.cli.campaign_fleet import allow_open_files
-from dbcheck.core.workload import Workload
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.fleet import fleet_view
+from dbcheck.rows.workload import Workload
 from tests.bench.shown import console, peak_mb, table
 from tests.kit.dask_cluster import cluster
 from tests.kit.rigs import plan

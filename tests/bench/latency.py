@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from dbcheck.core.history import Ack
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
+from dbcheck.rows.history import Ack
 from dbcheck.runs import new_run_id
 from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness

@@ -22,12 +22,12 @@ from rich.console import Console
 from sqlalchemy.engine import make_url
 
 from dbcheck import workload
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.survivors import Inspector, Records
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.survivors import Inspector, Records
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder
 from tests.bench.fill import fill
 from tests.bench.shown import SPREAD, console, peak_mb, spread, table

@@ -24,13 +24,13 @@ from rich.console import Console
 from dbcheck import children
 from dbcheck.campaign.reading import Reading
 from dbcheck.cli.explore_rig import opened as opened_by_command
-from dbcheck.core.verdict import Verdict
 from dbcheck.explore import oracle
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.opened import Opened
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import ENGINES, FILESYSTEMS, LabSpec
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from tests.bench import states_daemon as lab_side
 from tests.bench.parts import Parts, differences

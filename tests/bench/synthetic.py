@@ -20,11 +20,11 @@ import numpy as np
 
 from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.decks import SLOTS
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.table import TableFacts
-from dbcheck.core.witnessed import Watermark
+from dbcheck.model.witnessed import Watermark
+from dbcheck.rows.decks import SLOTS
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.survivors import RECORD, Records
+from dbcheck.rows.table import TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
@@ -109,7 +109,7 @@ def _chained(kind: int, count: int, body: bytes, chain: hashlib._Hash) -> bytes:
 
 
 def _body(places: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bytes:
-    """Return what core.acks.pack() would make of the acks at *places*, only sooner."""
+    """Return what rows.acks.pack() would make of the acks at *places*, only sooner."""
     first = int(places[0])
     entries = np.empty(len(places), _ENTRY)
     entries["session"] = places % SESSIONS + 1

@@ -13,10 +13,10 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from dbcheck.core.cut import PowerState, SwitchKind
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
+from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import sysrq
 from dbcheck.power.kinds.exec import ExecPlan

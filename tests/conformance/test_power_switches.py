@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import PowerState, SwitchKind
-from dbcheck.core.identity import Expected
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import KNOWN
 from dbcheck.inventory.fields import Fields
 from dbcheck.lab.lab import Lab
+from dbcheck.model.cut import PowerState, SwitchKind
+from dbcheck.model.identity import Expected
 from dbcheck.power import registry
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.exec import ExecPlan

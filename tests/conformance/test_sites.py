@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.promise import Promise
-from dbcheck.core.replication import Received
-from dbcheck.core.site import SiteKind
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
+from dbcheck.model.cut import Cut, PowerState
+from dbcheck.model.promise import Promise
+from dbcheck.model.replication import Received
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.site import Node, Site
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group

@@ -10,12 +10,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dbcheck.core.startlog import lines_of
-from dbcheck.core.target import LogTail
 from dbcheck.errors import LabError
 from dbcheck.hosts.agent import log as server_log
 from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge.absence import judge_absence
+from dbcheck.model.target import LogTail
+from dbcheck.server_log.startlog import lines_of
 from tests.damage.innocent import CAUSES
 from tests.damage.servers import ROWS, SETUPS, Prepared, prepared
 from tests.kit.cases import case, loaded

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck.cli.explore_rig import opened
-from dbcheck.core.crashstate import Part
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.opened import Opened
 from dbcheck.judge.explored import Finding, LostBlock
@@ -26,6 +25,7 @@ from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.innodb import InnodbServer
+from dbcheck.model.crashstate import Part
 
 _PIECE = 4096  # of the base: zeros are left out piece by piece
 _PROGRAMS = {"mysql": "mysqld", "mariadb": "mariadbd", "myrocks": "mariadbd"}

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dbcheck.core.depth import Remains
 from dbcheck.hosts.agent import canary as host_canary
 from dbcheck.hosts.agent.canary import BLOCK_BYTES, RECORD_BYTES, RUN, record
 from dbcheck.hosts.agent.drivefacts import parse_nvme, parse_smartctl
+from dbcheck.model.depth import Remains
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.target import Target
 from tests.kit.devices import ATA, NVME

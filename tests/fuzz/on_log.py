@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck.core.acks import pack, unpack
-from dbcheck.core.history import Ack
-from dbcheck.core.witnessed import Watermark
 from dbcheck.errors import DbcheckError, LogDamaged
+from dbcheck.model.witnessed import Watermark
+from dbcheck.rows.acks import pack, unpack
+from dbcheck.rows.history import Ack
 from dbcheck.witness import agent
 from tests.fuzz.script import ODD, Script, edit_bytes, edit_value
 from tests.fuzz.target import Target

@@ -12,13 +12,13 @@ from unittest import mock
 import mysql.connector
 import psycopg2
 
-from dbcheck.core.history import Row
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import rows as mysql_rows
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.postgresql import copy as postgresql_copy
 from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.rows import CopyParser
+from dbcheck.rows.history import Row
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 from tests.kit.tables import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from dbcheck.core.target import LogTail
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.serverlog import crash_item, replayed
+from dbcheck.model.target import LogTail
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 

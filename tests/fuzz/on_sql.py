@@ -10,8 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dbcheck.core.history import Row
-from dbcheck.core.plans.insert import INSERT
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.mysql.settings import SESSION
@@ -19,6 +17,8 @@ from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import EngineError
 from dbcheck.ports.engine import Session
+from dbcheck.rows.history import Row
+from dbcheck.rows.plans.insert import INSERT
 from tests.fuzz.target import Target
 from tests.kit.hostile import EOF, OK
 from tests.kit.memory import scratch

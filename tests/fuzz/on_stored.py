@@ -10,11 +10,11 @@ from pathlib import Path
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.state import LabRecord
+from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader

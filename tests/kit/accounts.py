@@ -14,11 +14,11 @@ import psycopg2
 import pytest
 import sqlalchemy.engine
 
-from dbcheck.core.plans.insert import INSERT
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.plans.insert import INSERT
 from tests.kit.servers import NewServer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "privileges.md"

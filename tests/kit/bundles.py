@@ -13,12 +13,12 @@ from dbcheck import stored
 from dbcheck.campaign.campaign import add_outcome
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.moments import Moment, Stratum
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index
 from dbcheck.evidence.attestation import FILE, attestation
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.contents import REPORT
+from dbcheck.model.moments import Moment, Stratum
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.samples import PLAN

@@ -8,11 +8,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dbcheck.core.depth import DepthFinding, Ground, find_depth
 from dbcheck.hosts.agent.canary import RUN, survivors
 from dbcheck.hosts.agent.folder import MARKER
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.depth import DepthFinding, Ground, find_depth
 
 QUICK = Pace(direct_per_s=500, ring_blocks=64, rings=2, file_bytes=1 << 14)
 EXT4 = Ground("ext4")  # whatever it is here: what is lost was planted

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dbcheck.core.cut import Cut
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord, RestoreRecord
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.target import HostAfter, HostBefore
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, Standing
 from dbcheck.judge.server import same_server
+from dbcheck.model.cut import Cut
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord, RestoreRecord
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.target import HostAfter, HostBefore
 from tests.kit.nodes import after_of, having
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from dbcheck.core.chores import INSERTING, KINDS, State, halfway
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.observed import Claim, Observed
-from dbcheck.core.plans.housekeeping import HousekeepingPlan
-from dbcheck.core.plans.insert import InsertPlan
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.schedule import Schedule
+from dbcheck.rows.chores import INSERTING, KINDS, State, halfway
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.observed import Claim, Observed
+from dbcheck.rows.plans.housekeeping import HousekeepingPlan
+from dbcheck.rows.plans.insert import InsertPlan
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.schedule import Schedule
 from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,

@@ -21,14 +21,14 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab import as_host
 from dbcheck.cli.lab_cluster import await_standbys, cluster_rig
-from dbcheck.core.promise import Promise
-from dbcheck.core.replication import PromotedBy
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import lab as labs
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI, ClusterSpec
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.promise import Promise
+from dbcheck.model.replication import PromotedBy
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.cluster import Cluster, Promote
 from tests.kit.rigs import quick

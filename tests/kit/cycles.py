@@ -1,4 +1,4 @@
-"""Hand-made acks and survivors for the tests of the core."""
+"""Hand-made acks and survivors for the tests of what judges."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from dbcheck.core.acks import AckArray, pack, unpack
-from dbcheck.core.history import Ack
-from dbcheck.core.observed import Claim, Observed
-from dbcheck.core.reconcile import Reconciliation, reconcile
-from dbcheck.core.survivors import INTACT, RECORD, Records
-from dbcheck.core.table import LEDGER, TableFacts
+from dbcheck.rows.acks import AckArray, pack, unpack
+from dbcheck.rows.history import Ack
+from dbcheck.rows.observed import Claim, Observed
+from dbcheck.rows.reconcile import Reconciliation, reconcile
+from dbcheck.rows.survivors import INTACT, RECORD, Records
+from dbcheck.rows.table import LEDGER, TableFacts
 
 EPOCH = 77
 SEED = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbcheck.core.depth import Completed, Counted, Ground, Remains, Ring
+from dbcheck.model.depth import Completed, Counted, Ground, Remains, Ring
 
 BLOCKS = 100
 XFS = Ground("xfs", "rw,noatime")

@@ -11,8 +11,6 @@ import pytest
 
 from dbcheck import workload
 from dbcheck.cli.explore_rig import opened, rig_of
-from dbcheck.core.crashstate import CrashState
-from dbcheck.core.workload import Workload
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.opened import Opened, lab_folder
@@ -23,6 +21,8 @@ from dbcheck.judge.explored import StateJudgement
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.crashstate import CrashState
+from dbcheck.rows.workload import Workload
 from tests.kit.rigs import Said
 
 SEED = 11

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dbcheck.core.places import Place
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import Definition, TableSpec
+from dbcheck.model.places import Place
+from dbcheck.model.server import ServerFacts
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import Definition, TableSpec
 from tests.kit.samples import FACTS, MANIFEST
 
 ACKED = 5  # of session 1, before the rows are read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dbcheck.core.target import (
+from dbcheck.model.target import (
     Drive,
     HostAfter,
     HostBefore,

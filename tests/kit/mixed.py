@@ -7,25 +7,25 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, cast
 
-from dbcheck.core.mix import Mix
-from dbcheck.core.observed import Claim, Observed
-from dbcheck.core.operation import (
+from dbcheck.rows.mix import Mix
+from dbcheck.rows.observed import Claim, Observed
+from dbcheck.rows.operation import (
     ROLLBACK,
     ROLLBACK_TO,
     SAVEPOINT,
     Operation,
     Statement,
 )
-from dbcheck.core.plans.mixed import (
+from dbcheck.rows.plans.mixed import (
     DELETE_ITEM,
     UPDATE_ITEM,
     UPDATE_REGISTER,
     MixedPlan,
 )
-from dbcheck.core.plans.plan import Plan
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import TableFacts
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.cut import Cut
-from dbcheck.core.records import (
+from dbcheck.model.cut import Cut
+from dbcheck.model.records import (
     AfterRecord,
     LoadRecord,
     Manifest,
@@ -15,9 +15,9 @@ from dbcheck.core.records import (
     NodeAtTheCut,
     NodeBefore,
 )
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.target import HostAfter
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.target import HostAfter
 from dbcheck.ports.site import Node
 from dbcheck.site.single import SingleServer
 

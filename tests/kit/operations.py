@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbcheck.core.history import Row
-from dbcheck.core.operation import Operation, Statement
-from dbcheck.core.plans.classic import ClassicPlan
-from dbcheck.core.plans.insert import INSERT, InsertPlan
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import LEDGER, TableSpec
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.history import Row
+from dbcheck.rows.operation import Operation, Statement
+from dbcheck.rows.plans.classic import ClassicPlan
+from dbcheck.rows.plans.insert import INSERT, InsertPlan
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import LEDGER, TableSpec
 
 INSERTS = InsertPlan(Schedule(7, 1, (40,)))
 CLASSICS = ClassicPlan(Schedule(7, 1, ()))

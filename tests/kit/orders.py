@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, cast
 
-from dbcheck.core.operation import ROLLBACK, Operation, Statement
-from dbcheck.core.plans.orderentry import OrderEntryPlan
-from dbcheck.core.schedule import Schedule
+from dbcheck.rows.operation import ROLLBACK, Operation, Statement
+from dbcheck.rows.plans.orderentry import OrderEntryPlan
+from dbcheck.rows.schedule import Schedule
 from tests.kit.cycles import EPOCH, SEED
 from tests.kit.mixed import COUNT, Model
 

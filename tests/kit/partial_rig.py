@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.cut import SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.operation import StatementSpec
-from dbcheck.core.table import TableSpec
+from dbcheck.model.cut import SwitchKind
+from dbcheck.model.cutclass import CutClass
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
+from dbcheck.rows.operation import StatementSpec
+from dbcheck.rows.table import TableSpec
 from tests.kit.nodes import site_of
 from tests.kit.stored_run import manifest
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dbcheck.core.depth import Completed, Counted, Depth, Remains, Ring
-from dbcheck.core.target import HostAfter
+from dbcheck.model.depth import Completed, Counted, Depth, Remains, Ring
+from dbcheck.model.target import HostAfter
 from tests.kit.host_samples import FACTS as HOST
 from tests.kit.host_samples import VOLUME
 

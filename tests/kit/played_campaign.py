@@ -19,9 +19,9 @@ from pathlib import Path
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli.campaign_child import Worker
-from dbcheck.core.verdict import CycleVerdict
 from dbcheck.fleet.messages import Ended, Status
 from dbcheck.local import Channel
+from dbcheck.model.verdict import CycleVerdict
 from dbcheck.runs import RunFolder
 from tests.kit.samples import MANIFEST
 from tests.kit.waiting import wait_until

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from dbcheck.core.cut import PowerState
+from dbcheck.model.cut import PowerState
 
 LOGIN = ("dbcheck", "geheim")  # of the stand-in BMC
 SYSTEM = "/redfish/v1/Systems/1"

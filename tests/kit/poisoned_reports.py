@@ -22,9 +22,6 @@ from dbcheck.campaign import totals
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import output
-from dbcheck.core.audited import RuleStanding, Severity
-from dbcheck.core.timed import Method
-from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import (
     CampaignResult,
@@ -33,6 +30,9 @@ from dbcheck.judge.results import (
     GroupResult,
     ReceiptResult,
 )
+from dbcheck.model.audited import RuleStanding, Severity
+from dbcheck.model.timed import Method
+from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dbcheck.core.cut import PowerState
+from dbcheck.model.cut import PowerState
 from tests.kit.plugs import Answer
 
 _ON, _OFF = PowerState.ON, PowerState.OFF

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dbcheck.core.loss import LossKind
-from dbcheck.core.mix import Mix
-from dbcheck.core.observed import Claim, Observed
-from dbcheck.core.plans.mixed import MixedPlan
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import TableFacts
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.mix import Mix
+from dbcheck.rows.observed import Claim, Observed
+from dbcheck.rows.plans.mixed import MixedPlan
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,

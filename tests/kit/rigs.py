@@ -23,17 +23,17 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab_rig import lab_rig
-from dbcheck.core.records import Manifest
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.verdict import Judgement
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.records import Manifest
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness

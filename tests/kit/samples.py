@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from dbcheck import workload
 from dbcheck.campaign.folder import Plan
-from dbcheck.core.cut import Cut, SwitchKind
-from dbcheck.core.gone import Gone
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import LoadRecord, Manifest, NodeAtTheCut, NodeBefore
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.site import ONLY_NODE, SiteKind
-from dbcheck.core.table import LEDGER, TableFacts
-from dbcheck.core.witnessed import Watermark, WindowFacts
+from dbcheck.model.cut import Cut, SwitchKind
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord, Manifest, NodeAtTheCut, NodeBefore
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.site import ONLY_NODE, SiteKind
+from dbcheck.model.witnessed import Watermark, WindowFacts
+from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.table import LEDGER, TableFacts
 from tests.kit.client_clocks import LOADED
 from tests.kit.nodes import one
 

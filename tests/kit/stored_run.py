@@ -6,24 +6,22 @@ from dataclasses import replace
 from functools import cache
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.core.control import ControlFacts, ControlOutcome
-from dbcheck.core.cut import Cut, SwitchKind
-from dbcheck.core.depth import Completed, Counted, Remains, Ring
-from dbcheck.core.gone import Gone
-from dbcheck.core.history import Ack
-from dbcheck.core.moments import Moment, Stratum
-from dbcheck.core.places import Place
-from dbcheck.core.records import (
+from dbcheck.model.control import ControlFacts, ControlOutcome
+from dbcheck.model.cut import Cut, SwitchKind
+from dbcheck.model.depth import Completed, Counted, Remains, Ring
+from dbcheck.model.gone import Gone
+from dbcheck.model.moments import Moment, Stratum
+from dbcheck.model.places import Place
+from dbcheck.model.records import (
     LoadRecord,
     Manifest,
     NodeAtTheCut,
     NodeBefore,
     RestoreRecord,
 )
-from dbcheck.core.server import LogPosition, ServerFacts
-from dbcheck.core.site import ONLY_NODE, SiteKind
-from dbcheck.core.table import LEDGER, TableFacts
-from dbcheck.core.target import (
+from dbcheck.model.server import LogPosition, ServerFacts
+from dbcheck.model.site import ONLY_NODE, SiteKind
+from dbcheck.model.target import (
     Drive,
     HostAfter,
     HostBefore,
@@ -31,8 +29,10 @@ from dbcheck.core.target import (
     LogTail,
     VolumeCanaries,
 )
-from dbcheck.core.verdict import CycleVerdict
-from dbcheck.core.witnessed import WindowFacts
+from dbcheck.model.verdict import CycleVerdict
+from dbcheck.model.witnessed import WindowFacts
+from dbcheck.rows.history import Ack
+from dbcheck.rows.table import LEDGER, TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.workload import load
 from tests.kit.client_clocks import LATER, LOADED

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.cut import PowerState
+from dbcheck.model.cut import PowerState
 from tests.kit.plugs import Plug, Request, served
 from tests.kit.waiting import wait_until
 

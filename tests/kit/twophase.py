@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from dbcheck.core.leftover import LeftFate, LeftOver, is_committed
-from dbcheck.core.observed import Claim, Observed
-from dbcheck.core.plans.twophase import TwoPhasePlan
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.twophase import PART
+from dbcheck.rows.leftover import LeftFate, LeftOver, is_committed
+from dbcheck.rows.observed import Claim, Observed
+from dbcheck.rows.plans.twophase import TwoPhasePlan
+from dbcheck.rows.plans.twophase_judge import PART
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.schedule import Schedule
 from tests.kit.cycles import (
     EPOCH,
     NOTHING_BEFORE,

@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from dbcheck.core.acks import pack, unpack
-from dbcheck.core.history import Ack, AckValues
-from dbcheck.core.unobserved import Gap
-from dbcheck.core.witnessed import Watermark
 from dbcheck.errors import WitnessError
+from dbcheck.model.unobserved import Gap
+from dbcheck.model.witnessed import Watermark
+from dbcheck.rows.acks import pack, unpack
+from dbcheck.rows.history import Ack, AckValues
 from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import Window, WindowLimits

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.history import Ack
-from dbcheck.core.witnessed import Watermark
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd
+from dbcheck.model.witnessed import Watermark
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.remote.address import SshOptions
+from dbcheck.rows.history import Ack
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import AckBatch, Event, LogScan
 from dbcheck.witness.openlog import OpenLog

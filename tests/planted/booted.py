@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from dbcheck.core.places import Place
-from dbcheck.core.target import TargetFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import open_host
+from dbcheck.model.places import Place
+from dbcheck.model.target import TargetFacts
 from dbcheck.ports.host import TargetHost
 
 

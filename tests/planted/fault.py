@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.verdict import Verdict
+from dbcheck.model.verdict import Verdict
 from tests.kit.rigs import FAMILIES
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE

@@ -15,12 +15,12 @@ import pytest
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.preflight import Started
-from dbcheck.core.loss import LossKind
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.records import LoadRecord
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
 from tests.kit.nodes import with_node
 from tests.kit.rigs import SEED, Bench, bench, read_anew, schedule_of
 

@@ -21,14 +21,14 @@ from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.workload import Workload
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
+from dbcheck.rows.workload import Workload
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.lab_access import connect

@@ -14,9 +14,9 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import host_after, with_node
 from tests.kit.rigs import ENGINES
 from tests.kit.server_logs import LOGS, SAYS

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.depth import Depth
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.depth import Depth
 from tests.kit.rigs import FAMILIES, acked_ids, bench, listed_ids
 from tests.planted.fault import FAIL, PASS, Fault, faults
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.clock import now_us
-from dbcheck.core.workload import Workload
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.rows.workload import Workload
 from tests.kit.lab_access import server_pid
 from tests.kit.rigs import CUTS_MAX, FAMILIES, Bench, bench, cut_beside, quick
 from tests.kit.waiting import wait_until

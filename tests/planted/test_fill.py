@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.fill import PARTS
-from dbcheck.core.history import Key
-from dbcheck.core.loss import LossKind
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.workload import Workload
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.rows.fill import PARTS
+from dbcheck.rows.history import Key
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.workload import Workload
 from tests.kit.definition import checksum
 from tests.kit.rigs import FAMILIES, SEED, bench, quick
 from tests.planted.fault import FAIL, PASS, Fault, engines, faults

@@ -10,11 +10,11 @@ import pytest
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.table import ITEM, LEDGER, REGISTER, TableSpec
-from dbcheck.core.tablecheck import CheckOutcome
-from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
 from dbcheck.judge.result import to_values
+from dbcheck.model.tablecheck import CheckOutcome
+from dbcheck.rows.table import ITEM, LEDGER, REGISTER, TableSpec
+from dbcheck.rows.workload import Workload
 from dbcheck.workload import load
 from tests.kit.innodb_index import delete_records, move_boundary
 from tests.kit.rigs import ENGINES, quick

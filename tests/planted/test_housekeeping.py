@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.chores import SIDE_BYTES, ChoreKind, Chores
-from dbcheck.core.history import HOUSEKEEPING_SESSION, Key
-from dbcheck.core.loss import LossKind
-from dbcheck.core.plans.housekeeping import HousekeepingPlan
-from dbcheck.core.table import SIDES
-from dbcheck.core.workload import Workload
 from dbcheck.files import sql
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.rows.chores import SIDE_BYTES, ChoreKind, Chores
+from dbcheck.rows.history import HOUSEKEEPING_SESSION, Key
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.plans.housekeeping import HousekeepingPlan
+from dbcheck.rows.table import SIDES
+from dbcheck.rows.workload import Workload
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.innodb_index import delete_records

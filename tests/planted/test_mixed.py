@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.history import Key
-from dbcheck.core.loss import LossKind
-from dbcheck.core.plans.mixed import DELETE_ITEM, MixedPlan
-from dbcheck.core.plans.registry import plan_of
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.workload import Workload
+from dbcheck.rows.history import Key
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.plans.mixed import DELETE_ITEM, MixedPlan
+from dbcheck.rows.plans.registry import plan_of
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.workload import Workload
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.mixed import Model, Name, versions

@@ -8,18 +8,18 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.conditions import ConditionCheck
-from dbcheck.core.history import Key
-from dbcheck.core.loss import LossKind
-from dbcheck.core.orders import (
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.history import Key
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.plans.orders import (
     DISTRICT_PARTS,
     LINE_PARTS,
     ORDER_PART,
     OrderAction,
     drawn,
 )
-from dbcheck.core.workload import Workload
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.rows.workload import Workload
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.orders import OrdersModel, plan_of

@@ -16,11 +16,11 @@ import pytest
 from dbcheck.campaign import reading_log
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import TableSpec
-from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.host import open_host
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import TableSpec
 from tests.kit.rigs import quick
 from tests.kit.server_logs import PAGE_BYTES
 from tests.kit.waiting import wait_until

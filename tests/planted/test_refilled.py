@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.verdict import Verdict
 from tests.kit.lab_access import connect
 from tests.kit.lone_member import bootstrap_of, settings_of
 from tests.kit.servers import NewServer, engine_of

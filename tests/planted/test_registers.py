@@ -9,17 +9,17 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.decks import SLOTS
-from dbcheck.core.history import Key
-from dbcheck.core.loss import LossKind
-from dbcheck.core.mix import Mix
-from dbcheck.core.operation import Operation
-from dbcheck.core.plans.mixed import REGISTER_BYTES, MixedPlan
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
-from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
+from dbcheck.rows.decks import SLOTS
+from dbcheck.rows.history import Key
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.mix import Mix
+from dbcheck.rows.operation import Operation
+from dbcheck.rows.plans.mixed import REGISTER_BYTES, MixedPlan
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
+from dbcheck.rows.workload import Workload
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.rigs import ENGINES, SEED

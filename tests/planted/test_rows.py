@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.history import Key
-from dbcheck.core.loss import LossKind
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.schedule import Schedule
 from dbcheck.load.commit import commit
+from dbcheck.rows.history import Key
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.schedule import Schedule
 from tests.kit.definition import checksum
 from tests.kit.operations import insert
 from tests.kit.rigs import listed_ids, store_manifest

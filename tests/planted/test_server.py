@@ -18,11 +18,6 @@ from dbcheck.campaign import reading_log
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.gone import Gone
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Standing
@@ -30,7 +25,12 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.load.commit import commit
+from dbcheck.model.gone import Gone
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.host import TargetHost
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
 from tests.kit.operations import insert
 from tests.kit.proxy import PASS_ON, Proxy
 from tests.kit.rigs import CUTS_MAX, ENGINES, quick, witness_lagged

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.table import LEDGER
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.table import LEDGER
 from tests.kit.sessions import run_on
 from tests.planted.fault import FAIL, Fault, engines
 from tests.planted.site import Site

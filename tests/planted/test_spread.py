@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect
 from tests.kit.proxy import PASS_ON, Proxy
 from tests.kit.servers import engine_of

@@ -11,13 +11,13 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.again import SecondReading
-from dbcheck.core.loss import LossKind
-from dbcheck.core.workload import Workload
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.power.restart import RestartProgram
+from dbcheck.rows.again import SecondReading
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder
 from dbcheck.workload import load
 from tests.kit.nodes import with_node

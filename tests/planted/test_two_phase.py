@@ -15,17 +15,17 @@ from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.survivors import Survivors
-from dbcheck.core.history import Key
-from dbcheck.core.leftover import LeftFate, Name, is_committed
-from dbcheck.core.loss import LossKind
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.twophase import PART
-from dbcheck.core.workload import Workload
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.judge.diagnosis import Cause
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.history import Key
+from dbcheck.rows.leftover import LeftFate, Name, is_committed
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.plans.twophase_judge import PART
+from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.loss import LossKind
-from dbcheck.core.workload import Workload
 from dbcheck.judge.result import to_values
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.workload import Workload
 from dbcheck.workload import load
 from tests.kit.server_logs import PAGE_BYTES
 from tests.kit.waiting import wait_until

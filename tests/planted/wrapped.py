@@ -7,9 +7,9 @@ import select
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from dbcheck.core.operation import Operation, StatementSpec
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.ports.engine import Engine, Session
+from dbcheck.rows.operation import Operation, StatementSpec
 from tests.kit.sessions import run_on
 
 Change = Callable[[Any], Session]

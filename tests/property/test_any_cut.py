@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.loss import LossKind
-from dbcheck.core.mix import ACTIONS, Mix
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.mix import ACTIONS, Mix
 from tests.kit import mixed, orders
 
 weights = st.integers(0, 3)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.depth import Completed, Counted, Depth, Ring, find_depth
+from dbcheck.model.depth import Completed, Counted, Depth, Ring, find_depth
 from tests.kit.depths import DONE, REMAINS, XFS, remains, ring
 
 

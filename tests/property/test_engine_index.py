@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.survivors import RECORD
 from dbcheck.engines import rowsread
 from dbcheck.engines.rowsread import RowsRead
+from dbcheck.rows.survivors import RECORD
 
 IDS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 ROWS = st.tuples(

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.expected import crc32_of_words
-from dbcheck.core.history import SEQ_MAX, SESSION_MAX, Key, Row
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.survivors import DIFFERENT, Inspector, RowBatch
+from dbcheck.rows.expected import crc32_of_words
+from dbcheck.rows.history import SEQ_MAX, SESSION_MAX, Key, Row
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.survivors import DIFFERENT, Inspector, RowBatch
 from tests.kit.definition import checksum
 
 SEEDS = st.integers(0, 2**63 - 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.fill import PARTS, Block, Fill
-from dbcheck.core.schedule import RowValues, Schedule
+from dbcheck.rows.fill import PARTS, Block, Fill
+from dbcheck.rows.schedule import RowValues, Schedule
 
 SEEDS = st.integers(0, 2**63 - 1)
 EPOCHS = st.integers(1, 2**62)

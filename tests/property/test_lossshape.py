@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.acks import ACK_DTYPE, TIME_UNIT_US, pack, unpack
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.lossshape import shape_of
-from dbcheck.core.table import LEDGER
+from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, pack, unpack
+from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.lossshape import shape_of
+from dbcheck.rows.table import LEDGER
 
 # Of each operation: how long until it was sent, the server worked, the reply was read.
 DELAY_US = st.integers(0, 300)

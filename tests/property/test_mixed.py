@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.decks import Decks
-from dbcheck.core.mix import ACTIONS, Mix
-from dbcheck.core.reconcile import Reconciliation
+from dbcheck.rows.decks import Decks
+from dbcheck.rows.mix import ACTIONS, Mix
+from dbcheck.rows.reconcile import Reconciliation
 from tests.kit.mixed import EVERYTHING, Model, plan_of
 
 weights = st.integers(0, 3)

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.loss import LossKind
-from dbcheck.core.orders import (
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.plans.orders import (
     DISTRICT_PARTS,
     LINE_PARTS,
     WAREHOUSE_PART,

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dbcheck.core.crashstate import Part
 from dbcheck.errors import LabError
 from dbcheck.lab.drive import recording as module
 from dbcheck.lab.drive.model import Drive, Mark
 from dbcheck.lab.drive.recording import Recorder, Recording
 from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.crashstate import Part
 
 SIZE = 1 << 20
 USED = 4096  # bytes of the drive, so that writes overlap

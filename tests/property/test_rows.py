@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.history import Row
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.postgresql.rows import CopyParser
+from dbcheck.rows.history import Row
 from tests.kit.tables import (
     COPY_HEADER,
     COPY_TRAILER,

@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.acks import TIME_UNIT_US, pack, unpack
-from dbcheck.core.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, Ack
 from dbcheck.errors import LogDamaged
+from dbcheck.rows.acks import TIME_UNIT_US, pack, unpack
+from dbcheck.rows.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, Ack
 from tests.kit.witness_logs import LogMaker, entries
 
 any_ack = st.builds(

@@ -17,9 +17,9 @@ from typing import Any
 from dbcheck.campaign import host as campaign_host
 from dbcheck.campaign import preflight
 from dbcheck.cli import assemble, campaign_run, main
-from dbcheck.core.target import TargetFacts
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory import reaching
+from dbcheck.model.target import TargetFacts
 from dbcheck.remote.address import SshOptions
 
 

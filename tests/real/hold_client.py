@@ -14,10 +14,10 @@ from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
-from dbcheck.core.cut import PowerState
-from dbcheck.core.cutclass import CutClass
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
+from dbcheck.model.cut import PowerState
+from dbcheck.model.cutclass import CutClass
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from tests.kit.nodes import with_node
 from tests.kit.rigs import Said

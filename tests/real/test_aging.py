@@ -14,13 +14,17 @@ import pytest
 from dbcheck import workload
 from dbcheck.campaign.aging import age
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.core import fill
-from dbcheck.core.fill import PARTS, Fill
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import Inspector
-from dbcheck.core.table import (
+from dbcheck.errors import EngineError, TargetChanged
+from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.abilities import BulkFill
+from dbcheck.ports.engine import Engine
+from dbcheck.rows import fill
+from dbcheck.rows.fill import PARTS, Fill
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.survivors import Inspector
+from dbcheck.rows.table import (
     CLASSIC,
     ITEM,
     KEYED,
@@ -29,11 +33,7 @@ from dbcheck.core.table import (
     TableFacts,
     TableSpec,
 )
-from dbcheck.core.workload import Workload
-from dbcheck.errors import EngineError, TargetChanged
-from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.ports.abilities import BulkFill
-from dbcheck.ports.engine import Engine
+from dbcheck.rows.workload import Workload
 from tests.kit.lab_access import connect
 from tests.kit.operations import batches
 from tests.kit.rigs import Said, rig_by_hand

@@ -12,13 +12,13 @@ from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.outcome import Outcome, met_stratum
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.moments import Met, Moment, Stratum
-from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.moments import Met, Moment, Stratum
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import LoadStatus
 from dbcheck.report.verdict import verdict_report
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.workload import load
 from tests.kit.reports import printed
 from tests.kit.rigs import FAMILIES, SEED, Bench, Said, bench

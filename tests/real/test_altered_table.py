@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign import observable
-from dbcheck.core.table import LEDGER, PLAIN
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.watched import FactKind, Looked, WatchTally
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.model.verdict import Verdict
+from dbcheck.model.watched import FactKind, Looked, WatchTally
 from dbcheck.ports.abilities import can_be_watched
+from dbcheck.rows.table import LEDGER, PLAIN
 from tests.kit.labs import process_lab
 from tests.kit.rigs import ENGINES, Bench, bench, cut_beside, quick
 from tests.kit.waiting import wait_until

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.target import Volume
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.storage import filesystem as block_filesystem
+from dbcheck.model.target import Volume
 from tests.kit.drive_mounts import own_mounts as own_mounts
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]

@@ -17,17 +17,17 @@ from dbcheck.campaign.auditing import audit
 from dbcheck.cli import FAILED
 from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.receipt import receipt, result_of
-from dbcheck.core.audited import Flag, RuleStanding, Severity
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.verdict import Verdict
 from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.audited import Flag, RuleStanding, Severity
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.remote.way import LOCAL
+from dbcheck.rows.plans.registry import tables_of
 from dbcheck.workload import load
 from tests.kit.accounts import Least, statements
 from tests.kit.accounts import new_least as new_least

@@ -8,10 +8,10 @@ import pytest
 
 from dbcheck.campaign.control import run_controls
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.table import LEDGER
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.real.weak import weak_session
 

@@ -19,13 +19,13 @@ from dbcheck.campaign.host import end_canaries
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.totals import ERROR_FILE, result
 from dbcheck.cli.lab import as_host
-from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.moments import WITHOUT_CHORES, Moment, Stratum
-from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cut import Cut, PowerState
+from dbcheck.model.moments import WITHOUT_CHORES, Moment, Stratum
+from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.runs import RunFolder

@@ -12,10 +12,10 @@ from dbcheck.campaign import observable
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.core.plans.registry import tables_of
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import TargetChanged
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.plans.registry import tables_of
 from dbcheck.runs import RunFolder
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, plan, quick
 

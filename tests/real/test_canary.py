@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.host import ask_host
-from dbcheck.core.depth import Depth, find_depth, wrote_until_us
-from dbcheck.core.target import HostBefore
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import BLOCK_BYTES, number_in
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
+from dbcheck.model.depth import Depth, find_depth, wrote_until_us
+from dbcheck.model.target import HostBefore
 from dbcheck.ports.listener import Phase
 from dbcheck.remote.address import SshOptions
 from tests.kit.canaries import EXT4, QUICK, is_free, judge, wrote

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.depth import Completed, Counted, Ground, Remains, find_depth
 from dbcheck.hosts import canary
 from dbcheck.hosts.agent import canary as host_canary
 from dbcheck.hosts.agent import drivefacts
@@ -22,6 +21,7 @@ from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.agent import sources as host_sources
 from dbcheck.hosts.agent.canary import Canaries
 from dbcheck.hosts.agent.folder import BESIDE
+from dbcheck.model.depth import Completed, Counted, Ground, Remains, find_depth
 from dbcheck.remote import wire
 from tests.kit.canaries import open_files, pace
 

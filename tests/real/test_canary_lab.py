@@ -9,13 +9,13 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome, met_stratum
-from dbcheck.core.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
-from dbcheck.core.moments import AT_ONCE, Met, Moment, Stratum
-from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.hostcache import host_cache
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
+from dbcheck.model.moments import AT_ONCE, Met, Moment, Stratum
+from dbcheck.model.verdict import Verdict
 from tests.kit.labs import host_of
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until

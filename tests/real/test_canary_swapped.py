@@ -18,17 +18,17 @@ import pytest
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.host import begin, end
-from dbcheck.core.depth import Depth, find_depth
-from dbcheck.core.table import LEDGER
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import RUN
 from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import PARTS, TargetHost, open_host
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.depth import Depth, find_depth
 from dbcheck.ports.engine import Engine
 from dbcheck.remote.child import ChildPipe
 from dbcheck.remote.program import bootstrap
+from dbcheck.rows.table import LEDGER
 from tests.kit.canaries import EXT4, QUICK, judge, wrote
 from tests.kit.files import ACCOUNT, AS_ROOT, contents
 from tests.kit.waiting import wait_until

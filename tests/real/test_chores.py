@@ -6,15 +6,15 @@ import contextlib
 
 import pytest
 
-from dbcheck.core.chores import KINDS, ChoreKind
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.plans.housekeeping import HousekeepingPlan
-from dbcheck.core.plans.insert import InsertPlan
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER, SIDES, TableSpec
 from dbcheck.load.commit import commit
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.chores import KINDS, ChoreKind
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.plans.housekeeping import HousekeepingPlan
+from dbcheck.rows.plans.insert import InsertPlan
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER, SIDES, TableSpec
 
 SCHEDULE = Schedule(3, 4, (100,))
 COUNT = 60

@@ -16,12 +16,12 @@ from sqlalchemy.engine import make_url
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.cut import PowerState
-from dbcheck.core.gone import Gone
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cut import PowerState
+from dbcheck.model.gone import Gone
+from dbcheck.model.verdict import Verdict
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import lab_of, process_lab

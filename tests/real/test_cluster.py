@@ -19,9 +19,6 @@ from dbcheck.campaign import following
 from dbcheck.campaign.following import Following
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli.lab_cluster import await_standbys
-from dbcheck.core.depth import Depth
-from dbcheck.core.promise import Promise
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
@@ -30,6 +27,9 @@ from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.depth import Depth
+from dbcheck.model.promise import Promise
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Node
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of

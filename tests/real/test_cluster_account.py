@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.core.promise import Promise
-from dbcheck.core.verdict import Verdict
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
+from dbcheck.model.promise import Promise
+from dbcheck.model.verdict import Verdict
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 from tests.kit.accounts import ACCOUNT, CLUSTERS, connect_to, of_a_cluster, statements

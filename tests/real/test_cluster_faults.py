@@ -10,9 +10,9 @@ from rich.console import Console
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cluster import cluster_cycles
-from dbcheck.core.verdict import Verdict
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from tests.kit.rigs import quick
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.promise import Promise
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.model.promise import Promise
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
 from tests.kit.clusters import (

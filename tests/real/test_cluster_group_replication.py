@@ -13,16 +13,16 @@ import pytest
 
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.loss import LossKind
-from dbcheck.core.promise import Promise
-from dbcheck.core.site import SiteKind
-from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql.gtids import counts
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.promise import Promise
+from dbcheck.model.site import SiteKind
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.loss import LossKind
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 from tests.kit.clusters import WORKLOAD, cycle, group_of, standing

@@ -18,13 +18,13 @@ import pytest
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.depth import Depth
-from dbcheck.core.loss import LossKind
-from dbcheck.core.promise import Promise
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.depth import Depth
+from dbcheck.model.promise import Promise
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.loss import LossKind
 from dbcheck.site.group import Group
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of

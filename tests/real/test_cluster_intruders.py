@@ -23,10 +23,10 @@ import mysql.connector
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.lab import programs
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI
+from dbcheck.model.verdict import Verdict
 from tests.kit.certificates import Authority
 from tests.kit.clusters import cluster_of, cycle, group_of
 from tests.kit.files import STRANGER

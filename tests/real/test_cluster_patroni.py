@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.promise import Promise
-from dbcheck.core.replication import PromotedBy
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import programs
 from dbcheck.lab.certificates import Authority
@@ -20,6 +17,9 @@ from dbcheck.lab.lab import missing
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.promise import Promise
+from dbcheck.model.replication import PromotedBy
+from dbcheck.model.verdict import Verdict
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.clusters import (
     await_end_of,
@@ -88,7 +88,7 @@ def test_nothing_is_left_of_a_cluster_whose_client_is_killed(tmp_path: Path) -> 
     source = f"""
 import sys
 from pathlib import Path
-from dbcheck.core.promise import Promise
+from dbcheck.model.promise import Promise
 from tests.kit.clusters import cluster_of
 
 with cluster_of(Path(sys.argv[1]), promoted_by={PATRONI!r}) as (cluster, _):

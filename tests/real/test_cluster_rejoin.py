@@ -11,13 +11,13 @@ import pytest
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.agreement import OtherNode
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.agreement import OtherNode
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
 from tests.kit.clusters import cluster_of, cycle, standing

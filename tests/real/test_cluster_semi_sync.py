@@ -12,13 +12,13 @@ from sqlalchemy.engine import make_url
 from dbcheck.campaign import following, members
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.promise import Promise
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.promise import Promise
+from dbcheck.model.verdict import Verdict
 from tests.kit.clusters import (
     WORKLOAD,
     cluster_of,

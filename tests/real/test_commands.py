@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cli.lab import as_host
-from dbcheck.core.table import LEDGER
 from dbcheck.hosts.agent.folder import BESIDE, MARKER, Folder
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.table import LEDGER
 from tests.kit.canaries import is_free
 from tests.kit.lab_access import connect
 from tests.kit.rigs import LOADS_S

@@ -15,13 +15,13 @@ from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import with_node
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 

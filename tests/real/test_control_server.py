@@ -11,9 +11,6 @@ import pytest
 from dbcheck.campaign import observable
 from dbcheck.campaign.control import run_control
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.durability import TABLE
 from dbcheck.engines.mysql.storage import ENGINES as STORAGE
 from dbcheck.engines.registry import open_engine
@@ -22,6 +19,9 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.workload import load

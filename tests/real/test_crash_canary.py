@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import observable
-from dbcheck.core.held import HeldCanary
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, NoCanary
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.held import HeldCanary
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect
 from tests.kit.operations import batches
 from tests.kit.rigs import bench

@@ -9,12 +9,12 @@ import pytest
 from dbcheck.campaign import observable
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.gone import Gone
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.gone import Gone
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.table import LEDGER
 from tests.kit.nodes import at_the_cut, cut_of
 from tests.kit.rigs import (
     ENGINES,

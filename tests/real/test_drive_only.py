@@ -18,10 +18,6 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.cli.drive_scope import server_on
 from dbcheck.cli.lab import as_host
-from dbcheck.core.cut import PowerScope, PowerState
-from dbcheck.core.drivecut import DriveCut
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.case import Case
@@ -30,6 +26,10 @@ from dbcheck.judge.judge import judge
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.switch import start_server
+from dbcheck.model.cut import PowerScope, PowerState
+from dbcheck.model.drivecut import DriveCut
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.verdict import Verdict
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
 from tests.kit.rigs import SEED, Bench, bench, quick

@@ -17,10 +17,6 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import survivors as reader
-from dbcheck.core.history import Row
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import LEDGER, TableFacts, TableSpec
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.link import MysqlLink
@@ -29,6 +25,10 @@ from dbcheck.engines.postgresql import login
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import CommitUnknown, EngineError
+from dbcheck.rows.history import Row
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
 from tests.kit.hostile import OK, MysqlPeer, PgPeer, hostile
 from tests.kit.nodes import site_of
 from tests.kit.operations import INSERTS

@@ -15,20 +15,20 @@ from sqlalchemy import make_url
 
 from dbcheck.audit.rules import flagged
 from dbcheck.campaign import observable
-from dbcheck.core.history import Row
-from dbcheck.core.operation import Operation, StatementSpec
-from dbcheck.core.plans.classic import INSERT_ID, ClassicPlan
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.server import is_restarted
-from dbcheck.core.table import CLASSIC, LEDGER, TABLES, TableFacts, TableSpec
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
+from dbcheck.model.server import is_restarted
 from dbcheck.ports.engine import Engine, Session
+from dbcheck.rows.history import Row
+from dbcheck.rows.operation import Operation, StatementSpec
+from dbcheck.rows.plans.classic import INSERT_ID, ClassicPlan
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import CLASSIC, LEDGER, TABLES, TableFacts, TableSpec
 from tests.kit.lab_access import connect
 from tests.kit.operations import batches, insert
 from tests.kit.servers import engine_of

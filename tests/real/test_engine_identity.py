@@ -12,16 +12,16 @@ import pytest
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.unjudged import require_none_pending
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.records import CutAsked
-from dbcheck.core.server import difference
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import OtherServer, UsageError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
+from dbcheck.model.records import CutAsked
+from dbcheck.model.server import difference
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder, new_run_id
 from tests.kit.cases import is_same
 from tests.kit.nodes import one

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.table import LEDGER
 from dbcheck.files import sql
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect
 from tests.kit.servers import engine_of
 

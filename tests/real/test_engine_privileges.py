@@ -10,17 +10,17 @@ import pytest
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.chores import KINDS, ChoreKind
-from dbcheck.core.plans.insert import INSERT, InsertPlan
-from dbcheck.core.plans.registry import statements_of, tables_of
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
-from dbcheck.core.tablecheck import CheckOutcome
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
+from dbcheck.model.tablecheck import CheckOutcome
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.chores import KINDS, ChoreKind
+from dbcheck.rows.plans.insert import INSERT, InsertPlan
+from dbcheck.rows.plans.registry import statements_of, tables_of
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
 from dbcheck.workload import load
 from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
 from tests.kit.accounts import new_least as new_least

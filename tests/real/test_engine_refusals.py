@@ -16,10 +16,6 @@ import pytest
 from dbcheck import files
 from dbcheck.audit.rules import flagged
 from dbcheck.campaign import observable
-from dbcheck.core.plans.classic import INSERT_ID
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.session import MysqlSession
@@ -38,6 +34,10 @@ from dbcheck.errors import (
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.plans.classic import INSERT_ID
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import CLASSIC, LEDGER
 from dbcheck.workload import load
 from tests.kit.lone_member import bootstrap_of, settings_of
 from tests.kit.operations import CLASSICS, batches, insert

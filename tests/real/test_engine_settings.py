@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from dbcheck import files
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.plans.plan import Plan
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql import session as postgresql_session
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.table import LEDGER
 from tests.kit.operations import CLASSICS, INSERTS
 
 

@@ -27,9 +27,9 @@ from dbcheck.cli.groups import Group, Verb, grouped
 from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
-from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.cutclass import CutClass
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan

@@ -19,11 +19,6 @@ from dbcheck.campaign import reading
 from dbcheck.campaign.reading import Reading
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.waiting import await_facts
-from dbcheck.core.acks import AckArray
-from dbcheck.core.crashstate import CrashState
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.tablecheck import CheckOutcome, TableCheck
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore import oracle
@@ -38,6 +33,11 @@ from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.crashstate import CrashState
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.tablecheck import CheckOutcome, TableCheck
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.acks import AckArray
 from tests.kit.explorations import load, recorded, replaying
 from tests.kit.lab_access import connect
 from tests.kit.rigs import TABLES

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.words.run import scope
 from tests.kit.labs import process_lab
 from tests.kit.nodes import with_node

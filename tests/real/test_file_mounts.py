@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.places import Place
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.files import links_in
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import programs, syscalls
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage.loop_device import attach
+from dbcheck.model.places import Place
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.waiting import wait_until
 

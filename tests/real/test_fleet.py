@@ -12,8 +12,8 @@ import pytest
 
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.witness_lock import locked
-from dbcheck.core.cut import PowerState
 from dbcheck.errors import WitnessError
+from dbcheck.model.cut import PowerState
 from dbcheck.runs import RunFolder
 from dbcheck.witness.url import open_witness
 from tests.kit.dask_cluster import Cluster, cluster

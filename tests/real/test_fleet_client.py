@@ -20,7 +20,6 @@ from distributed import Client
 from dbcheck import dask
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli.campaign_child import Worker
-from dbcheck.core.fleet import RigStatus, State
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import FleetError
 from dbcheck.fleet import placing, task
@@ -29,6 +28,7 @@ from dbcheck.fleet.local import AT_ONCE_MAX, own_workers
 from dbcheck.fleet.messages import Begin, Ended, Job, packed
 from dbcheck.inventory.entry import Entry
 from dbcheck.local import Channel
+from dbcheck.model.fleet import RigStatus, State
 from dbcheck.power.kinds.exec import ExecPlan
 from tests.kit import played_campaign
 from tests.kit.samples import PLAN

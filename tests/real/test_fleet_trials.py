@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, folders_in
-from dbcheck.core.cut import PowerState
-from dbcheck.core.verdict import CycleVerdict
+from dbcheck.model.cut import PowerState
+from dbcheck.model.verdict import CycleVerdict
 from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.fleets import Fleet, fleet
 from tests.kit.waiting import wait_until

@@ -16,8 +16,8 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.totals import ERROR_FILE, ending
 from dbcheck.cli.report import read
 from dbcheck.clientkey import ClientKey
-from dbcheck.core.table import LEDGER
 from dbcheck.errors import DbcheckError, RunFormatError
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder, read_manifest
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.hostile import CLEARTEXT, asks, hostile

@@ -27,13 +27,13 @@ import pytest
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.cut import Cut
-from dbcheck.core.decks import SLOTS
-from dbcheck.core.loss import LossKind
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cut import Cut
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.power import PowerSwitch
+from dbcheck.rows.decks import SLOTS
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.workload import Workload
 from dbcheck.workload import load
 from tests.kit.lab_access import connect
 from tests.kit.nodes import with_node

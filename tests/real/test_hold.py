@@ -17,12 +17,12 @@ from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.outcome import Outcome, met_stratum
 from dbcheck.campaign.rig import Limits
 from dbcheck.clock import now_us
-from dbcheck.core.cut import Cut
-from dbcheck.core.depth import Depth
-from dbcheck.core.moments import Moment, Stratum, lag_range, moment, with_hold
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.cutmoment import lag_s
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cut import Cut
+from dbcheck.model.depth import Depth
+from dbcheck.model.moments import Moment, Stratum, lag_range, moment, with_hold
+from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import with_node
 from tests.kit.rigs import CUTS_MAX, FAMILIES, SEED, Bench, bench, quick
 

@@ -16,15 +16,15 @@ from typing import Any, TypeVar, cast
 import msgspec
 import pytest
 
-from dbcheck.core.places import DATA, Place
-from dbcheck.core.target import TargetFacts
-from dbcheck.core.watched import folders_of, lying, places_looked
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.hosts.agent import files as host_files
 from dbcheck.hosts.agent import serve
 from dbcheck.hosts.agent.facts import host_facts, look
 from dbcheck.hosts.counting import Look
+from dbcheck.model.places import DATA, Place
+from dbcheck.model.target import TargetFacts
+from dbcheck.model.watched import folders_of, lying, places_looked
 from dbcheck.remote.channel import Channel
 from tests.kit.waiting import wait_until
 

@@ -14,10 +14,10 @@ import pytest
 
 from dbcheck.campaign import observable
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.errors import DbcheckError
 from dbcheck.interrupt import led_to
+from dbcheck.rows.table import LEDGER
 from tests.kit.labs import process_lab
 from tests.kit.nodes import with_node
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick

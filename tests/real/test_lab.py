@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import paramiko
 import pytest
 
-from dbcheck.core.cut import PowerState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import lab as labs
@@ -26,6 +25,7 @@ from dbcheck.lab.spec import DATA_DRIVE, DriveSpec, LabSpec
 from dbcheck.lab.storage.filesystem import mkfs, mount, umount
 from dbcheck.lab.storage.loop_device import attach
 from dbcheck.lab.switch import LabSwitch
+from dbcheck.model.cut import PowerState
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.lab_access import Inside, Table, connect, server_pid
 from tests.kit.servers import skip_without_server

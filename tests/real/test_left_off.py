@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from dbcheck.cli import FAILED, INCONCLUSIVE
-from dbcheck.core.cut import PowerState
 from dbcheck.lab.switch import LabSwitch
+from dbcheck.model.cut import PowerState
 from tests.kit.users import User, user_of
 from tests.kit.users import user as user
 from tests.kit.waiting import wait_until

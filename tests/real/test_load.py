@@ -13,13 +13,13 @@ import pytest
 from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.gone import Gone
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.gone import Gone
+from dbcheck.model.verdict import Verdict
 from dbcheck.runs import RunFolder
 from tests.kit.loads import await_load, load_with_a_broken_session
 from tests.kit.nodes import with_node

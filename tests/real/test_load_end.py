@@ -18,19 +18,19 @@ from dbcheck.campaign.host import HostCanaries
 from dbcheck.campaign.loading import load_until_cut
 from dbcheck.campaign.preflight import WARM_ROWS, Started
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.cut import Cut
-from dbcheck.core.depth import Completed, Counted
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.site import ONLY_NODE
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.group import END_S, Break, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.load import Load
+from dbcheck.model.cut import Cut
+from dbcheck.model.depth import Completed, Counted
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.site import ONLY_NODE
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness

@@ -12,12 +12,6 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.clock import now_us
-from dbcheck.core.gone import Gone
-from dbcheck.core.history import HOUSEKEEPING_SESSION, AckValues
-from dbcheck.core.operation import Operation
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.unobserved import GAP_US
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     CommitUnknown,
@@ -33,8 +27,14 @@ from dbcheck.load.lease import Lease
 from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions
+from dbcheck.model.gone import Gone
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.unobserved import GAP_US
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import WitnessLog
+from dbcheck.rows.history import HOUSEKEEPING_SESSION, AckValues
+from dbcheck.rows.operation import Operation
+from dbcheck.rows.schedule import Schedule
 from tests.kit.chores import PLAN
 from tests.kit.interrupts import main as main
 from tests.kit.operations import CLASSICS, INSERTS

@@ -11,13 +11,13 @@ from typing import cast
 import pytest
 
 from dbcheck import children
-from dbcheck.core.server import ServerFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LoadError
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Job
 from dbcheck.load.process import ProcessGroup
 from dbcheck.load.sessions import Sessions
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness
 from tests.kit.operations import INSERTS

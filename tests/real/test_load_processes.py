@@ -18,12 +18,12 @@ from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.loading import groups_of, load_until_cut
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
-from dbcheck.core.gone import Gone
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.errors import EngineError, LoadError, OtherServer
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
+from dbcheck.model.gone import Gone
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.workload import Workload
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 from tests.kit.labs import process_lab, workers_of

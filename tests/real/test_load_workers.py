@@ -17,13 +17,13 @@ import pytest
 from dbcheck.campaign.preflight import Started, preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.cli import assemble
-from dbcheck.core.gone import Gone
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.errors import LoadError, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.load.farworkers import FarWorkers, opened
 from dbcheck.load.lease import LEASE_S
+from dbcheck.model.gone import Gone
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.workload import Workload
 from dbcheck.witness.url import open_witness
 from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.interrupts import main as main

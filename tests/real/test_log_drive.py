@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
 from tests.kit.rigs import CUTS_MAX, bench, witness_lagged
 
 ENGINES = ("postgresql", "mariadb", "mysql")

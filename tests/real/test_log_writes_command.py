@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from dbcheck.cli.root import root
-from dbcheck.core.acks import AckArray
 from dbcheck.errors import DbcheckError, LabError, RunWriteError, UsageError
 from dbcheck.explore.opened import Opened
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import SECTOR_BYTES, LabSpec
+from dbcheck.rows.acks import AckArray
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.explorations import load, recorded
 from tests.kit.lab_state import own_state as own_state

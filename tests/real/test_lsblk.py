@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.places import Place
-from dbcheck.core.target import Volume
 from dbcheck.hosts.host import open_host
+from dbcheck.model.places import Place
+from dbcheck.model.target import Volume
 from tests.kit.blockdevices import below, edges
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.cut import PowerState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab.machine import Machine
@@ -20,6 +19,7 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
+from dbcheck.model.cut import PowerState
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.servers import (
     SERVERS,

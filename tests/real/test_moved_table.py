@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.verdict import Verdict
 from tests.kit.lab_access import server_pid
 from tests.kit.labs import host_of, process_lab
 from tests.kit.nodes import with_node

@@ -8,13 +8,13 @@ import pytest
 
 from dbcheck.campaign.control import run_controls
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.table import LEDGER
 from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, bench, cut_beside, cut_relaxed, quick
 from tests.kit.servers import skip_without_server

@@ -6,13 +6,13 @@ import contextlib
 
 import pytest
 
-from dbcheck.core.history import Row
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.table import LEDGER
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.history import Row
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect
 from tests.kit.operations import insert
 

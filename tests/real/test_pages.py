@@ -13,8 +13,8 @@ import pytest
 
 from dbcheck.campaign.compare import compared
 from dbcheck.cli.report import formatted, read
-from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.judge.results import CampaignsResult
+from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.html.page import as_html
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.subject import Subject

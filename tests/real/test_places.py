@@ -15,13 +15,13 @@ import pytest
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.core.cut import Cut
-from dbcheck.core.depth import Depth
-from dbcheck.core.verdict import Verdict
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.storage.drive import DriveStorage
+from dbcheck.model.cut import Cut
+from dbcheck.model.depth import Depth
+from dbcheck.model.verdict import Verdict
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.drive_mounts import own_mounts as own_mounts

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.rows.table import LEDGER
 from tests.kit.interrupts import main as main
 from tests.kit.servers import engine_of
 from tests.kit.waiting import wait_until

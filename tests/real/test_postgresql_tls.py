@@ -16,9 +16,6 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dbcheck.clock import now_us
-from dbcheck.core.plans.insert import INSERT, InsertPlan
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
@@ -28,6 +25,9 @@ from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import WitnessLog
+from dbcheck.rows.plans.insert import INSERT, InsertPlan
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
 from tests.kit.certificates import Authority
 from tests.kit.far_host import far_listener, far_network
 from tests.kit.lab_access import connect

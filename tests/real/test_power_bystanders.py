@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.core.other_users import OtherUsers
-from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.other_users import OtherUsers
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.table import CLASSIC, LEDGER
 from tests.kit.accounts import Least, statements
 from tests.kit.lab_access import connect
 from tests.kit.waiting import wait_until

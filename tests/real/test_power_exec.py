@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import PowerState
 from dbcheck.errors import PowerError
+from dbcheck.model.cut import PowerState
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from tests.kit.waiting import wait_until
 

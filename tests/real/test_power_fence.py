@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.core.cut import PowerState, SwitchKind
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cut import PowerState, SwitchKind
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.verdict import Verdict
 from dbcheck.power.kinds.fence import FencePlan, FenceSwitch
 from dbcheck.secret import Secret
 from tests.kit import fence_lab

@@ -19,7 +19,6 @@ import pytest
 
 from dbcheck.campaign.host import data_directory
 from dbcheck.campaign.probing import probe_flushes
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.hosts.host import TargetHost, open_host
@@ -27,6 +26,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
+from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import server_pid
 from tests.kit.labs import lab_of
 from tests.kit.waiting import wait_until

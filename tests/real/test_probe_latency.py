@@ -18,11 +18,11 @@ import pytest
 
 from dbcheck.campaign.host import data_directory
 from dbcheck.campaign.timing import Effort, probe_server
-from dbcheck.core.timed import Method, Shape
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.timed import Method, Shape
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import MAIN, Spread
 from tests.kit.labs import lab_of

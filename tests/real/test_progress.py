@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dbcheck.base.progress import Progress, Unit
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.progress import Progress, Unit
-from dbcheck.core.table import LEDGER
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.table import LEDGER
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import process_lab
 from tests.kit.rigs import SEED, bench, quick

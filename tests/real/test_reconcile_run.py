@@ -20,12 +20,6 @@ from dbcheck.campaign.loading import sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli.reconcile_server import _recalled
-from dbcheck.core.history import Ack
-from dbcheck.core.leftover import Name
-from dbcheck.core.records import Manifest, PreparedRecord, StoredRows
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.table import LEDGER, TableFacts
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,
@@ -34,10 +28,16 @@ from dbcheck.errors import (
     UsageError,
     WitnessError,
 )
+from dbcheck.model.records import Manifest, PreparedRecord, StoredRows
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.witness import Witness, WitnessLog
 from dbcheck.report.progress import PlainProgress
+from dbcheck.rows.history import Ack
+from dbcheck.rows.leftover import Name
+from dbcheck.rows.table import LEDGER, TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader

@@ -16,7 +16,7 @@ from junitparser import JUnitXml
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.matrixfile import write_matrix
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
-from dbcheck.core.verdict import Verdict
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.stored import private
 from tests.kit.reports import run_result

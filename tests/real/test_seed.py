@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbcheck.core.survivors import RECORD
-from dbcheck.core.table import LEDGER
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.rows.survivors import RECORD
+from dbcheck.rows.table import LEDGER
 from tests.kit.labs import process_lab
 from tests.kit.rigs import SEED, bench, quick
 

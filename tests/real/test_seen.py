@@ -18,10 +18,10 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.totals import result
-from dbcheck.core.history import HOUSEKEEPING_SESSION, AckValues
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.results import SeenTotal
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.history import HOUSEKEEPING_SESSION, AckValues
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import process_lab

@@ -7,13 +7,13 @@ import contextlib
 import psycopg2
 import pytest
 
-from dbcheck.core.startlog import StartOutcome, other_server, starts_in
-from dbcheck.core.target import COLLECTOR, STDERR, LogTail
 from dbcheck.errors import LabError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.target import COLLECTOR, STDERR, LogTail
+from dbcheck.server_log.startlog import StartOutcome, other_server, starts_in
 from tests.kit.lab_access import connect
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.waiting import wait_until

@@ -18,15 +18,15 @@ import pytest
 
 from dbcheck.campaign.auditing import audit
 from dbcheck.campaign.host import begin, data_directory, end
-from dbcheck.core.places import DATA, Place
-from dbcheck.core.table import LEDGER
-from dbcheck.core.target import HostBefore, TargetFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import drives, process, remount
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.places import DATA, Place
+from dbcheck.model.target import HostBefore, TargetFacts
+from dbcheck.rows.table import LEDGER
 from tests.kit.drive_mounts import MS_SLAVE
 from tests.kit.refusals import refused
 from tests.kit.servers import NewServer, engine_of

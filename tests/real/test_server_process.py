@@ -18,12 +18,12 @@ from dbcheck.audit.result import AuditResult
 from dbcheck.audit.rules import located
 from dbcheck.audit.stack import subjects_of
 from dbcheck.campaign.auditing import audit
-from dbcheck.core.audited import RuleStanding
-from dbcheck.core.readings import Readings
-from dbcheck.core.target import ServerProcess
 from dbcheck.hosts.agent.process import is_no_sync, server_process
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.audited import RuleStanding
+from dbcheck.model.readings import Readings
+from dbcheck.model.target import ServerProcess
 from tests.kit.host_samples import BEFORE
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.waiting import wait_until

@@ -10,8 +10,8 @@ import pytest
 from dbcheck.campaign.cutter import Cutter
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
 from tests.kit.rigs import bench, quick
 
 pytestmark = pytest.mark.root

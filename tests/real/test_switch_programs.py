@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.cut import PowerState
 from dbcheck.errors import PowerError
+from dbcheck.model.cut import PowerState
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan

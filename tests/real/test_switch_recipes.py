@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from dbcheck import files
-from dbcheck.core.cut import PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
 from dbcheck.errors import PowerError
 from dbcheck.inventory.load import load
+from dbcheck.model.cut import PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan

@@ -15,11 +15,11 @@ from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.cut import PowerState
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import PowerError
 from dbcheck.judge.item import Standing
+from dbcheck.model.cut import PowerState
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runs import RunFolder
 from tests.kit.labs import process_lab

@@ -11,10 +11,10 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import Standing
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.table import LEDGER
 from tests.kit.accounts import Least, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.labs import process_lab

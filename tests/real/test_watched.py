@@ -22,21 +22,21 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits
 from dbcheck.clock import now_us
-from dbcheck.core.cut import Cut
-from dbcheck.core.gone import Gone
-from dbcheck.core.plans.registry import plan_of
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.watched import FactKind, Looked, WatchTally
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.ended import ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.cut import Cut
+from dbcheck.model.gone import Gone
+from dbcheck.model.verdict import Verdict
+from dbcheck.model.watched import FactKind, Looked, WatchTally
 from dbcheck.ports.abilities import can_be_watched
 from dbcheck.ports.engine import Session
 from dbcheck.ports.listener import Phase
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
+from dbcheck.rows.plans.registry import plan_of
+from dbcheck.rows.schedule import Schedule
 from tests.kit.lab_access import connect, server_pid
 from tests.kit.labs import host_of, process_lab
 from tests.kit.nodes import with_node

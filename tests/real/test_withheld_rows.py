@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import RowsWithheld
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.table import LEDGER
 from tests.kit.accounts import ACCOUNT, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.lab_access import connect as connect_lab

@@ -14,12 +14,12 @@ import pytest
 
 from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.preflight import preflight
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.gone import Gone
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import HostError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.gone import Gone
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.ssh import SshHost

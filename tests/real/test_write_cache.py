@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign.cycle import run_cycle
-from dbcheck.core.depth import Depth
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.depth import Depth
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
 from tests.kit.rigs import SEED, bench, quick
 

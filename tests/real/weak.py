@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dbcheck.core.plans.insert import INSERT
 from dbcheck.ports.abilities import weakens_sessions
 from dbcheck.ports.engine import Engine, Session
+from dbcheck.rows.plans.insert import INSERT
 
 
 def weak_session(engine: Engine) -> Session:

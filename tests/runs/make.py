@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 TRIES = 12
 BINARY_CHANCE = 6  # characters of a name; binary files hold shorter ones by chance
 INSERTED = ("survivors-ledger", "survivors-fs")
-RECORD = struct.Struct("<qqiqhqB")  # core.survivors.RECORD
+RECORD = struct.Struct("<qqiqhqB")  # rows.survivors.RECORD
 RECORD_BYTES = RECORD.size  # the last byte is the content's
 COUNTS = (
     "confirmed",

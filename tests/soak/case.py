@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dbcheck import workload
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.workload import Workload
 from dbcheck.lab.spec import FILESYSTEMS, SURVIVORS, DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.workload import Workload
 
 # What InnoDB's pages of 16 KiB survive of a cut: docs/findings.md says why no more.
 _INNODB_SURVIVORS = ("none", "all", "prefix", "suffix", "torn")

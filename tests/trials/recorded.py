@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from dbcheck.core.operation import Operation, StatementSpec
 from dbcheck.ports.abilities import weakens_sessions
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import Witness, WitnessLog
+from dbcheck.rows.operation import Operation, StatementSpec
 from tests.trials.agents import change_agent
 
 ENTRY = struct.Struct("<HIqqq")  # session, seq (0: a mark alone), row id, time, mark

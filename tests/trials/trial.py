@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck.campaign.preflight import WARM_ROWS
-from dbcheck.core.cut import PowerState
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cut import PowerState
 from tests.kit.lab_access import connect
 from tests.kit.labs import workers_of
 from tests.kit.rigs import TABLES

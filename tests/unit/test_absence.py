@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.target import LogTail
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.serverlog import server_log
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.target import LogTail
+from dbcheck.model.verdict import Verdict
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, after
 from tests.kit.nodes import having, host_after

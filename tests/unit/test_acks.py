@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.acks import (
+from dbcheck.rows.acks import (
     ACKS_PER_BODY_MAX,
     BODY_BYTES_MAX,
     TIME_UNIT_US,
@@ -10,7 +10,7 @@ from dbcheck.core.acks import (
     pack,
     unpack,
 )
-from dbcheck.core.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, Ack
+from dbcheck.rows.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, Ack
 from dbcheck.witness import agent
 
 

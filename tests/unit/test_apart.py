@@ -9,11 +9,11 @@ import pytest
 
 from dbcheck.campaign import independence
 from dbcheck.campaign.independence import require_other_host
-from dbcheck.core.apart import Apart, same_host, same_start
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.judge.item import Standing
 from dbcheck.judge.witness import witness_apart
+from dbcheck.model.apart import Apart, same_host, same_start
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.addresses import locate_target
 from tests.kit.cases import case

@@ -23,9 +23,9 @@ from dbcheck.audit.servers import other_subjects
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.cli.receipt import PRESET, receipt
-from dbcheck.core.audited import OtherSettings, RuleStanding, Severity
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
+from dbcheck.model.audited import OtherSettings, RuleStanding, Severity
+from dbcheck.model.verdict import Verdict
 from tests import rules as document
 
 # rule -> (a safe value, an unsafe one), as servers, kernel and tools spell them

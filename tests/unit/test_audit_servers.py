@@ -9,9 +9,9 @@ import pytest
 
 from dbcheck.audit.rules import located
 from dbcheck.audit.servers import platform_of, server_subject, version_of
-from dbcheck.core.readings import Reading, Readings
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.target import Drive, Layer, TargetFacts, Volume
+from dbcheck.model.readings import Reading, Readings
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.target import Drive, Layer, TargetFacts, Volume
 from tests.kit.host_samples import FACTS, VOLUME
 
 SAFE = {

@@ -14,13 +14,13 @@ import jsonschema
 import pytest
 
 from dbcheck import stored
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import BundleRefused, UsageError
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index, Member
 from dbcheck.evidence.attestation import FILE
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.judge.result import to_values
+from dbcheck.model.verdict import Verdict
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import (

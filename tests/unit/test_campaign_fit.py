@@ -17,10 +17,10 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.rig import Rig
 from dbcheck.cli import assemble, campaign_run
 from dbcheck.cli.matrix_target import on_target
-from dbcheck.core.records import CutAsked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, HostError, UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.records import CutAsked
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runs import RunFolder

@@ -9,8 +9,8 @@ import pytest
 
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.core.verdict import CycleVerdict
 from dbcheck.errors import RunFormatError
+from dbcheck.model.verdict import CycleVerdict
 from tests.kit.samples import PLAN
 
 

@@ -14,16 +14,16 @@ from dbcheck.campaign import campaign, preflight
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.survivors import DIFFERENT_MAX
-from dbcheck.core.cut import SwitchKind
-from dbcheck.core.earlier import EpochTotals
-from dbcheck.core.places import Place
-from dbcheck.core.records import NodeBefore
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableFacts, TableSpec
-from dbcheck.core.target import Layer, Volume
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
+from dbcheck.model.cut import SwitchKind
+from dbcheck.model.places import Place
+from dbcheck.model.records import NodeBefore
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.target import Layer, Volume
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.earlier import EpochTotals
+from dbcheck.rows.table import TableFacts, TableSpec
 from dbcheck.runs import RunFolder
 from tests.kit.cycles import record, records_of
 from tests.kit.host_samples import BEFORE, VOLUME

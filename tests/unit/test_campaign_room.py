@@ -10,8 +10,8 @@ import pytest
 
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.campaign.room import with_room
-from dbcheck.core.table import TableFacts, TableSpec
 from dbcheck.errors import TargetChanged
+from dbcheck.rows.table import TableFacts, TableSpec
 from tests.kit.host_samples import BEFORE, VOLUME
 from tests.kit.nodes import after_of, having
 from tests.kit.partial_rig import RecordingListener, rig_of

@@ -12,8 +12,8 @@ import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.totals import result
-from dbcheck.core.verdict import CycleVerdict
 from dbcheck.judge.results import CampaignResult, CampaignsResult, SeenTotal
+from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.html.page import as_html
 from dbcheck.report.words.campaign import limits

@@ -15,9 +15,9 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.known import Known
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.turns import Turns
-from dbcheck.core.verdict import CycleVerdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TargetChanged
+from dbcheck.model.verdict import CycleVerdict
 from dbcheck.runs import RunFolder
 from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of

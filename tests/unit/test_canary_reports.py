@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from dbcheck.core.depth import Counted
 from dbcheck.errors import HostError
 from dbcheck.hosts import canary
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.depth import Counted
 from dbcheck.remote import wire
 from tests.kit.channels import Script, reply
 

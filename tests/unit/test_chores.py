@@ -8,7 +8,7 @@ from itertools import chain, combinations
 
 import pytest
 
-from dbcheck.core.chores import (
+from dbcheck.rows.chores import (
     INSERTING,
     KINDS,
     Chore,
@@ -16,8 +16,8 @@ from dbcheck.core.chores import (
     Chores,
     problem,
 )
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.survivors import DIFFERENT
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.survivors import DIFFERENT
 from tests.kit.chores import CHORES, PLAN, Model, named, rows_of
 from tests.kit.cycles import record
 

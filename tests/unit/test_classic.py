@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pytest
 
-from dbcheck.core.acks import ACK_DTYPE, AckArray
-from dbcheck.core.classic import reconcile_ids
-from dbcheck.core.history import Ack
-from dbcheck.core.observed import Claim, Observed
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.table import CLASSIC, TableFacts
+from dbcheck.rows.acks import ACK_DTYPE, AckArray
+from dbcheck.rows.history import Ack
+from dbcheck.rows.observed import Claim, Observed
+from dbcheck.rows.plans.classic_judge import reconcile_ids
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.survivors import RECORD, Records
+from dbcheck.rows.table import CLASSIC, TableFacts
 from tests.kit.cycles import NOTHING_BEFORE, array_of, records_of
 
 ACKS = [Ack(1, 1, 11, 100), Ack(2, 1, 12, 200), Ack(1, 2, 13, 300), Ack(1, 3, 15, 400)]

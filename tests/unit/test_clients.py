@@ -9,13 +9,13 @@ import pytest
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.outcome import _diagnosis as outcome_diagnosis
-from dbcheck.core.leftover import Decisions, LeftFate
-from dbcheck.core.observed import Claim
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.clients import by_clients
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.verdict import Judgement, judge_rows
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.leftover import Decisions, LeftFate
+from dbcheck.rows.observed import Claim
+from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.runs import RunFolder
 from tests.kit.cases import case
 from tests.kit.cycles import reconciled, record

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.agreement import OtherNode, counts
-from dbcheck.core.changed import ChangedRow
-from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.gone import Gone
-from dbcheck.core.left import Left, left_on
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.promise import Promise
-from dbcheck.core.promised import kept_by
-from dbcheck.core.records import NodeAfter, NodeAtTheCut
-from dbcheck.core.replication import (
+from dbcheck.judge import cluster, insync
+from dbcheck.judge.case import Case
+from dbcheck.judge.ended import not_shut_down
+from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.judge import judge
+from dbcheck.judge.table import evidence
+from dbcheck.model.cut import Cut, PowerState
+from dbcheck.model.gone import Gone
+from dbcheck.model.promise import Promise
+from dbcheck.model.promised import kept_by
+from dbcheck.model.records import NodeAfter, NodeAtTheCut
+from dbcheck.model.replication import (
     Change,
     Descent,
     Follower,
@@ -27,14 +29,12 @@ from dbcheck.core.replication import (
     ReplicationTally,
     WriterOff,
 )
-from dbcheck.core.site import SiteKind, lineage
-from dbcheck.core.verdict import Verdict
-from dbcheck.judge import cluster, insync
-from dbcheck.judge.case import Case
-from dbcheck.judge.ended import not_shut_down
-from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.judge import judge
-from dbcheck.judge.table import evidence
+from dbcheck.model.site import SiteKind, lineage
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.agreement import OtherNode, counts
+from dbcheck.rows.changed import ChangedRow
+from dbcheck.rows.left import Left, left_on
+from dbcheck.rows.loss import Loss, Losses, LossKind
 from tests.kit.cases import item, loaded
 from tests.kit.cycles import record, records_of
 from tests.kit.nodes import after_of, at_the_cut

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.promise import Promise, staggered
-from dbcheck.core.replication import Descent, PromotedBy, Received
-from dbcheck.core.site import SiteKind
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, PartlyCut, PowerError, UsageError
+from dbcheck.model.cut import Cut, PowerState
+from dbcheck.model.promise import Promise, staggered
+from dbcheck.model.replication import Descent, PromotedBy, Received
+from dbcheck.model.site import SiteKind
 from dbcheck.ports.site import Node
 from dbcheck.site import cluster
 from dbcheck.site.cluster import Cluster

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.site import SiteKind
 from dbcheck.errors import UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.site import SiteKind
 
 GALERA, GROUP = "galera", "group-replication"
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from dbcheck import files
-from dbcheck.core.counters import Counts, UnderLoad
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.operation import ROLLBACK
-from dbcheck.core.plans.registry import plan_of
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.target import Layer, Volume, VolumeCanaries
 from dbcheck.judge.commitflush import commits_per_flush
 from dbcheck.judge.item import Item, Standing
+from dbcheck.model.counters import Counts, UnderLoad
+from dbcheck.model.target import Layer, Volume, VolumeCanaries
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.operation import ROLLBACK
+from dbcheck.rows.plans.registry import plan_of
+from dbcheck.rows.schedule import Schedule
 from dbcheck.workload import load
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from dbcheck.campaign.comparing import Comparison
-from dbcheck.core.changed import CHANGED_MAX
-from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.table import LEDGER
+from dbcheck.rows.changed import CHANGED_MAX
+from dbcheck.rows.survivors import RECORD, Records
+from dbcheck.rows.table import LEDGER
 
 
 def rows(*ids: int) -> Records:

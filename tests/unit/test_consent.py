@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from dbcheck.cli import assemble
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.identity import Expected
-from dbcheck.core.reached import Reached
 from dbcheck.errors import RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.identity import Expected
+from dbcheck.model.reached import Reached
 from dbcheck.power import consent, notes, reached
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan

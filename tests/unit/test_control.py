@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.control import ControlFacts, ControlOutcome
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.control import control, judge_control
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
+from dbcheck.model.control import ControlFacts, ControlOutcome
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.table import LEDGER
 from tests.kit.cases import case
 
 CLEAN = Reconciliation(100, 100, 1, 0, 0, 0, {}, Losses.of(()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.logs.lines import read
-from dbcheck.core.startlog import was_cut, was_shut_down
-from dbcheck.core.target import LogTail
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
+from dbcheck.model.target import LogTail
+from dbcheck.server_log.lines import read
+from dbcheck.server_log.startlog import was_cut, was_shut_down
 from tests.kit.server_logs import MARIA, MYSQL, PG
 
 AT = "2026-11-22 01:16:32.595 UTC"

@@ -21,15 +21,15 @@ from dbcheck.campaign.following import Following
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.clock import now_us
-from dbcheck.core.cut import Cut, SwitchKind
-from dbcheck.core.moments import AT_ONCE, Moment, Stratum
-from dbcheck.core.records import CutAsked
-from dbcheck.core.server import LogPosition
-from dbcheck.core.witnessed import CUT_EVENT
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S, SILENCE_S
 from dbcheck.load.load import Load
+from dbcheck.model.cut import Cut, SwitchKind
+from dbcheck.model.moments import AT_ONCE, Moment, Stratum
+from dbcheck.model.records import CutAsked
+from dbcheck.model.server import LogPosition
+from dbcheck.model.witnessed import CUT_EVENT
 from dbcheck.ports.listener import Phase
 from tests.kit.nodes import site_of
 from tests.kit.samples import FACTS

@@ -18,9 +18,9 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import matrix_target
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.matrix_rows import Row
-from dbcheck.core.table import TableFacts
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.verdict import Judgement
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.table import TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.nodes import with_node

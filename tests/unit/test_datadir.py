@@ -10,11 +10,11 @@ from typing import cast
 import pytest
 
 from dbcheck.campaign.host import inspect_host
-from dbcheck.core.datadir import DataNames, other_data, unmarked
-from dbcheck.core.server import ServerFacts
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.data import data_names
 from dbcheck.hosts.agent.facts import changed, made
+from dbcheck.model.datadir import DataNames, other_data, unmarked
+from dbcheck.model.server import ServerFacts
 from tests.kit.partial_rig import RecordingListener, node_of
 
 STARTED_S = 1_700_000_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.depth import (
+from dbcheck.model.depth import (
     Completed,
     Counted,
     Depth,

@@ -9,11 +9,11 @@ import pytest
 
 from dbcheck.audit import rules
 from dbcheck.audit.rules import Finding
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.loss import LossKind
-from dbcheck.core.lossshape import NO_SHAPE, LossShape, Share
-from dbcheck.core.losswindows import WindowShare
 from dbcheck.judge.diagnosis import Cause, Explanation, diagnosis
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.lossshape import NO_SHAPE, LossShape, Share
+from dbcheck.rows.losswindows import WindowShare
 
 TAIL, HOLE, TORN = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE, LossKind.TORN
 END = LossShape(

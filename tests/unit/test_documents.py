@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.cut import SwitchKind
+from dbcheck.model.cut import SwitchKind
 from tests.kit.documents import DOCUMENTS, ROOT
 
 METHOD = ROOT / "docs" / "method.md"

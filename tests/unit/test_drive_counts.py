@@ -13,10 +13,10 @@ from dbcheck.campaign import drives
 from dbcheck.campaign.drives import DriveCounts, begin_counting, csv_lines
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
-from dbcheck.core.counters import Counts, Sample, UnderLoad
-from dbcheck.core.site import ONLY_NODE
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
+from dbcheck.model.counters import Counts, Sample, UnderLoad
+from dbcheck.model.site import ONLY_NODE
 from dbcheck.ports.host import TargetHost
 from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import site_of

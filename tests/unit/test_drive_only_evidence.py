@@ -7,22 +7,6 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import Cut, PowerScope
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import (
-    Completed,
-    Counted,
-    Depth,
-    DepthFinding,
-    Remains,
-    Ring,
-    Tally,
-)
-from dbcheck.core.drivecut import CutDrive, DriveCut, Remounted
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import RestoreRecord
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.target import HostAfter
 from dbcheck.judge import driveonly
 from dbcheck.judge import host as host_items
 from dbcheck.judge.absence import Absence, judge_absence
@@ -33,6 +17,22 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.load import load_at_the_cut
 from dbcheck.judge.table import evidence
 from dbcheck.judge.timeoff import time_without_power
+from dbcheck.model.cut import Cut, PowerScope
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import (
+    Completed,
+    Counted,
+    Depth,
+    DepthFinding,
+    Remains,
+    Ring,
+    Tally,
+)
+from dbcheck.model.drivecut import CutDrive, DriveCut, Remounted
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import RestoreRecord
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.target import HostAfter
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME, after
 

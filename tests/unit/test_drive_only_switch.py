@@ -8,8 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.drives import (
@@ -20,6 +18,8 @@ from dbcheck.hosts.drives import (
     Survey,
     TakenOff,
 )
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
 from dbcheck.power.driveonly import DriveOnlySwitch, Server
 from tests.kit.drives_alone import SCOPE, SEEN
 

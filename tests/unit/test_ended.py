@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import Cut, PowerScope
-from dbcheck.core.drivecut import CutDrive, DriveCut
-from dbcheck.core.gone import Gone
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import LoadRecord, RestoreRecord
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.statistics import Tally
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.watched import WatchTally, settings_looked
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import Ended, judge_end, not_shut_down
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
+from dbcheck.model.cut import Cut, PowerScope
+from dbcheck.model.drivecut import CutDrive, DriveCut
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord, RestoreRecord
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.statistics import Tally
+from dbcheck.model.verdict import Verdict
+from dbcheck.model.watched import WatchTally, settings_looked
+from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.table import LEDGER
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE
 from tests.kit.host_samples import after as host_after

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.loss import Losses
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import Judgement, judge_index
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.indexloss import IndexLoss
+from dbcheck.rows.loss import Losses
+from dbcheck.rows.reconcile import Reconciliation
 
 INDEX = IndexLoss("the primary key has 9 rows where the table has 10", 1)
 CLEAN = Reconciliation(9, 9, 0, 0, 0, 0, {}, Losses.of(()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.table import CLASSIC, LEDGER
 from dbcheck.engines.mysql.check import product, quote_account
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.product import (
@@ -16,6 +15,7 @@ from dbcheck.engines.postgresql.product import (
 from dbcheck.engines.tables import require_ours
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, OtherProduct
+from dbcheck.rows.table import CLASSIC, LEDGER
 from tests.kit.recorded_servers import RecordedLink
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from dbcheck.core.table import SIDES, TABLES, TableSpec
 from dbcheck.files import folder, sql
+from dbcheck.rows.table import SIDES, TABLES, TableSpec
 
 EVERY = ("create", "row", "survivors", "count", "drop")
 OF_SIDES = ("batch", "truncate", "index", "rewrite")

@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from dbcheck import workload
-from dbcheck.core.cut import Cut
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.gone import Gone
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.server import LogPosition
-from dbcheck.core.table import LEDGER, PLAIN, Definition, TableFacts
-from dbcheck.core.unobserved import Observed
-from dbcheck.core.verdict import Verdict, worst
-from dbcheck.core.watched import WatchTally, tables_looked
-from dbcheck.core.witnessed import CUT_EVENT, LogFacts, WindowFacts
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.load import load_at_the_cut, since_checkpoint
 from dbcheck.judge.server import restarted, same_server, same_settings, same_tables
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from dbcheck.judge.witness import witness_at_the_cut
+from dbcheck.model.cut import Cut
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.server import LogPosition
+from dbcheck.model.unobserved import Observed
+from dbcheck.model.verdict import Verdict, worst
+from dbcheck.model.watched import WatchTally, tables_looked
+from dbcheck.model.witnessed import CUT_EVENT, LogFacts, WindowFacts
+from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.table import LEDGER, PLAIN, Definition, TableFacts
 from tests.kit.cases import case, loaded, of_servers
 from tests.kit.nodes import having
 from tests.kit.samples import CLEAN, FACTS

@@ -14,7 +14,7 @@ import pytest
 from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
-from dbcheck.core.verdict import Verdict
+from dbcheck.model.verdict import Verdict
 from tests.examples import DEMO, DOCS, EXAMPLES, FOLDER, HOST, Example, files_of, text
 
 FILES = (*sorted(FOLDER.iterdir()), DEMO)

@@ -9,9 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.core.crashstate import CrashState
-from dbcheck.core.server import is_restarted
-from dbcheck.core.verdict import Verdict
 from dbcheck.explore import finding as module
 from dbcheck.explore.blame import Places
 from dbcheck.explore.finding import Reduction, by_manner, manner
@@ -20,6 +17,9 @@ from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import StateJudgement
 from dbcheck.lab.storage.blocks import Extent, FileBlocks
+from dbcheck.model.crashstate import CrashState
+from dbcheck.model.server import is_restarted
+from dbcheck.model.verdict import Verdict
 from tests.kit.recordings import Came, Flushed, recording_of
 from tests.kit.samples import FACTS, MANIFEST
 

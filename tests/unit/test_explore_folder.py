@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.crashstate import CrashState
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import LabError, RunFormatError, RunWriteError, UsageError
 from dbcheck.explore.folder import Exploration, Line, Plan
 from dbcheck.judge.explored import (
@@ -23,6 +21,8 @@ from dbcheck.judge.explored import (
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.crashstate import CrashState
+from dbcheck.model.verdict import Verdict
 
 PLAN = Plan("0.1.0", 7, "20260102-030405-a1b2c3")
 OTHER_DEVICE = json.dumps(

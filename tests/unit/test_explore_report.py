@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from dbcheck.cli.output import console
-from dbcheck.core.crashstate import CrashState
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.explored import (
     Coverage,
     ExploreResult,
@@ -20,6 +18,8 @@ from dbcheck.judge.explored import (
     StateJudgement,
     StateResult,
 )
+from dbcheck.model.crashstate import CrashState
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.explore import explore_report, state_report
 
 STATE = CrashState(3, ((17, ()),))

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbcheck.core.acks import ACK_DTYPE, TIME_UNIT_US, AckArray, pack, unpack
-from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
 from dbcheck.errors import LabError
 from dbcheck.explore.acked import Acked
+from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, AckArray, pack, unpack
+from dbcheck.rows.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
 from tests.kit.samples import LOAD
 
 # session, seq, row_id, acked_us

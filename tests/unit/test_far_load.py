@@ -9,16 +9,16 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.clock import now_us
-from dbcheck.core.gone import Replaced
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.unobserved import Observed
-from dbcheck.core.watched import WatchTally, settings_looked
 from dbcheck.load.far import Shift
 from dbcheck.load.farhost import FarHost, packed, unpacked
 from dbcheck.load.group import Break, GroupResult, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.lease import LEASE_S, Lease
 from dbcheck.load.sessions import Sessions
+from dbcheck.model.gone import Replaced
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.unobserved import Observed
+from dbcheck.model.watched import WatchTally, settings_looked
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness
 from tests.kit.operations import INSERTS

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.target import LogTail
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
+from dbcheck.model.target import LogTail
 from tests.damage.__main__ import recorded
 from tests.damage.sweep import NO_DAMAGE, Line, judged
 from tests.kit.cases import case, loaded

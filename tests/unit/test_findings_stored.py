@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.explore.opened import Opened
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import Finding, LostBlock, StateJudgement, StateResult
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.verdict import Verdict
 from tests.findings import FOLDER
 from tests.findings.store import stored
 from tests.kit.recordings import SIZE, Came, Flushed, recording_of

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.core.verdict import CycleVerdict
 from dbcheck.errors import RunWriteError
 from dbcheck.fleet.messages import Listing, Piece
 from dbcheck.fleet.mirror import PIECE_BYTES, Incoming, Outgoing, needed, unpack
+from dbcheck.model.verdict import CycleVerdict
 from tests.kit.samples import PLAN
 
 NEW = "20261125-000000-00000a"

@@ -8,30 +8,6 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.agreement import OtherNode
-from dbcheck.core.changed import ChangedRow
-from dbcheck.core.cut import Cut, PowerState
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.gone import Gone
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.places import DATA, Place
-from dbcheck.core.promise import Promise
-from dbcheck.core.records import NodeAfter, NodeAtTheCut, RestoreRecord
-from dbcheck.core.replication import (
-    GALERA_CLUSTER,
-    Change,
-    Descent,
-    PromotedBy,
-    Promotion,
-    Received,
-    ReplicationSeen,
-    WriterOff,
-)
-from dbcheck.core.server import DATA_NAME
-from dbcheck.core.site import SiteKind, lineage
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.watched import Watched
 from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import not_shut_down
@@ -41,6 +17,30 @@ from dbcheck.judge.server import same_settings
 from dbcheck.judge.serverlog import server_log_sql
 from dbcheck.judge.settings import settings_of
 from dbcheck.judge.timeoff import time_without_power
+from dbcheck.model.cut import Cut, PowerState
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.gone import Gone
+from dbcheck.model.places import DATA, Place
+from dbcheck.model.promise import Promise
+from dbcheck.model.records import NodeAfter, NodeAtTheCut, RestoreRecord
+from dbcheck.model.replication import (
+    GALERA_CLUSTER,
+    Change,
+    Descent,
+    PromotedBy,
+    Promotion,
+    Received,
+    ReplicationSeen,
+    WriterOff,
+)
+from dbcheck.model.server import DATA_NAME
+from dbcheck.model.site import SiteKind, lineage
+from dbcheck.model.verdict import Verdict
+from dbcheck.model.watched import Watched
+from dbcheck.rows.agreement import OtherNode
+from dbcheck.rows.changed import ChangedRow
+from dbcheck.rows.loss import Loss, Losses, LossKind
 from tests.kit.cases import item, loaded
 from tests.kit.client_clocks import LATER
 from tests.kit.host_samples import BEFORE as HOST

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.promise import Promise
-from dbcheck.core.promised import kept_by
-from dbcheck.core.site import SiteKind, lineage
 from dbcheck.engines.mysql import group_bootstrap, group_replication
 from dbcheck.engines.mysql.check import require_alone, require_server
 from dbcheck.engines.mysql.group_replication import View, is_member
@@ -17,6 +14,9 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.lab.group_replication import group_settings
 from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
+from dbcheck.model.promise import Promise
+from dbcheck.model.promised import kept_by
+from dbcheck.model.site import SiteKind, lineage
 
 GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
 FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"

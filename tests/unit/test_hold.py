@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from dbcheck.campaign.hold import Hold
-from dbcheck.core.moments import AtTheCut, Moment, Stratum, met
 from dbcheck.load.load import Load
+from dbcheck.model.moments import AtTheCut, Moment, Stratum, met
 
 BEGAN_US, TICK_US, STEP_US, SNAPSHOT_US = 10_000_000, 5_000, 10_000, 50_000
 SESSIONS, CUTS = 4, 40

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth, DepthFinding, Remains, Tally
-from dbcheck.core.gone import Gone
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.target import Drive, HostAfter
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge import host as host_items
 from dbcheck.judge.ended import Ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth, DepthFinding, Remains, Tally
+from dbcheck.model.gone import Gone
+from dbcheck.model.target import Drive, HostAfter
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.reconcile import Reconciliation
 from tests.kit.cases import case, lab, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME, after
 from tests.kit.nodes import having

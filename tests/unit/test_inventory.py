@@ -14,11 +14,11 @@ import pytest
 from dbcheck import children, files
 from dbcheck.cli.assemble import entry_host
 from dbcheck.cli.run import require_possible
-from dbcheck.core.cut import SwitchKind
 from dbcheck.errors import UsageError
 from dbcheck.inventory.cluster import cluster_of
 from dbcheck.inventory.entry import KNOWN, Entry
 from dbcheck.inventory.load import inventory, load
+from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from tests.kit.files import STRANGER

@@ -14,18 +14,18 @@ from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.totals import result
-from dbcheck.core.cut import Cut, PowerScope, SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Completed, Counted, Remains, Ring
-from dbcheck.core.gone import Gone
-from dbcheck.core.moments import Moment, Stratum, with_hold
-from dbcheck.core.records import LoadRecord, Manifest
-from dbcheck.core.replication import ReplicationSeen
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.watched import Watched, WatchTally
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.result import to_values
+from dbcheck.model.cut import Cut, PowerScope, SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Completed, Counted, Remains, Ring
+from dbcheck.model.gone import Gone
+from dbcheck.model.moments import Moment, Stratum, with_hold
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.replication import ReplicationSeen
+from dbcheck.model.verdict import Verdict
+from dbcheck.model.watched import Watched, WatchTally
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load

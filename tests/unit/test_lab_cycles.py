@@ -15,10 +15,10 @@ from rich.console import Console
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cycles import described, lab_cycles, until_shown
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import LabError, UsageError
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.workload import load
 

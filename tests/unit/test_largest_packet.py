@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from dbcheck import files, workload
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.operation import Operation, Verb
-from dbcheck.core.plans.registry import (
-    payload_bytes_max,
-    plan_of,
-    statements_of,
-)
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.workload import Workload
 from dbcheck.engines.mysql.check import require_packet
 from dbcheck.engines.mysql.session import _text
 from dbcheck.engines.mysql.wire import Template
 from dbcheck.errors import EngineError
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.operation import Operation, Verb
+from dbcheck.rows.plans.registry import (
+    payload_bytes_max,
+    plan_of,
+    statements_of,
+)
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.workload import Workload
 
 NAMES = [name for name in files.workload_names() if name != "classic"]
 LARGE = [

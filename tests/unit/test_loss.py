@@ -4,11 +4,11 @@ import tracemalloc
 
 import numpy as np
 
-from dbcheck.core.acks import ACK_DTYPE
-from dbcheck.core.loss import IdRange, Loss, Losses, LossKind
-from dbcheck.core.observed import Observed
-from dbcheck.core.reconcile import reconcile
-from dbcheck.core.table import LEDGER, REGISTER, TABLES
+from dbcheck.rows.acks import ACK_DTYPE
+from dbcheck.rows.loss import IdRange, Loss, Losses, LossKind
+from dbcheck.rows.observed import Observed
+from dbcheck.rows.reconcile import reconcile
+from dbcheck.rows.table import LEDGER, REGISTER, TABLES
 from tests.kit.cycles import NOTHING_BEFORE
 
 TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE

@@ -7,15 +7,15 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dbcheck.core.acks import ACK_DTYPE, AckArray
-from dbcheck.core.chores import ChoreKind, Chores
-from dbcheck.core.expected import Sizes
-from dbcheck.core.history import HOUSEKEEPING_SESSION
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.lossshape import LossShape, Share, shape_of
-from dbcheck.core.losswindows import Windows
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import ITEM, LEDGER
+from dbcheck.rows.acks import ACK_DTYPE, AckArray
+from dbcheck.rows.chores import ChoreKind, Chores
+from dbcheck.rows.expected import Sizes
+from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.lossshape import LossShape, Share, shape_of
+from dbcheck.rows.losswindows import Windows
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import ITEM, LEDGER
 
 TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE
 CUT_US = 60_000_000

@@ -1,7 +1,7 @@
 """Managed services: how they are recognised, and what may be claimed of them.
 
 None of them can run here.  What their servers answer is from the providers' documents
-(named in core.managed) and from what clients of theirs print.
+(named in model.managed) and from what clients of theirs print.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from dbcheck.audit.mysql import RULES
 from dbcheck.audit.rules import flagged, judge
 from dbcheck.campaign.managed import require_failover
 from dbcheck.cli.guard import guard
-from dbcheck.core.audited import RuleStanding
-from dbcheck.core.cutclass import DECLARABLE, CutClass
-from dbcheck.core.managed import (
+from dbcheck.engines.mysql.check import require_known
+from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.engines.postgresql.engine import PostgresqlEngine
+from dbcheck.errors import EngineError, UsageError
+from dbcheck.judge.ended import not_shut_down
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.verdict import judge_rows
+from dbcheck.model.audited import RuleStanding
+from dbcheck.model.cutclass import DECLARABLE, CutClass
+from dbcheck.model.managed import (
     ALLOYDB,
     AURORA,
     AZURE,
@@ -31,15 +38,8 @@ from dbcheck.core.managed import (
     of_mysql,
     of_postgresql,
 )
-from dbcheck.core.other_users import OtherUsers
-from dbcheck.core.server import ServerFacts, difference, unread_identity
-from dbcheck.engines.mysql.check import require_known
-from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.engines.postgresql.engine import PostgresqlEngine
-from dbcheck.errors import EngineError, UsageError
-from dbcheck.judge.ended import not_shut_down
-from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.verdict import judge_rows
+from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.server import ServerFacts, difference, unread_identity
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from tests.kit.cases import case

@@ -10,9 +10,9 @@ import pytest
 from dbcheck import files
 from dbcheck.cli.matrix_rows import Matrix, read_matrix
 from dbcheck.cli.matrix_target import session_url
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
 
 HEAD = '[defaults]\nengine = "postgresql"\nrung = "process"\n'
 

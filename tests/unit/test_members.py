@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.campaign.members import Address, address_of, recognised
-from dbcheck.core.replication import Follower, Membership
 from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.model.replication import Follower, Membership
 
 OWN = Address(frozenset({"10.0.0.2"}), 5432)
 WRITER = Address(frozenset({"10.0.0.1"}), 5432)

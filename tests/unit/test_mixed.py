@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from dbcheck.core import decks
-from dbcheck.core.mix import Action, Mix
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.survivors import DIFFERENT
-from dbcheck.core.table import TableFacts
+from dbcheck.rows import decks
+from dbcheck.rows.mix import Action, Mix
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.survivors import DIFFERENT
+from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import record
 from tests.kit.mixed import EVERYTHING, Model, Name, plan_of, versions
 

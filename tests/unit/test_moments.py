@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.moments import (
+from dbcheck.model.moments import (
     INTO_S,
     RAMP_UP_S,
     SPREAD_MAX_S,
@@ -21,6 +20,7 @@ from dbcheck.core.moments import (
     moment,
     with_hold,
 )
+from dbcheck.rows.chores import ChoreKind
 
 STEADY_S = (3.0, 6.0)
 

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.core.history import Row
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql.session import _is_committed
 from dbcheck.engines.mysql.wire import (
@@ -21,6 +19,8 @@ from dbcheck.engines.mysql.wire import (
     query,
     texts,
 )
+from dbcheck.rows.history import Row
+from dbcheck.rows.table import LEDGER
 
 ROW = Row(0, 2**62, 65535, 2**32 - 1, 0, b"\0'\xff", 2**32 - 1)
 

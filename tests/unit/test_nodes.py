@@ -14,14 +14,14 @@ from dbcheck import stored
 from dbcheck.campaign import preflight
 from dbcheck.campaign.cycle import reconcile_run
 from dbcheck.campaign.host import HostCanaries
-from dbcheck.core.cut import SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.records import NodeAfter, NodeAtTheCut, RestoreRecord
-from dbcheck.core.site import ONLY_NODE
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, RunFormatError, UsageError
 from dbcheck.judge.case import Case
 from dbcheck.judge.server import restarted
+from dbcheck.model.cut import SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.records import NodeAfter, NodeAtTheCut, RestoreRecord
+from dbcheck.model.site import ONLY_NODE
 from dbcheck.ports.site import Node
 from dbcheck.runs import RunFolder
 from tests.kit.host_samples import BEFORE

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import observable
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.errors import NoCanary, UsageError
 from dbcheck.ports import abilities
+from dbcheck.rows.table import LEDGER
 from dbcheck.workload import load
 
 PLAIN: Any = SimpleNamespace(target="plain://db1", check=lambda *_: None)

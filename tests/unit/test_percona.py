@@ -12,10 +12,10 @@ import pytest
 
 from dbcheck.audit.mysql import RULES, TABLES
 from dbcheck.audit.rules import flagged, judge
-from dbcheck.core.audited import RuleStanding
-from dbcheck.core.managed import SERVICE
 from dbcheck.engines.mysql.check import product
 from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.model.audited import RuleStanding
+from dbcheck.model.managed import SERVICE
 from tests.kit.recorded_servers import RecordedLink
 
 VERSION = "8.0.46-37"

@@ -13,20 +13,6 @@ import pytest
 from dbcheck import stored
 from dbcheck.campaign.host import ask_host, end_canaries, inspect_host
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.datadir import DataNames
-from dbcheck.core.depth import Completed, Depth, Remains, Ring
-from dbcheck.core.places import Place
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.target import (
-    HostBefore,
-    LogMarks,
-    LogTail,
-    TargetFacts,
-    VolumeCanaries,
-)
-from dbcheck.core.verdict import Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.judge.host import same_storage, unsafe_shutdowns
@@ -34,6 +20,20 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.places import places as places_item
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.judge.volumes import least_depth, shallowest, volume_depths
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.datadir import DataNames
+from dbcheck.model.depth import Completed, Depth, Remains, Ring
+from dbcheck.model.places import Place
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.target import (
+    HostBefore,
+    LogMarks,
+    LogTail,
+    TargetFacts,
+    VolumeCanaries,
+)
+from dbcheck.model.verdict import Verdict
 from dbcheck.runs import RunFolder, read_manifest
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
@@ -468,7 +468,7 @@ def test_a_place_that_the_server_finds_otherwise_takes_depth_and_pass_away(
 
 @pytest.mark.parametrize("why", ["", "no process of the server can be seen there"])
 def test_a_view_that_is_not_known_is_assumed(why: str) -> None:
-    """Also of a record that says nothing of it: see core.target.TargetFacts."""
+    """Also of a record that says nothing of it: see model.target.TargetFacts."""
     before = replace(BEFORE, facts=replace(TWO, view_unread=why))
     item = places_item(case(before=before))
     assert item is not None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.audit.mysql import ROCKSDB, TABLES
-from dbcheck.core.places import Place, moved, numbered, outside
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.judge.item import Standing
 from dbcheck.judge.places import places as places_item
+from dbcheck.model.places import Place, moved, numbered, outside
 from tests.kit.cases import case
 
 MARIADB = {

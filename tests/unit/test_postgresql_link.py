@@ -12,13 +12,13 @@ import psycopg
 import psycopg2
 import pytest
 
-from dbcheck.core.plans.insert import INSERT
-from dbcheck.core.table import LEDGER
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.table import LEDGER
 
 
 class Connection:

@@ -9,10 +9,10 @@ import pytest
 
 from dbcheck.cli import assemble
 from dbcheck.cli.guard import guard
-from dbcheck.core.identity import Expected, Identity
-from dbcheck.core.other_users import OtherUsers
-from dbcheck.core.server import ServerFacts
 from dbcheck.errors import UsageError
+from dbcheck.model.identity import Expected, Identity
+from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.power import interlock
 from tests.kit.samples import FACTS

@@ -11,17 +11,17 @@ import pytest
 from dbcheck import interrupt
 from dbcheck.campaign import idle
 from dbcheck.cli import assemble, power
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.identity import Identity
-from dbcheck.core.reached import Reached
-from dbcheck.core.target import Volume
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.volumes import VolumeDepth
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.identity import Identity
+from dbcheck.model.reached import Reached
+from dbcheck.model.target import Volume
 from dbcheck.power import reached, selftest
 
 

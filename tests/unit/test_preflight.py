@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from dbcheck.campaign import waiting
-from dbcheck.core.server import ServerFacts
 from dbcheck.errors import EngineError
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from tests.kit.partial_rig import RecordingListener

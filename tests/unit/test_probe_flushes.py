@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.counters import Counts, Sample
-from dbcheck.core.places import BINARY_LOG, REDO_LOG, WAL
-from dbcheck.core.statistics import PPM
-from dbcheck.core.target import Drive, Layer
+from dbcheck.model.counters import Counts, Sample
+from dbcheck.model.places import BINARY_LOG, REDO_LOG, WAL
+from dbcheck.model.statistics import PPM
+from dbcheck.model.target import Drive, Layer
 from dbcheck.probe.flushes import (
     Outcome,
     Path,

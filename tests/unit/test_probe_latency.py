@@ -7,8 +7,8 @@ import statistics
 
 import pytest
 
-from dbcheck.core.counters import Counts, Sample
-from dbcheck.core.timed import Method, Shape, Timed
+from dbcheck.model.counters import Counts, Sample
+from dbcheck.model.timed import Method, Shape, Timed
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import (
     MAIN,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.identity import Expected
-from dbcheck.core.reached import Reached, ReachedVolume
-from dbcheck.core.target import HostBefore
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.places import switch_depth
+from dbcheck.model.identity import Expected
+from dbcheck.model.reached import Reached, ReachedVolume
+from dbcheck.model.target import HostBefore
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.reached import recall, remember
 from dbcheck.power.wiring import Wiring

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.clock import now_us
-from dbcheck.core.history import AckValues
-from dbcheck.core.witnessed import Watermark
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.readers import Readers
+from dbcheck.model.witnessed import Watermark
 from dbcheck.ports.engine import KeyRead
 from dbcheck.ports.witness import WitnessLog
+from dbcheck.rows.history import AckValues
 
 
 class Table:

@@ -14,18 +14,18 @@ import pytest
 from dbcheck.campaign.reading import Reading, nothing_read
 from dbcheck.campaign.recovery import read_survivors
 from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.core.history import Row
-from dbcheck.core.leftover import Decisions, LeftFate, Name
-from dbcheck.core.promise import Promise
-from dbcheck.core.records import AfterRecord, NodeAfter, PreparedRecord
-from dbcheck.core.refill import Refill
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.site import ONLY_NODE, SiteKind
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import LEDGER, TableFacts, TableSpec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, OtherServer, UsageError
+from dbcheck.model.promise import Promise
+from dbcheck.model.records import AfterRecord, NodeAfter, PreparedRecord
+from dbcheck.model.refill import Refill
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.site import ONLY_NODE, SiteKind
+from dbcheck.rows.history import Row
+from dbcheck.rows.leftover import Decisions, LeftFate, Name
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
 from dbcheck.runs import RunFolder
 from dbcheck.workload import load
 from tests.kit.nodes import after_of, site_of

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import reading_log
-from dbcheck.core.table import LEDGER
-from dbcheck.core.target import LogTail
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, HostError
+from dbcheck.model.target import LogTail
+from dbcheck.rows.table import LEDGER
 from tests.kit.nodes import site_of
 from tests.kit.server_logs import (
     MARIA,

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.earlier import WEIGHT_MODULUS
-from dbcheck.core.history import Ack
-from dbcheck.core.loss import LossKind
-from dbcheck.core.observed import Claim
-from dbcheck.core.reconcile import Reconciliation, count_acks
-from dbcheck.core.survivors import DIFFERENT, INTACT
-from dbcheck.core.table import TableFacts
 from dbcheck.errors import LogDamaged
+from dbcheck.rows.earlier import WEIGHT_MODULUS
+from dbcheck.rows.history import Ack
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.observed import Claim
+from dbcheck.rows.reconcile import Reconciliation, count_acks
+from dbcheck.rows.survivors import DIFFERENT, INTACT
+from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import ack, acks_of, array_of, reconciled, record
 
 ALL = [record(1, 1), record(1, 2), record(1, 3), record(2, 1), record(2, 2)]
@@ -115,7 +115,7 @@ def test_a_row_with_another_id_than_the_acked_one_is_corrupt(at: int) -> None:
 def test_parts_of_the_marks_are_as_good_as_all(
     places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbcheck.core.reconcile._PLACES_AT_ONCE", places)
+    monkeypatch.setattr("dbcheck.rows.reconcile._PLACES_AT_ONCE", places)
     rows = [record(1, 1, row_id=1002), record(1, 2, row_id=1001), record(2, 2)]
     found = reconciled(COUNTS, rows)
     assert sorted(kinds(found)) == [

@@ -11,11 +11,11 @@ import click
 import pytest
 from msgspec import Meta
 
+from dbcheck.base.explained import Explained
 from dbcheck.cli.root import root
-from dbcheck.core.explained import Explained
-from dbcheck.core.loss import LossKind
 from dbcheck.inventory.entry import KNOWN, SECRETS
 from dbcheck.judge.diagnosis import Cause
+from dbcheck.rows.loss import LossKind
 from tests import reference as made
 from tests.kit.commandtree import contexts, options_of
 from tests.kit.documents import DOCUMENTS, shown, words_of

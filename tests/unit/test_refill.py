@@ -9,16 +9,6 @@ from typing import Any
 import pytest
 
 from dbcheck import stored
-from dbcheck.core.again import SecondReading
-from dbcheck.core.changed import ChangedRow
-from dbcheck.core.conditions import Broken, ConditionCheck
-from dbcheck.core.indexloss import IndexLoss
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.reconcile import Reconciliation
-from dbcheck.core.records import AfterRecord
-from dbcheck.core.refill import Refill, of_both
-from dbcheck.core.table import CLASSIC, LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.engines.mysql.refill import refill_of
 from dbcheck.engines.postgresql.subscriptions import (
     require_no_subscription,
@@ -30,6 +20,16 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.server import not_refilled
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
+from dbcheck.model.records import AfterRecord
+from dbcheck.model.refill import Refill, of_both
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.again import SecondReading
+from dbcheck.rows.changed import ChangedRow
+from dbcheck.rows.conditions import Broken, ConditionCheck
+from dbcheck.rows.indexloss import IndexLoss
+from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.table import CLASSIC, LEDGER
 from tests.kit.cases import case
 from tests.kit.nodes import after_of
 from tests.kit.samples import FACTS

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from dbcheck.core.loss import LossKind
-from dbcheck.core.survivors import DIFFERENT
-from dbcheck.core.table import TableFacts
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.survivors import DIFFERENT
+from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import acks_of, record
 from tests.kit.registers import (
     HOLE,

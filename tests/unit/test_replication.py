@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import PowerState
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.replication import (
+from dbcheck.engines.mysql.gtids import counts, newest
+from dbcheck.errors import PowerError
+from dbcheck.model.cut import PowerState
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.replication import (
     Received,
     most_advanced,
     name_in_log,
     position_of,
     written,
 )
-from dbcheck.engines.mysql.gtids import counts, newest
-from dbcheck.errors import PowerError
 from dbcheck.power.readonly import ReadOnlySwitch
 
 ONE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -19,9 +19,9 @@ from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
 from dbcheck.cli.report import as_json
-from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.error_ids import ErrorId
 from dbcheck.judge.results import CampaignsResult, MatrixResult
+from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.html.page import as_html
 from dbcheck.report.junit import as_junit

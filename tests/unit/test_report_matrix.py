@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.matrix import matrix_report
 from dbcheck.report.rows import Line, comparison, matrix_result
 from tests.kit.reports import printed, run_result

@@ -13,9 +13,9 @@ import pytest
 from dbcheck.campaign.compare import compared
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli.report import formatted, read
-from dbcheck.core.verdict import CycleVerdict, Verdict
 from dbcheck.errors import UsageError
 from dbcheck.judge.results import CampaignResult, CampaignsResult
+from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.junit import as_junit
 from dbcheck.report.prometheus import as_metrics
 from dbcheck.report.rows import Line, matrix_result

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.timeline import Bin, Moment, Timeline
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.html.svg import Plot, linear
+from dbcheck.rows.timeline import Bin, Moment, Timeline
 from tests.kit.subjects import detail
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbcheck.core.loss import LossKind
-from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.drive import faults
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import SURVIVORS as LEFT
 from dbcheck.report.words.run import caveats, lab_scope
+from dbcheck.rows.loss import LossKind
 from tests.kit.reports import VALUES, printed, run_result
 
 RESULT: Mapping[str, Any] = VALUES

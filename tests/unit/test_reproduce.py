@@ -20,10 +20,10 @@ from dbcheck.cli.lab_options import (
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.reproduce import steps_of
-from dbcheck.core.records import Manifest
-from dbcheck.core.workload import Workload
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.records import Manifest
+from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.counters import Counts, UnderLoad
-from dbcheck.core.cut import PowerScope
-from dbcheck.core.depth import Completed, Counted, Depth, Remains, Ring
-from dbcheck.core.drivecut import DriveCut
-from dbcheck.core.records import RestoreRecord
-from dbcheck.core.target import WRITE_BACK, WRITE_THROUGH, Layer
-from dbcheck.core.unobserved import Observed
-from dbcheck.core.verdict import Verdict
-from dbcheck.core.watched import Fact, FactKind, Watched, WatchTally
 from dbcheck.judge.case import Case
 from dbcheck.judge.judge import judge
+from dbcheck.model.counters import Counts, UnderLoad
+from dbcheck.model.cut import PowerScope
+from dbcheck.model.depth import Completed, Counted, Depth, Remains, Ring
+from dbcheck.model.drivecut import DriveCut
+from dbcheck.model.records import RestoreRecord
+from dbcheck.model.target import WRITE_BACK, WRITE_THROUGH, Layer
+from dbcheck.model.unobserved import Observed
+from dbcheck.model.verdict import Verdict
+from dbcheck.model.watched import Fact, FactKind, Watched, WatchTally
 from tests.kit.cases import case, lab, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME, after
 from tests.kit.samples import ALL_GONE, MANIFEST

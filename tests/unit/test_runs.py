@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from dbcheck import stored
 from dbcheck.campaign.reading import nothing_read
-from dbcheck.core.leftover import Decisions, Name
-from dbcheck.core.records import (
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
+from dbcheck.model.records import (
     LOGS_MAX,
     AfterRecord,
     CutAsked,
@@ -24,10 +25,9 @@ from dbcheck.core.records import (
     RestoreRecord,
     StoredRows,
 )
-from dbcheck.core.refill import Refill
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
+from dbcheck.model.refill import Refill
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.rows.leftover import Decisions, Name
 from dbcheck.runs import RunFolder, new_run_id, read_manifest, require_run_id
 from tests.kit.cycles import record, records_of
 from tests.kit.nodes import after_of

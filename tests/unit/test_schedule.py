@@ -4,9 +4,9 @@ import zlib
 
 import pytest
 
-from dbcheck.core.history import Key, Row
-from dbcheck.core.schedule import EPOCH_MAX, Schedule, epoch_of
-from dbcheck.core.survivors import DIFFERENT, INTACT, Inspector, Records, RowBatch
+from dbcheck.rows.history import Key, Row
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
+from dbcheck.rows.survivors import DIFFERENT, INTACT, Inspector, Records, RowBatch
 from tests.kit.definition import checksum, payload
 
 SCHEDULE = Schedule(seed=7, epoch=9, payload_bytes=(10, 100, 5000))

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import SEEN_MAX, Outcome
 from dbcheck.cli.root import root
-from dbcheck.core.history import Ack
-from dbcheck.core.observed import Claim
-from dbcheck.core.seen import seen_rows
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import SeenRow
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
+from dbcheck.rows.history import Ack
+from dbcheck.rows.observed import Claim
+from dbcheck.rows.seen import seen_rows
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cycles import array_of, record, records_of

@@ -12,16 +12,16 @@ import pytest
 
 from dbcheck.audit import rules
 from dbcheck.campaign.judging import judge_run
-from dbcheck.core.depth import Depth, Remains, Ring
-from dbcheck.core.records import AfterRecord, LoadRecord, Manifest
-from dbcheck.core.statistics import Tally
-from dbcheck.core.target import HostAfter
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.judge.settings import Settings, hiding, made_durable, settings_at
 from dbcheck.lab.spec import SURVIVORS
+from dbcheck.model.depth import Depth, Remains, Ring
+from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
+from dbcheck.model.statistics import Tally
+from dbcheck.model.target import HostAfter
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder

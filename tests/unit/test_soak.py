@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.lab.spec import FILESYSTEMS
+from dbcheck.model.verdict import Verdict
 from tests.soak import record
 from tests.soak.case import ENGINES, KINDS, Case, complaint, keeps
 from tests.soak.items import Result, Suite, is_tests, item

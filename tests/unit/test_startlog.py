@@ -6,8 +6,11 @@ import re
 
 import pytest
 
-from dbcheck.core.logs.postgresql import with_early
-from dbcheck.core.startlog import (
+from dbcheck.judge.item import Standing
+from dbcheck.judge.serverlog import crash_in
+from dbcheck.model.target import LogTail
+from dbcheck.server_log.postgresql import with_early
+from dbcheck.server_log.startlog import (
     StartOutcome,
     complaints,
     crash_of,
@@ -17,9 +20,6 @@ from dbcheck.core.startlog import (
     starts_in,
     stopped_before_start,
 )
-from dbcheck.core.target import LogTail
-from dbcheck.judge.item import Standing
-from dbcheck.judge.serverlog import crash_in
 from tests.kit.server_logs import (
     MARIA,
     MARIA_ASSERTED,

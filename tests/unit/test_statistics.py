@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dbcheck.core.statistics import (
+from dbcheck.model.statistics import (
     PPM,
     Comparison,
     Tally,
@@ -18,7 +18,7 @@ from dbcheck.core.statistics import (
     unseen_ppm,
     unseen_sentence,
 )
-from dbcheck.core.verdict import Verdict
+from dbcheck.model.verdict import Verdict
 from tests.kit.binomial import exactly
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE

@@ -14,10 +14,10 @@ from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import campaign_run, root
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import RunWriteError
 from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.image import copy_drive
+from dbcheck.model.verdict import Verdict
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load

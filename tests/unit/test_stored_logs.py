@@ -11,12 +11,12 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
-from dbcheck.core.acks import pack
-from dbcheck.core.history import Ack
-from dbcheck.core.reconcile import count_acks
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.witnessed import WindowFacts
 from dbcheck.errors import LogDamaged, RunFormatError, WitnessError
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.witnessed import WindowFacts
+from dbcheck.rows.acks import pack
+from dbcheck.rows.history import Ack
+from dbcheck.rows.reconcile import count_acks
 from dbcheck.runs import RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader

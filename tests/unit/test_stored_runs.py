@@ -11,13 +11,13 @@ import pytest
 
 from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
-from dbcheck.core.expected import Sizes
-from dbcheck.core.loss import LossKind
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.table import LEDGER
-from dbcheck.core.verdict import Verdict
 from dbcheck.errors import RunFormatError
 from dbcheck.judge.result import to_values
+from dbcheck.model.verdict import Verdict
+from dbcheck.rows.expected import Sizes
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.runs import make

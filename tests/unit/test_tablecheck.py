@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.judge.item import Standing
 from dbcheck.judge.tablecheck import dropped_tables, table_check
+from dbcheck.model.tablecheck import CheckOutcome, TableCheck
 from tests.kit.cases import case
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dbcheck.core.acks import ACK_DTYPE, AckArray
-from dbcheck.core.keymap import CELLS_MAX, LANES_MAX, Fate, key_map
-from dbcheck.core.loss import Loss, Losses, LossKind
-from dbcheck.core.observed import AckStream
-from dbcheck.core.survivors import RECORD, Records
-from dbcheck.core.timeline import BINS_MAX, Timeline, timeline_of
+from dbcheck.rows.acks import ACK_DTYPE, AckArray
+from dbcheck.rows.keymap import CELLS_MAX, LANES_MAX, Fate, key_map
+from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.observed import AckStream
+from dbcheck.rows.survivors import RECORD, Records
+from dbcheck.rows.timeline import BINS_MAX, Timeline, timeline_of
 
 S = 1_000_000
 EPOCH = 77

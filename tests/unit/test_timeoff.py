@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
 from dbcheck.judge.elapsed import UNKNOWN as NO_CLOCK
 from dbcheck.judge.elapsed import Elapsed
 from dbcheck.judge.item import Standing
 from dbcheck.judge.timeoff import TimeOff, judge_time
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
 
 MEANT_S = 15.0
 SEEN = TimeOff(MEANT_S, 15.2, seen=True)

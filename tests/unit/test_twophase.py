@@ -8,13 +8,13 @@ from typing import cast
 import pytest
 
 from dbcheck.campaign.leftover import Refusal, decide_rest, fates
-from dbcheck.core.leftover import LeftFate, LeftOver, Name, Undecided
-from dbcheck.core.operation import TwoPhase
-from dbcheck.core.survivors import DIFFERENT
-from dbcheck.core.twophase import PART
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NotPrepared
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.leftover import LeftFate, LeftOver, Name, Undecided
+from dbcheck.rows.operation import TwoPhase
+from dbcheck.rows.plans.twophase_judge import PART
+from dbcheck.rows.survivors import DIFFERENT
 from tests.kit.cycles import EPOCH, record, records_of
 from tests.kit.samples import FACTS
 from tests.kit.twophase import PLAN, Model

@@ -14,14 +14,14 @@ import pytest
 from dbcheck import stored
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.unjudged import require_none_on_witness, require_none_pending
-from dbcheck.core.gone import Gone
-from dbcheck.core.history import Ack
-from dbcheck.core.records import CutAsked, LoadRecord, Manifest
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableSpec
-from dbcheck.core.witnessed import CUT_EVENT, LOAD_EVENT
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import CutAsked, LoadRecord, Manifest
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.witnessed import CUT_EVENT, LOAD_EVENT
+from dbcheck.rows.history import Ack
+from dbcheck.rows.table import TableSpec
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.nodes import after_of, having, site_of

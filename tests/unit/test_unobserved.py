@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.core.cut import Cut
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.unobserved import (
+from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.load import load_at_the_cut
+from dbcheck.judge.witness import witness_at_the_cut
+from dbcheck.model.cut import Cut
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.unobserved import (
     GAPS_MAX,
     SHORT_US,
     Clocks,
@@ -19,12 +24,7 @@ from dbcheck.core.unobserved import (
     OtherClock,
     Rounds,
 )
-from dbcheck.core.witnessed import LogFacts
-from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import cut_us
-from dbcheck.judge.item import Item, Standing
-from dbcheck.judge.load import load_at_the_cut
-from dbcheck.judge.witness import witness_at_the_cut
+from dbcheck.model.witnessed import LogFacts
 from tests.kit.cases import case, item, loaded
 
 S = 1_000_000

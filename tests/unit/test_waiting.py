@@ -9,9 +9,9 @@ import pytest
 
 from dbcheck.campaign import waiting
 from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.core.server import ServerFacts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, NotBack
+from dbcheck.model.server import ServerFacts
 from tests.kit.nodes import site_of
 from tests.kit.samples import FACTS
 

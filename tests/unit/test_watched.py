@@ -8,19 +8,28 @@ from typing import Any
 
 import pytest
 
-from dbcheck.core.cut import Cut
-from dbcheck.core.depth import Depth
-from dbcheck.core.gone import Gone
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.target import (
+from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import undated
+from dbcheck.judge.ended import ended, not_shut_down
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.places import places
+from dbcheck.judge.server import same_settings, same_tables
+from dbcheck.judge.settings import settings_at, settings_of
+from dbcheck.judge.watched import LATE_S, through_the_load
+from dbcheck.judge.writecache import write_cache
+from dbcheck.model.cut import Cut
+from dbcheck.model.depth import Depth
+from dbcheck.model.gone import Gone
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.target import (
     WRITE_BACK,
     WRITE_THROUGH,
     HostBefore,
     Layer,
     ServerProcess,
 )
-from dbcheck.core.unobserved import Gap, GapClock, Observed
-from dbcheck.core.watched import (
+from dbcheck.model.unobserved import Gap, GapClock, Observed
+from dbcheck.model.watched import (
     CANARY,
     GONE,
     SEEN_MAX,
@@ -32,15 +41,6 @@ from dbcheck.core.watched import (
     WatchTally,
     joined,
 )
-from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import undated
-from dbcheck.judge.ended import ended, not_shut_down
-from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.places import places
-from dbcheck.judge.server import same_settings, same_tables
-from dbcheck.judge.settings import settings_at, settings_of
-from dbcheck.judge.watched import LATE_S, through_the_load
-from dbcheck.judge.writecache import write_cache
 from tests.kit.cases import case, item, loaded
 from tests.kit.host_samples import BEFORE, VOLUME
 from tests.kit.samples import CLEAN, FACTS, MANIFEST

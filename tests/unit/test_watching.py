@@ -17,12 +17,12 @@ from dbcheck import interrupt
 from dbcheck.campaign.loading import FIRST_LOOK_S
 from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.watching import Watching, watch_hosts
-from dbcheck.core.places import DATA, Place
-from dbcheck.core.site import ONLY_NODE
-from dbcheck.core.watched import FactKind, Looked, settings_looked
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.places import DATA, Place
+from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.watched import FactKind, Looked, settings_looked
 from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import having
 from tests.kit.partial_rig import RecordingListener, rig_of

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dbcheck.core.acks import pack
-from dbcheck.core.history import Ack
 from dbcheck.remote import wire
+from dbcheck.rows.acks import pack
+from dbcheck.rows.history import Ack
 from dbcheck.witness import agent, folders
 from tests.kit.files import AS_ROOT, let_write
 from tests.kit.witness_logs import RUN, entries

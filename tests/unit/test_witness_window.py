@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dbcheck.core.history import Ack
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError, WitnessError
+from dbcheck.rows.history import Ack
 from dbcheck.witness.window import Window, WindowLimits
 
 ACK = Ack(1, 1, 1, 1)

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from dbcheck.core.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
-from dbcheck.core.witnesstime import Anchor, WitnessTime, anchor_of
+from dbcheck.model.witnesstime import Anchor, WitnessTime, anchor_of
+from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
 
 HOURS_US = 5 * 3_600_000_000
 WALL_US = 1_700_000_000_000_000

@@ -8,11 +8,11 @@ import pytest
 
 from dbcheck import files, workload
 from dbcheck.cli.matrix_rows import read_matrix
-from dbcheck.core.plans.kinds import PlanKind
-from dbcheck.core.plans.registry import plan_of
-from dbcheck.core.schedule import Schedule
-from dbcheck.core.workload import Workload
 from dbcheck.errors import UsageError
+from dbcheck.rows.plans.kinds import PlanKind
+from dbcheck.rows.plans.registry import plan_of
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.workload import Workload
 
 GOOD: dict[str, Any] = {
     "plan": "insert",

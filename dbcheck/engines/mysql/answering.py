@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
-from dbcheck.core.server import DATA_NAME
 from dbcheck.engines.answering import Answering
 from dbcheck.engines.link import Link
 from dbcheck.errors import EngineError
+from dbcheck.model.server import DATA_NAME
 
 # What must be the same after a restart: variables, and the name of MariaDB's data.
 _BOTH = ("hostname", "datadir", "port", "version")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from dbcheck.audit.mysql import UNSAFE_TABLES
-from dbcheck.core.audited import OtherSettings
-from dbcheck.core.table import Definition, TableSpec
-from dbcheck.core.watched import Fact, FactKind, settings_looked, tables_looked
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql.check import definition_of, product_of, where_foreign
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.watch import Watch
+from dbcheck.model.audited import OtherSettings
+from dbcheck.model.watched import Fact, FactKind, settings_looked, tables_looked
+from dbcheck.rows.table import Definition, TableSpec
 
 # Any session may set these for itself, as each of dbcheck's does. MySQL then shows the
 # time of that as set_time, to every session (seen with 9.7), so it dates no change of

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dbcheck.audit.mysql import BULK_LOAD, ROCKSDB
-from dbcheck.core.operation import Verb
-from dbcheck.core.table import Definition, TableSpec
 from dbcheck.engines.mysql import group_replication
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
@@ -18,6 +16,8 @@ from dbcheck.engines.tables import besides_of, require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.rows.operation import Verb
+from dbcheck.rows.table import Definition, TableSpec
 
 MYSQL_MIN = (8, 0, 0)
 MARIADB_MIN = (10, 5, 0)

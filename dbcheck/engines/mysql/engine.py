@@ -9,20 +9,6 @@ from typing import Any
 
 from dbcheck.audit.mysql import INNODB
 from dbcheck.audit.mysql import TABLES as TABLES_IN
-from dbcheck.core.audited import OtherSettings
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.conditions import Broken
-from dbcheck.core.fill import Fill
-from dbcheck.core.history import Row
-from dbcheck.core.leftover import Decisions
-from dbcheck.core.managed import SERVICE, of_hosts, of_mysql
-from dbcheck.core.operation import StatementSpec, verbs_by_table
-from dbcheck.core.other_users import OtherUsers
-from dbcheck.core.places import Place, numbered
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import TABLES, Definition, TableFacts, TableSpec
-from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import LOCK_S, SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import galera, housekeeping, tablecheck, twophase
@@ -75,6 +61,20 @@ from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.model.audited import OtherSettings
+from dbcheck.model.managed import SERVICE, of_hosts, of_mysql
+from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.places import Place, numbered
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.tablecheck import TableCheck
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.conditions import Broken
+from dbcheck.rows.fill import Fill
+from dbcheck.rows.history import Row
+from dbcheck.rows.leftover import Decisions
+from dbcheck.rows.operation import StatementSpec, verbs_by_table
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import TABLES, Definition, TableFacts, TableSpec
 
 LOG_LINES_MAX = 1000  # one less than logged.sql asks for
 DATABASE = "dbcheck"

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from dbcheck.core.fill import Block, Fill
-from dbcheck.core.table import KEYED, Column, Kind, TableSpec
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.wire import execution_head, first_packet, length, query
 from dbcheck.files import sql
+from dbcheck.rows.fill import Block, Fill
+from dbcheck.rows.table import KEYED, Column, Kind, TableSpec
 
 # Rows of a statement; fewer of large ones, so that a packet stays below what a server
 # accepts (max_allowed_packet, by default: MySQL 64 MiB, MariaDB 16 MiB).

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.core.promised import IGNORE_MAJORITY
-from dbcheck.core.replication import (
+from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+from dbcheck.model.promised import IGNORE_MAJORITY
+from dbcheck.model.replication import (
     GALERA_CLUSTER,
     Descent,
     Follower,
     Membership,
     Received,
 )
-from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 
 _OFF = ("off", "0", "")
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.core.replication import (
+from dbcheck.engines.mysql.gtids import counts
+from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+from dbcheck.model.replication import (
     REPLICATION_GROUP,
     Descent,
     Follower,
     Membership,
     Received,
 )
-from dbcheck.engines.mysql.gtids import counts
-from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 
 _ONLINE, _UNREACHABLE = "ONLINE", "UNREACHABLE"
 _JOINED = (_ONLINE, "RECOVERING")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.table import SIDES
 from dbcheck.engines.mysql.check import quote_account
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.table import SIDES
 
 # MySQL 8.4 manual: 15.1.9, 15.1.15 and 15.7.8.3; the same in MariaDB's.
 _ON_TABLES = {ChoreKind.INDEX: "INDEX", ChoreKind.REWRITE: "ALTER"}

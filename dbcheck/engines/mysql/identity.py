@@ -14,7 +14,6 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 
-from dbcheck.core.server import DATA_NAME
 from dbcheck.engines.mysql.answering import VARIABLES
 from dbcheck.engines.mysql.check import product_of
 from dbcheck.engines.mysql.link import MysqlLink
@@ -22,6 +21,7 @@ from dbcheck.engines.mysql.places import folder_of
 from dbcheck.engines.tables import MARK
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError
+from dbcheck.model.server import DATA_NAME
 
 TABLE, MARKER = "identity", "marker"
 _MANAGED = ("version",)

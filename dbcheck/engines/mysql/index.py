@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dbcheck.core.table import TableSpec
 from dbcheck.engines.indexes import require_agreement
 from dbcheck.engines.link import SCAN_S, require_all
 from dbcheck.engines.mysql import plan
 from dbcheck.engines.rowsread import LOOKUPS_MAX
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, IndexDamaged, TableLost
+from dbcheck.rows.table import TableSpec
 
 if TYPE_CHECKING:
     from dbcheck.engines.mysql.link import MysqlLink

@@ -13,9 +13,6 @@ from typing import Any
 
 import mysql.connector
 
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import TableSpec
 from dbcheck.engines.answering import require_same
 from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
@@ -62,6 +59,9 @@ from dbcheck.errors import (
     TableRefused,
 )
 from dbcheck.files import sql
+from dbcheck.model.server import ServerFacts
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import TableSpec
 
 FAMILY = "mysql"
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from dbcheck.audit.mysql import BINLOG_STORAGE, ROCKSDB, TABLES
-from dbcheck.core.places import (
+from dbcheck.model.places import (
     BINARY_LOG,
     DATA,
     REDO_LOG,

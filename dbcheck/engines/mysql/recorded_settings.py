@@ -5,10 +5,10 @@ from __future__ import annotations
 from dbcheck.audit.mysql import BINLOG_STORAGE
 from dbcheck.audit.mysql import TABLES as TABLES_IN
 from dbcheck.audit.rules import facts_of
-from dbcheck.core.managed import SERVICE
-from dbcheck.core.promised import IGNORE_MAJORITY
 from dbcheck.engines.mysql.link import FAMILY
 from dbcheck.engines.mysql.replicating import SEMI_SYNC
+from dbcheck.model.managed import SERVICE
+from dbcheck.model.promised import IGNORE_MAJORITY
 
 # All that decides whether, and how fast, a commit is on the drive: what the audit's
 # rules judge comes first.

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbcheck.core.refill import Refill
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import ConnectionLost, EngineError, OtherServer, unless_refused
+from dbcheck.model.refill import Refill
 
 OFF = frozenset({"OFF", "0", ""})
 _OF_A_REPLICA = (

@@ -6,17 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from dbcheck.core.refill import Refill
-from dbcheck.core.replication import (
-    GALERA_CLUSTER,
-    REPLICATION_GROUP,
-    Descent,
-    Detached,
-    Membership,
-    Received,
-)
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableSpec
 from dbcheck.engines.mysql import (
     galera,
     group_bootstrap,
@@ -29,7 +18,18 @@ from dbcheck.engines.mysql.refill import refill_of
 from dbcheck.engines.reach import accepts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.model.refill import Refill
+from dbcheck.model.replication import (
+    GALERA_CLUSTER,
+    REPLICATION_GROUP,
+    Descent,
+    Detached,
+    Membership,
+    Received,
+)
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.abilities import Followers
+from dbcheck.rows.table import TableSpec
 
 CONNECT_S = 10.0
 READY_S = 2.0  # for each of the few answers that connecting takes

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbcheck.core.replication import Descent, Follower, Membership, Received
 from dbcheck.engines.mysql.check import product_of
 from dbcheck.engines.mysql.gtids import counts, newest
 from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.model.replication import Descent, Follower, Membership, Received
 
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
 UNREGISTERED = "a replica that is not registered"

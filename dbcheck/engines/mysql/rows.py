@@ -14,9 +14,9 @@ import numpy as np
 from mysql.connector.constants import FieldType
 from mysql.connector.errors import get_exception
 
-from dbcheck.core.survivors import INTACT, RECORD, RowBatch, items_at
 from dbcheck.engines.link import BATCH_BYTES_MAX, ProtocolViolation
 from dbcheck.engines.mysql.wire import HEADER_BYTES, Ended
+from dbcheck.rows.survivors import INTACT, RECORD, RowBatch, items_at
 
 BATCH_BYTES = 1 << 20
 

@@ -15,17 +15,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 import mysql.connector
 
-from dbcheck.core.operation import (
-    DECISIONS,
-    ROLLBACK,
-    ROLLBACK_TO,
-    SAVEPOINT,
-    Operation,
-    Statement,
-    StatementSpec,
-    TwoPhase,
-    Verb,
-)
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
 from dbcheck.engines.mysql.connection import readable
@@ -44,6 +33,17 @@ from dbcheck.engines.mysql.wire import (
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
+from dbcheck.rows.operation import (
+    DECISIONS,
+    ROLLBACK,
+    ROLLBACK_TO,
+    SAVEPOINT,
+    Operation,
+    Statement,
+    StatementSpec,
+    TwoPhase,
+    Verb,
+)
 
 # Errors of the server after which a row may be there: it goes down, kills the
 # connection, or fails in the commit itself (in storage engine or binary log).
@@ -76,7 +76,7 @@ _ONE_ROW: list[_Answer] = [(1, False)]
 # on MySQL that is xa_detach_on_prepare (8.4 manual, 15.3.8.3).
 _PREPARED = (0, None)
 
-# What is sent for each of core.operation.CONTROLS and for each step of a TwoPhase
+# What is sent for each of rows.operation.CONTROLS and for each step of a TwoPhase
 # commit, whose name takes the place of %s, and how it must be answered.
 _Controls = Sequence[tuple[bytes, _Answer]]
 _CONTROLS: Mapping[str, _Controls] = {

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dbcheck.audit.mysql import INNODB, ROCKSDB
-from dbcheck.core.server import LogPosition
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.model.server import LogPosition
 
 OPTION = "storage_engine"  # of a URL
 

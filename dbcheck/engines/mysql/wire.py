@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dbcheck.core.history import ROW_ID_MAX
-from dbcheck.core.operation import Value
-from dbcheck.core.table import Column, Kind
 from dbcheck.engines.link import ProtocolViolation
+from dbcheck.rows.history import ROW_ID_MAX
+from dbcheck.rows.operation import Value
+from dbcheck.rows.table import Column, Kind
 
 _COM_QUERY, _COM_STMT_EXECUTE = 0x03, 0x17
 _HEAD = struct.Struct("<BIBI")  # command, statement, no cursor, one iteration

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from dbcheck.core.table import TableSpec
-from dbcheck.core.tablecheck import CheckOutcome, TableCheck
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.errors import EngineError, TableLost
+from dbcheck.model.tablecheck import CheckOutcome, TableCheck
+from dbcheck.rows.table import TableSpec
 
 _SCHEMA = "dbcheck"
 

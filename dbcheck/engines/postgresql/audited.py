@@ -7,10 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from psycopg.pq.abc import PGconn, PGresult
 
 from dbcheck.audit.postgresql import ARCHIVER, UNLOGGED
-from dbcheck.core.audited import OtherSettings
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import TableSpec
-from dbcheck.core.watched import (
+from dbcheck.engines.postgresql.check import definition_of
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.settings import OF_A_SESSION
+from dbcheck.engines.watch import Watch
+from dbcheck.files import sql
+from dbcheck.model.audited import OtherSettings
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.watched import (
     CANARY,
     GONE,
     THERE,
@@ -19,11 +23,7 @@ from dbcheck.core.watched import (
     settings_looked,
     tables_looked,
 )
-from dbcheck.engines.postgresql.check import definition_of
-from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.engines.postgresql.settings import OF_A_SESSION
-from dbcheck.engines.watch import Watch
-from dbcheck.files import sql
+from dbcheck.rows.table import TableSpec
 
 _STORED = "pg_db_role_setting"
 _LOADED = Fact(FactKind.CHANGE_TIME, "configuration")

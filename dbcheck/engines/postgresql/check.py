@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dbcheck.core.operation import Verb
-from dbcheck.core.table import Definition, TableSpec
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.product import require_postgresql, require_version
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.rows.operation import Verb
+from dbcheck.rows.table import Definition, TableSpec
 
 _KINDS = {
     "p": "is partitioned",

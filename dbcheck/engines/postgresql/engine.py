@@ -7,21 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from dbcheck.audit.rules import facts_of
-from dbcheck.core.audited import OtherSettings
-from dbcheck.core.chores import ChoreKind
-from dbcheck.core.conditions import Broken
-from dbcheck.core.fill import Fill
-from dbcheck.core.history import Row
-from dbcheck.core.managed import OWN_DATABASES, SERVICE, of_hosts, of_postgresql
-from dbcheck.core.operation import StatementSpec, verbs_by_table
-from dbcheck.core.other_users import OtherUsers
-from dbcheck.core.places import Place, numbered
-from dbcheck.core.refill import Refill
-from dbcheck.core.replication import Descent, Membership, Received
-from dbcheck.core.server import LogPosition, ServerFacts
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import Definition, TableFacts, TableSpec
-from dbcheck.core.tablecheck import TableCheck
 from dbcheck.engines.link import LOCK_S, SCAN_S, locked, not_permitted
 from dbcheck.engines.newest import Newest
 from dbcheck.engines.postgresql import amcheck, housekeeping, replication, twophase
@@ -54,6 +39,21 @@ from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, OtherProduct, TableLost, TableRefused
+from dbcheck.model.audited import OtherSettings
+from dbcheck.model.managed import OWN_DATABASES, SERVICE, of_hosts, of_postgresql
+from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.places import Place, numbered
+from dbcheck.model.refill import Refill
+from dbcheck.model.replication import Descent, Membership, Received
+from dbcheck.model.server import LogPosition, ServerFacts
+from dbcheck.model.tablecheck import TableCheck
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.conditions import Broken
+from dbcheck.rows.fill import Fill
+from dbcheck.rows.history import Row
+from dbcheck.rows.operation import StatementSpec, verbs_by_table
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import Definition, TableFacts, TableSpec
 
 FAMILY = "postgresql"
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dbcheck.core.fill import Block, Fill
-from dbcheck.core.table import KEYED, Column, Kind, TableSpec
 from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.rows.fill import Block, Fill
+from dbcheck.rows.table import KEYED, Column, Kind, TableSpec
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
 _TRAILER = struct.pack("!h", -1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.chores import ChoreKind
 from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.rows.chores import ChoreKind
 
 _HAS_ROLE = 15_00_00  # the first version with pg_checkpoint (its release notes, E.1.3)
 

@@ -14,9 +14,6 @@ from typing import Any, Protocol
 import psycopg2
 import psycopg2.extensions
 
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.survivors import RowBatch
-from dbcheck.core.table import TableSpec
 from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import Overrun, deadline, received
 from dbcheck.engines.interruptible import interruptible
@@ -47,6 +44,9 @@ from dbcheck.engines.rowsread import RowsRead
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.files import sql
+from dbcheck.model.server import ServerFacts
+from dbcheck.rows.survivors import RowBatch
+from dbcheck.rows.table import TableSpec
 
 libpq_stderr.silence()  # before any connection
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from dbcheck.core.places import DATA, WAL, Place
+from dbcheck.model.places import DATA, WAL, Place
 
 # Below the data directory, where each folder, and each file in it, may be a link:
 # PostgreSQL 18 manual, 66.1 Database File Layout.  "global" has pg_control.
@@ -24,7 +24,7 @@ def places(data: str, relations: Mapping[str, tuple[str, str]]) -> tuple[Place, 
 
     data:      data_directory, "" if the account may not see it: then only tablespaces
                with a path of their own are known.
-    relations: core.places.TABLE, INDEX and "database" -> location of the tablespace
+    relations: model.places.TABLE, INDEX and "database" -> location of the tablespace
                that each is in, and its file, as sql/postgresql/places.sql gives them.
     """
     named: dict[str, tuple[str, tuple[str, ...]]] = {DATA: ("", ()), **_BELOW_DATA}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.replication import (
+from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.watch import Watch
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+from dbcheck.model.replication import (
     Descent,
     Follower,
     Membership,
     Received,
     position_of,
 )
-from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.engines.watch import Watch
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 
 _GRANT = (
     "On the writer, in dbcheck's database, run: grant execute on function"

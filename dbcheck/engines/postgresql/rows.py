@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dbcheck.core.survivors import INTACT, RECORD, RowBatch, items_at
 from dbcheck.engines.link import ProtocolViolation
+from dbcheck.rows.survivors import INTACT, RECORD, RowBatch, items_at
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(4)  # no flags
 _HEADER = _SIGNATURE + bytes(4)  # no extension

@@ -19,19 +19,6 @@ from psycopg.errors import Diagnostic, error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from dbcheck.core.operation import (
-    DECISIONS,
-    ROLLBACK,
-    ROLLBACK_TO,
-    SAVEPOINT,
-    Operation,
-    Statement,
-    StatementSpec,
-    TwoPhase,
-    Verb,
-)
-from dbcheck.core.server import ServerFacts
-from dbcheck.core.table import Kind
 from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
@@ -49,6 +36,19 @@ from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import CommitUnknown, CommitWarned, EngineError
 from dbcheck.files import sql
+from dbcheck.model.server import ServerFacts
+from dbcheck.rows.operation import (
+    DECISIONS,
+    ROLLBACK,
+    ROLLBACK_TO,
+    SAVEPOINT,
+    Operation,
+    Statement,
+    StatementSpec,
+    TwoPhase,
+    Verb,
+)
+from dbcheck.rows.table import Kind
 
 _CONNECT_S = 10
 WEAK = "off"  # of synchronous_commit; never fsync, which can corrupt the files
@@ -80,7 +80,7 @@ _TAGS = {
 _MARKED = b"COMMENT"
 _TAG_OF = operator.attrgetter("command_status")
 _BEGIN, _COMMIT = b"BEGIN", b"COMMIT"
-# What is sent for each of core.operation.CONTROLS and for each step of a TwoPhase
+# What is sent for each of rows.operation.CONTROLS and for each step of a TwoPhase
 # commit, whose name takes the place of %s, and the tags of its answers.
 _CONTROLS: Mapping[str, Sequence[tuple[bytes, bytes]]] = {
     ROLLBACK.name: ((b"ROLLBACK", b"ROLLBACK"), (_BEGIN, _BEGIN)),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.refill import Refill
-from dbcheck.core.table import TableSpec
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.model.refill import Refill
+from dbcheck.rows.table import TableSpec
 
 _ADVICE = (
     "Run DROP SUBSCRIPTION, or leave these tables out of the publication and run ALTER"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dbcheck.core.leftover import PREFIX
 from dbcheck.engines.postgresql.link import PostgresqlLink, code_of
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, NotPrepared
+from dbcheck.rows.leftover import PREFIX
 
 _UNDEFINED_OBJECT = "42704"  # no such transaction (twophase.c, LockGXact)
 

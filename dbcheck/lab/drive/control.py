@@ -16,7 +16,6 @@ from types import NoneType
 from typing import IO, Any, Self, TypeVar
 
 from dbcheck import children
-from dbcheck.core.crashstate import Part
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab import syscalls
@@ -25,6 +24,7 @@ from dbcheck.lab.drive.recording import RecordingFile
 from dbcheck.lab.reply import NotUnderstood, result_in
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.local import Channel, NotAMessage
+from dbcheck.model.crashstate import Part
 
 WATCHDOG_S = 5.0
 _START_S = 20.0

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dbcheck.core.crashstate import Part
 from dbcheck.errors import LabError
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
@@ -30,6 +29,7 @@ from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.local import Channel
+from dbcheck.model.crashstate import Part
 
 _WORDS_MAX = 500  # of an error
 

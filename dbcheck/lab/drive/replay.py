@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.core.crashstate import Part
 from dbcheck.lab.drive.model import Drive
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.crashstate import Part
 
 _NO_LIMIT = 1 << 60
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from dbcheck import children
-from dbcheck.core.startlog import StartOutcome, decisive, starts_in
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.lab import owned, programs, shortage
@@ -29,6 +28,7 @@ from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import kill_group
 from dbcheck.lab.servers.settings import require_undecided
 from dbcheck.lab.servers.tree import ServerTree
+from dbcheck.server_log.startlog import StartOutcome, decisive, starts_in
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck import children
-from dbcheck.core.crashstate import Part
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
@@ -25,6 +24,7 @@ from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
+from dbcheck.model.crashstate import Part
 
 log = logging.getLogger(__name__)
 

@@ -1,12 +1,12 @@
-"""Which class of cut each kind of switch makes (core.cutclass)."""
+"""Which class of cut each kind of switch makes (model.cutclass)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from dbcheck.core.cutclass import CutClass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.model.cutclass import CutClass
 
 # What each switches, from the manual pages of fence-agents 4.12.  Agents of
 # frameworks in front of something else (powerman, ironic, skalar) are not listed.

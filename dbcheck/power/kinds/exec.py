@@ -12,11 +12,11 @@ from msgspec import Meta
 
 from dbcheck import children, interrupt, limits
 from dbcheck.clock import now_us
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.command import TAIL_MAX, run, shown
 from dbcheck.power.kinds.off_timer import OffTimer, wait_for

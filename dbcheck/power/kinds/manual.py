@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dbcheck import limits
-from dbcheck.core.cut import Cut, PowerState, SwitchKind
-from dbcheck.core.cutclass import CutClass
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.model.cutclass import CutClass
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.plan import Fields
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from dbcheck import interrupt
-from dbcheck.core.cut import PowerState
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
+from dbcheck.model.cut import PowerState
 
 POLL_S = 0.5
 _LOOK_S = 0.1  # how long an interrupt may have to wait

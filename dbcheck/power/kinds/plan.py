@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from dbcheck.core.cut import SwitchKind
-from dbcheck.core.cutclass import CutClass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.cut import SwitchKind
+from dbcheck.model.cutclass import CutClass
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.secret import Secret
 

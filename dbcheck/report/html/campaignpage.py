@@ -9,7 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dbcheck.core.statistics import (
+from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
+from dbcheck.model.statistics import (
     CONFIDENCE,
     PPM,
     count_of,
@@ -17,8 +18,7 @@ from dbcheck.core.statistics import (
     loss_ppm_min,
     percent_up,
 )
-from dbcheck.core.verdict import CycleVerdict
-from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
+from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.html.runcharts import Figure
 from dbcheck.report.html.svg import Axis, Plot, linear, logarithmic, number
 from dbcheck.report.subject import Step

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.words import matrix as words
 from dbcheck.report.words.run import depth_of, number
 

@@ -8,11 +8,8 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from dbcheck.core.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
-from dbcheck.core.keymap import Fate, KeyMap, Lane
-from dbcheck.core.statistics import count_of
-from dbcheck.core.timeline import Bin, Timeline
 from dbcheck.judge.detail import DriveSeries, RunDetail
+from dbcheck.model.statistics import count_of
 from dbcheck.report.html.svg import (
     WIDTH,
     Axis,
@@ -21,6 +18,9 @@ from dbcheck.report.html.svg import (
     linear,
     logarithmic,
 )
+from dbcheck.rows.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
+from dbcheck.rows.keymap import Fate, KeyMap, Lane
+from dbcheck.rows.timeline import Bin, Timeline
 
 _HEIGHT = 210
 _LANE, _LANES_LEFT, _CELL = 11, 74, 6.7

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.core.statistics import count_of
 from dbcheck.judge.detail import RunDetail
+from dbcheck.model.statistics import count_of
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.html.stack import stacks
 from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, axes

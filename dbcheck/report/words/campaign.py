@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbcheck.core.cutclass import CutClass, shown
-from dbcheck.core.statistics import (
+from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
+from dbcheck.model.cutclass import CutClass, shown
+from dbcheck.model.statistics import (
     CONFIDENCE,
     count_of,
     percent_up,
     unseen_sentence,
 )
-from dbcheck.core.verdict import CycleVerdict
-from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
+from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.words.run import (
     HOLDS_FOR,
     NOT_A_DRIVE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbcheck.core.statistics import percent_down, percent_up
 from dbcheck.judge.results import ComparedResult, SideResult
+from dbcheck.model.statistics import percent_down, percent_up
 from dbcheck.report.words.run import number, sentence
 
 COLUMNS = ("", "A", "B")

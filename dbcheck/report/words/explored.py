@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbcheck.core.loss import LossKind
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.explored import (
     ExploreResult,
     Finding,
     LostBlock,
     StateJudgement,
 )
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.words.run import NOT_A_DRIVE, number
+from dbcheck.rows.loss import LossKind
 
 SCOPE = (
     "Scope: a power loss of the lab's virtual drive and all that is above it."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbcheck.core.cutclass import shown
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.results import MatrixResult, RowResult
+from dbcheck.model.cutclass import shown
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.words.run import depth_of, lab_scope, sentence, with_id
 
 PRICE = "price: for each durable commit per second."

@@ -6,16 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dbcheck.core.agreement import OtherNode
-from dbcheck.core.audited import alarming
-from dbcheck.core.cut import PowerScope, Rung
-from dbcheck.core.depth import Depth
-from dbcheck.core.loss import LossKind
-from dbcheck.core.records import LoadRecord
-from dbcheck.core.replication import PromotedBy
-from dbcheck.core.statistics import Tally, count_of
-from dbcheck.core.values import Json
-from dbcheck.core.verdict import Verdict
+from dbcheck.base.values import Json
 from dbcheck.judge.item import Standing
 from dbcheck.judge.result import (
     ClusterResult,
@@ -23,9 +14,18 @@ from dbcheck.judge.result import (
     RangeResult,
     RunResult,
 )
+from dbcheck.model.audited import alarming
+from dbcheck.model.cut import PowerScope, Rung
+from dbcheck.model.depth import Depth
+from dbcheck.model.records import LoadRecord
+from dbcheck.model.replication import PromotedBy
+from dbcheck.model.statistics import Tally, count_of
+from dbcheck.model.verdict import Verdict
 from dbcheck.report.drive import faults
 from dbcheck.report.driverates import drive_rates
 from dbcheck.report.words.unexplained import where_to_look
+from dbcheck.rows.agreement import OtherNode
+from dbcheck.rows.loss import LossKind
 
 RANGES_SHOWN = 12
 HOLDS_FOR = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dbcheck.core.cutclass import CutClass
-from dbcheck.core.depth import Depth
-from dbcheck.core.verdict import Verdict
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import RunResult
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.verdict import Verdict
 
 _BELOW = (
     "No setting of the server explains this. Look below it: mount options, RAID "

@@ -1,1 +1,0 @@
-"""The judgement: pure values in, values out; no driver, clock, socket or log."""

@@ -1,0 +1,86 @@
+"""What kind of block device a layer is, as its names show it.
+
+Device-mapper devices have their owner's name in front of their UUID.  LVM's is "LVM-",
+64 characters of the volume, and a suffix for volumes of its own, whose names it refuses
+to users (lvm2, lib/misc/lvm-string.c: build_dm_uuid, is_reserved_lvname).  They show
+what the volume above them is made with; its own UUID does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dbcheck.model.target import Layer
+
+CACHE, WRITECACHE = "LVM's cache", "LVM's write cache"
+THIN, VDO, INTEGRITY = "thin provisioning", "VDO", "dm-integrity"
+UNKNOWN = "device-mapper of an unknown kind"
+ZVOL, BCACHE = "zvol", "bcache"
+_LVM_ID = 64
+_LVM = "LVM-"
+_OF_LVM = {
+    "cdata": CACHE,
+    "cmeta": CACHE,
+    "corig": CACHE,
+    "cpool": CACHE,
+    "cvol": CACHE,
+    "wcorig": WRITECACHE,
+    "pool": THIN,
+    "tpool": THIN,
+    "tdata": THIN,
+    "tmeta": THIN,
+    "vpool": VDO,
+    "vdata": VDO,
+    "iorig": INTEGRITY,
+    "imeta": INTEGRITY,
+    "rimage": "LVM's RAID",
+    "rmeta": "LVM's RAID",
+    "mimage": "LVM's mirror",
+    "cow": "LVM's snapshot",
+}
+_PREFIXES = {
+    _LVM: "LVM",
+    "mpath-": "multipath",
+    "CRYPT-LUKS1-": "dm-crypt",
+    "CRYPT-LUKS2-": "dm-crypt",
+    "CRYPT-PLAIN-": "dm-crypt",
+    # cryptsetup, lib/libcryptsetup.h and lib/utils_dm.h: what a LUKS2 device with
+    # integrity lies on is a "SUBDEV", "INTEGRITY" before.
+    "CRYPT-INTEGRITY-": INTEGRITY,
+    "CRYPT-SUBDEV-": INTEGRITY,
+    "INTEGRITY-": INTEGRITY,
+    "VDO-": VDO,
+}
+
+
+def kind_of(layer: Layer) -> str:
+    """Return what it is, for reports; "" for a drive or a partition of one."""
+    if layer.kind == "dm":
+        return _mapped(layer)
+    if layer.kind == "md":
+        return f"md {layer.md.get('level', '')}".strip()
+    if layer.kind == "loop":
+        return "loop device"
+    if layer.name.startswith("zd"):
+        return ZVOL
+    return BCACHE if layer.name.startswith("bcache") else layer.foreign
+
+
+def kinds(layers: Sequence[Layer]) -> list[str]:
+    """Return what lies between a filesystem and its drives, from the top down."""
+    return [kind for kind in dict.fromkeys(map(kind_of, layers)) if kind]
+
+
+def _mapped(layer: Layer) -> str:
+    # kpartx puts "partN-" before the UUID of what it divides.
+    uuid = re.sub(r"^part\d+-", "", layer.dm_uuid)
+    kind = next((v for k, v in _PREFIXES.items() if uuid.startswith(k)), UNKNOWN)
+    if not uuid.startswith(_LVM):
+        return kind
+    suffix = uuid[len(_LVM) + _LVM_ID :].lstrip("-")
+    # "group-volume-suffix", where a hyphen of a name is written twice.
+    parts = re.split(r"(?<!-)-(?!-)", layer.dm_name)
+    tails = re.findall(r"_([a-z]+)", "-".join(parts[1:]) or layer.dm_name)
+    own = [_OF_LVM[tail] for tail in (suffix, *reversed(tails)) if tail in _OF_LVM]
+    return own[0] if own else kind

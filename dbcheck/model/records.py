@@ -1,0 +1,525 @@
+"""What a cycle learned, as it is stored: before its load, at its cut and after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbcheck.limits import PROCESSES_MAX
+from dbcheck.model.apart import Apart
+from dbcheck.model.audited import Flag
+from dbcheck.model.clocks import ClientClocks
+from dbcheck.model.control import ControlFacts
+from dbcheck.model.counters import UnderLoad
+from dbcheck.model.cut import Cut, PowerScope, Rung, SwitchKind
+from dbcheck.model.cutclass import CutClass
+from dbcheck.model.depth import Completed
+from dbcheck.model.drivecut import DriveCut
+from dbcheck.model.gone import Gone, Replaced
+from dbcheck.model.moments import Moment
+from dbcheck.model.places import Place
+from dbcheck.model.promise import STAGGER_S_MAX, Promise
+from dbcheck.model.reached import Reached
+from dbcheck.model.refill import Refill
+from dbcheck.model.replication import Promotion, ReplicationSeen
+from dbcheck.model.server import LogPosition, ServerFacts
+from dbcheck.model.site import SiteKind, require_nodes
+from dbcheck.model.tablecheck import TableCheck
+from dbcheck.model.target import HostAfter, HostBefore
+from dbcheck.model.unobserved import Observed
+from dbcheck.model.watched import FactKind, Seen, Watched
+from dbcheck.model.witnessed import Watermark, WindowFacts
+from dbcheck.rows.again import SecondReading
+from dbcheck.rows.agreement import OtherNode
+from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.indexloss import IndexLoss
+from dbcheck.rows.leftover import Decisions, LeftOver, Name
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.plans.registry import plan_of, tables_of
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule
+from dbcheck.rows.table import TableFacts
+from dbcheck.rows.workload import Workload
+
+LOGS_MAX = 1 + PROCESSES_MAX + 1  # of the client, of each process, of the readers
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBefore:
+    """What was known of one node of the site before the first commit of the load.
+
+    target:        URL without a password.
+    facts:         what its server reported.
+    host:          what its host reported, None without --target-host.
+    places:        the directories that an ack depends on.
+    apart:         what showed that the witness is not on its host, None in a lab.
+    power:         the kind of its switch.
+    cut_class:     what the switch cuts, as far as that is known or declared.
+    class_assumed: it was not declared: a person cuts, and AC is assumed.
+    reached:       how deep the switch was seen to go on the idle host, if it was.
+    restore_command: what a user types to restore the power that this run cuts; "" if
+                   nothing can be typed, as where a human cuts.
+    audit:         what the audit found that is not safe; None if there was none.
+    scope:         whether the switch cuts the host, or its drives alone.
+    member:        by which name the writer of a cluster lists it, "" if it does not.
+    connection:    what the writer shows of the connection to it beside that name, see
+                   model.replication.Follower; None if that was not compared.
+    member_doubt:  what of that is assumed, "" if nothing is.
+    """
+
+    target: str
+    facts: ServerFacts
+    power: SwitchKind
+    host: HostBefore | None = None
+    places: tuple[Place, ...] = ()
+    apart: Apart | None = None
+    cut_class: CutClass = CutClass.UNKNOWN
+    class_assumed: bool = False
+    reached: Reached | None = None
+    restore_command: str = ""
+    audit: tuple[Flag, ...] | None = None
+    scope: PowerScope = PowerScope.HOST
+    member: str = ""
+    connection: str | None = None
+    member_doubt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was known before the first commit of the load.
+
+    created:       UTC, ISO 8601.
+    seed, epoch:   see rows.schedule; they decide every row.
+    family:        "postgresql" or "mysql", see ports.engine.Engine.
+    site:          see model.site.  nodes: what was known of each, by its name.
+    writer_name:   the node that takes the load.
+    witness, witness_kind: the witness's URL, and "ssh" or "file".
+    window_acks:   most acks that may be unconfirmed at once.
+    logs:          how many logs the witness holds of the run, numbered from 0.
+    seen_log:      the last of them holds no acks, but what readers saw.
+    own_clocks:    the sessions ran on other machines: each log of acks but log 0 has
+                   the monotonic clock of its own machine, see model.witnesstime.
+    clock_us, wall_us: the client's monotonic and wall clocks at one moment.
+    lab:           the lab's spec, if the rig is a lab; {} else.
+    control:       this run is a control: its sessions were weakened.
+    tables:        what each table held, by its name.
+    controls:      what the controls before this run showed, if there were any.
+    moment:        when the cut is to come, if a campaign drew it.
+    no_canary:     why no crash canary was planted on the writer, "" if one was.
+    promise:       what the cluster promises to survive; None of a single server.
+    stagger_s:     in how many seconds its nodes are cut, the writer first; 0: at once.
+    """
+
+    run_id: str
+    created: str
+    dbcheck: str
+    seed: int
+    epoch: int
+    family: str
+    site: SiteKind
+    nodes: Mapping[str, NodeBefore]
+    writer_name: str
+    workload: Workload
+    witness: str
+    witness_kind: str
+    window_acks: int
+    clock_us: int
+    wall_us: int
+    tables: Mapping[str, TableFacts]
+    lab: Mapping[str, Any] = field(default_factory=dict)
+    control: bool = False
+    controls: tuple[ControlFacts, ...] = ()
+    moment: Moment | None = None
+    logs: int = 1
+    no_canary: str = ""
+    seen_log: bool = False
+    own_clocks: bool = False
+    promise: Promise | None = None
+    stagger_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can have."""
+        if not 1 <= self.ack_logs <= self.logs <= LOGS_MAX:
+            raise ValueError(f"a run cannot have {self.logs} logs")
+        if self.own_clocks and self.ack_logs < 2:
+            raise ValueError("a run on other machines has a log for each of them")
+        if self.stagger_s and not (
+            self.lab and self.promise is Promise.ALL and self.stagger_s > 0
+        ):
+            raise ValueError(
+                "only the cut of all nodes of a lab's cluster is staggered"
+            )
+        if self.stagger_s > STAGGER_S_MAX:
+            raise ValueError(f"no cuts are {self.stagger_s} s apart")
+        if not 0 <= self.seed < 1 << 63 or not 1 <= self.epoch <= EPOCH_MAX:
+            raise ValueError(f"no run has the seed {self.seed}, epoch {self.epoch}")
+        if self.lab and self.lab.get("rung") not in [rung.value for rung in Rung]:
+            raise ValueError(f"a lab cannot cut {self.lab.get('rung')!r}")
+        if {table.name for table in tables_of(self.workload)} != set(self.tables):
+            raise ValueError(f"the tables {sorted(self.tables)} are not of that plan")
+        require_nodes(self.site, self.nodes, self.writer_name)
+        if (self.promise is None) != (self.site is SiteKind.SINGLE):
+            raise ValueError("a cluster, and nothing else, has a promise")
+
+    @property
+    def ack_logs(self) -> int:
+        """How many of the logs hold acks; they come first."""
+        return self.logs - self.seen_log
+
+    @property
+    def writer(self) -> NodeBefore:
+        """The node that takes the load."""
+        return self.nodes[self.writer_name]
+
+    @property
+    def rung(self) -> Rung | None:
+        """What the lab cuts; None on real hardware."""
+        return Rung(self.lab["rung"]) if self.lab else None
+
+    def plan(self) -> Plan:
+        """Return the operations of the run and what judges them."""
+        return plan_of(self.workload, self.schedule())
+
+    def schedule(self) -> Schedule:
+        """Return what decides the rows of the run."""
+        sizes = self.workload.payload_bytes
+        return Schedule(self.seed, self.epoch, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAtTheCut:
+    """What was seen of one node during the load; times as in LoadRecord.
+
+    cut:         what its switch reported, None if it is not known to have cut.
+    canaries:    how far those on its host came, None if there were none.
+    canaries_elsewhere: the same of HostBefore.elsewhere, each.
+    heard_us:    when their last report came: the host had its power until then.
+    host_lived:  the host still answered when the load was over.  False also of a lab's
+                 and where no canaries ran; None if that is not known.
+    drives:      what the drives of its host did meanwhile, None if not counted.
+    host_watched: what its host showed meanwhile; None if it was not looked at.
+    """
+
+    cut: Cut | None
+    canaries: Completed | None = None
+    canaries_elsewhere: tuple[Completed | None, ...] = ()
+    heard_us: int | None = None
+    host_lived: bool | None = None
+    drives: UnderLoad | None = None
+    host_watched: Watched | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """What the client saw of one load; times on its monotonic clock, microseconds.
+
+    sent, acked: session -> operations sent, acks received.
+    gone_us:     when the sessions broke, or the silence began.
+    in_flight:   sessions that waited for a reply when the server went; in lockstep or
+                 under a rate also for their turn, within a second of an ack.
+    watermarks:  what the witness had confirmed at the end, by the log's number;
+                 None if that is not known of a log.  Of the logs that hold acks.
+    seen, seen_watermark: how many rows readers saw and handed over to their log, and
+                 what the witness had confirmed of it; 0 and None without readers.
+    windows:     the largest windows seen, by the log's number.
+    refusals:    errors that the server answered instead of an ack.
+    farewells:   its messages to the sessions that it ended itself.
+    warned:      commits that it answered with a warning instead of a plain ack, which
+                 claim nothing; warnings: its messages.
+    lost_early:  sessions that broke a second or more before the last ack of all and
+                 were not replaced, or whose operation the server refused; 65535 is the
+                 one that does the chores.
+    noted_us:    when the witness had confirmed what the client noted there, by the name
+                 of the event.
+    chore_at_end: the number of the chore under way when the server went, 0 if none was.
+    nodes:       what was seen of each node, by its name.
+    switched_us: when the switch reported that it had cut, None if it did not.
+    due_us:      when the cut was to come; None if it never was.
+    quiet_us:    from when until when no session had an operation in flight as they were
+                 held before the cut and through it, each time; None if not known.
+    no_checkpoint: why there was none although the cut was to come in its midst.
+    checkpoint_us: of that, when it was asked for, and when the server had answered that
+                 it ended, None if it never did; None if none was asked for, or unknown.
+    cut_failed:  why a switch that was asked to cut did not report that it had (it
+                 failed, or the client was interrupted), "" if it did: the power may
+                 have gone all the same.
+    settings:    the writer's just before the cut, None if they were not read.
+    settings_us: when they were asked for, None if that is not known.
+    log:         where the writer's log stood when the load began and just before the
+                 cut; None if either is not known.
+    replication: what the writer of a cluster showed of its standbys, None if nothing.
+    watched:     what the writer showed meanwhile; None if it was not looked at.
+    sessions_watched: what the load's own sessions showed of their settings as they
+                 committed; None if that is not known.
+    replaced:    sessions that broke and that others replaced while the load ran; None
+                 if that is not known.
+    observed:    when nothing was observed, by the log's number; None if that is not
+                 known.
+    clocks:      the client's when the load began and when it was over; None if that is
+                 not known.
+    canary_held: the session that holds the crash canary, if it needs one, was open
+                 just before the cut; before one by hand, as far as is known.
+    """
+
+    sent: Mapping[int, int]
+    acked: Mapping[int, int]
+    began_us: int
+    last_ack_us: int | None
+    gone: Gone
+    gone_us: int | None
+    in_flight: int
+    rate: float
+    latency_ms: Mapping[str, float]
+    watermarks: tuple[Watermark | None, ...]
+    windows: tuple[WindowFacts, ...]
+    refusals: tuple[str, ...]
+    farewells: tuple[str, ...]
+    nodes: Mapping[str, NodeAtTheCut]
+    settings: Mapping[str, str] | None = None
+    settings_us: int | None = None
+    log: tuple[LogPosition, LogPosition] | None = None
+    canary_held: bool = True
+    switched_us: int | None = None
+    due_us: int | None = None
+    quiet_us: tuple[tuple[int, int], ...] | None = None
+    no_checkpoint: str = ""
+    checkpoint_us: tuple[int, int | None] | None = None
+    cut_failed: str = ""
+    seen: int = 0
+    seen_watermark: Watermark | None = None
+    lost_early: tuple[int, ...] = ()
+    chore_at_end: int = 0
+    noted_us: Mapping[str, int] = field(default_factory=dict)
+    warned: int = 0
+    warnings: tuple[str, ...] = ()
+    replication: ReplicationSeen | None = None
+    watched: Watched | None = None
+    observed: tuple[Observed, ...] | None = None
+    sessions_watched: Watched | None = None
+    replaced: Replaced | None = None
+    clocks: tuple[ClientClocks, ClientClocks] | None = None
+
+    def settings_seen(self, until_us: int | None) -> list[tuple[str, str]]:
+        """Return the settings that were unlike before once, and their values.
+
+        One that could not be seen is left out.  until_us: see seen_of().
+        """
+        found = [
+            seen
+            for watched in (self.watched, self.sessions_watched)
+            if watched is not None
+            for seen in self.seen_of(watched, until_us, FactKind.SETTING)
+        ]
+        return [(seen.of, seen.value) for seen in found if seen.value]
+
+    def seen_of(
+        self, watched: Watched, until_us: int | None, *kinds: FactKind
+    ) -> list[Seen]:
+        """Return what *watched* showed of the server that took the load.
+
+        until_us: when the cut came; it may be the moment of the last look.  If that is
+        not known (None), what counts was asked over a connection from before the last
+        ack: a later one may be to a server that had started again.
+        """
+        if until_us is None:
+            until_us = watched.lived_us(self.last_ack_us or self.began_us)
+        if until_us is None:
+            return []
+        return [seen for seen in watched.of(*kinds) if seen.first_us <= until_us]
+
+    @property
+    def sent_us(self) -> int | None:
+        """When the newest operation that was acked was sent, None if not known.
+
+        Its commit may have been flushed at once: a reply may wait, for a standby or in
+        a proxy, for longer than a drive needs to write.
+        """
+        known_us = (one.sent_us for one in self.observed or ())
+        return max((at_us for at_us in known_us if at_us is not None), default=None)
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether the power was cut, or may have been."""
+        was_cut = any(seen.cut for seen in self.nodes.values())
+        return was_cut or bool(self.cut_failed) or self.gone is not Gone.NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class CutAsked:
+    """That the power was about to be cut; stored before whoever cuts is asked.
+
+    asked_us: on the client's monotonic clock, microseconds.
+    Whether the power went is known only from a LoadRecord; without one it may have.
+    """
+
+    asked_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRecord:
+    """That the power was restored.
+
+    off_s: by the node's name: seconds without power, 0 or more, None if that was not
+           measured.
+    drives: by the name of each node whose drives alone lost their power: what its host
+           showed of that.
+    """
+
+    off_s: Mapping[str, float | None]
+    drives: Mapping[str, DriveCut] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a time that no clock can have measured."""
+        for off_s in self.off_s.values():
+            if off_s is not None and not 0 <= off_s < math.inf:
+                raise ValueError(f"no power is off for {off_s} s")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """One file of survivors: how many rows it holds, and its SHA-256."""
+
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRecord:
+    """What was read before dbcheck decided the first prepared transaction.
+
+    names:  the transactions that the server listed as prepared.
+    log_bytes: how long each of the witness's logs was by then.
+    reader_name, survivors, sides_lost, decisions, canary, refill, deleted: as in
+            AfterRecord.
+    """
+
+    names: tuple[Name, ...]
+    reader_name: str
+    survivors: Mapping[str, StoredRows]
+    log_bytes: tuple[int, ...]
+    sides_lost: Mapping[str, str] = field(default_factory=dict)
+    decisions: Decisions | None = None
+    canary: bool | None = None
+    refill: Refill | None = None
+    deleted: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a record without a transaction to decide."""
+        if not self.names:
+            raise ValueError("it names no prepared transaction")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAfter:
+    """What was found of one node after the power came back.
+
+    facts: its server's, None if it did not come back.
+    host:  what its host reported, None without --target-host.
+    """
+
+    facts: ServerFacts | None
+    host: HostAfter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The markers on a node that was brought back after the rows were read.
+
+    rows:   the file that holds them; None if they could not be read.
+    failure: why they could not, "" if they could.
+    """
+
+    rows: StoredRows | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AfterRecord:
+    """What was found after the power came back.
+
+    nodes:  what was found of each, by its name.
+    reader_name: the node whose rows were read, and of which all else here is.
+    failure: why it, or its table, certainly did not come back; "" if it did.
+    survivors: table -> the rows that were read of it.
+    canary: whether the row that recovery from a crash removes was still there, None
+            if there was none or it could not be read.
+    missing: the server answers and has no such table.
+    log:    what the server logged since the preflight, read over SQL; None if it cannot
+            be read so.
+    index:  why the table's index, read after the table, disagrees with it; None if it
+            does not.
+    unanswered: why the server took no queries in its time, where its data may not be
+            to blame; "" if it did, or if they are.  Nothing is final then: the run can
+            be reconciled once the server is back.
+    tables: what was read of each table, by its name, with the table's identity after
+            that; {} if they were not read to their end.
+    failed_before: the failure that was on record when the server took queries after
+            all, "" if there was none.
+    answered: the client's clocks when the server was first seen to take queries again;
+            None if it did not, or if that is not known.
+    check:  what the server's own check of the tables showed, once all else was read;
+            None if there was none.
+    left_over: the run's transactions that the server listed as prepared before the
+            rows were read, and what became of each once they were.
+    sides_lost: side table that the server names and cannot open -> its error.
+    conditions: which of the plan's do not hold, None if it has none or the rows could
+            not be read.
+    again:  the second reading after a clean restart, None if none was asked for, or
+            if there was no first one.
+    promotion: how another node took over from the writer, None if the writer is read.
+    elsewhere: by the name of each other node that was read once this was stored, what
+            was found there.
+    others: of a group: by the name of each other node that was to have the same rows,
+            how they compare.
+    places: the directories that an ack depends on, as the server that was read named
+            them once its rows were read; None if it did not.
+    deleted: how many rows of the plan's first table, of which no operation deletes
+            any, the server counted as deleted from its start to the end of the
+            reading; None if that is not known, or if another node than the writer
+            was read.  The most that any reading of this run was shown.
+    decisions: by whom ever, of prepared transactions since the server started; None if
+            the plan prepares none, the server counts none, or another node than the
+            writer was read.  The most that any reading of this run was shown.
+    engines: table -> the storage engine that it is of, where that is another one than
+            the load was written to; {} if none is known to be.  No row is read then.
+    refill: what a server that was tested alone may have taken from others before its
+            rows were read, by any reading of this run; None if nothing showed any, or
+            if it was not alone.
+    """
+
+    nodes: Mapping[str, NodeAfter]
+    reader_name: str
+    failure: str
+    survivors: Mapping[str, StoredRows]
+    canary: bool | None
+    missing: bool = False
+    log: str | None = None
+    index: IndexLoss | None = None
+    unanswered: str = ""
+    tables: Mapping[str, TableFacts] = field(default_factory=dict)
+    failed_before: str = ""
+    answered: ClientClocks | None = None
+    check: TableCheck | None = None
+    left_over: tuple[LeftOver, ...] = ()
+    sides_lost: Mapping[str, str] = field(default_factory=dict)
+    conditions: ConditionCheck | None = None
+    again: SecondReading | None = None
+    promotion: Promotion | None = None
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+    others: Mapping[str, OtherNode] = field(default_factory=dict)
+    places: tuple[Place, ...] | None = None
+    deleted: int | None = None
+    engines: Mapping[str, str] = field(default_factory=dict)
+    decisions: Decisions | None = None
+    refill: Refill | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a record that lacks the node that was read."""
+        if self.reader_name not in self.nodes:
+            raise ValueError(f"nothing was found of the node {self.reader_name!r}")
+
+    @property
+    def facts(self) -> ServerFacts | None:
+        """What the server reports whose rows were read, None if it is not back."""
+        return self.nodes[self.reader_name].facts

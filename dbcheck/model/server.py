@@ -1,0 +1,130 @@
+"""What a server reports of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """How far the server's write-ahead log (PostgreSQL) or redo log (InnoDB) is.
+
+    written, checkpoint: bytes from the log's beginning: the newest, and where recovery
+    would begin to replay now.
+    """
+
+    written: int
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server reports of itself, read over an ordinary connection.
+
+    product:    "PostgreSQL", "MariaDB" or "MySQL".
+    version:    as the server spells it, e.g. "15.18".
+    identity:   name -> value of what must be equal after the cut
+                (system_identifier, server_uuid, data directory, ...).
+    started_us: server's own clock when the server process started, in
+                microseconds since the epoch; resolution as in started_error_us.
+    started_error_us: how far off started_us may be, in microseconds.
+    clock_us:   server's own clock when these facts were read.
+    settings:   effective in the session that asked: name -> value as text.
+    unreadable: fact -> why it could not be read.
+    log:      see LogPosition; None if the server does not report it.
+    server_log: path of its log on its host, see engines.server_log; "" if unknown.
+    log_names: what the lines of its starts name it by, see server_log.startlog.NAMES;
+              {} if that is unknown.
+    platform: what it prints of the system that it was built for, "" if unknown.
+    may_follow: connections may reach it while it follows another server.
+    """
+
+    product: str
+    version: str
+    identity: Mapping[str, str]
+    started_us: int
+    started_error_us: int
+    clock_us: int
+    settings: Mapping[str, str]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    log: LogPosition | None = None
+    server_log: str = ""
+    platform: str = ""
+    may_follow: bool = False
+    log_names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def start_ambiguous_us(self) -> int:
+        """Microseconds until a restart would surely show another start time.
+
+        0 or less: it would already.
+        """
+        return 4 * self.started_error_us - (self.clock_us - self.started_us)
+
+
+def is_restarted(before: ServerFacts, after: ServerFacts) -> bool:
+    """Say whether the server process surely started anew, by its start time."""
+    apart_us = after.started_us - before.started_us
+    return abs(apart_us) > before.started_error_us + after.started_error_us
+
+
+DATA_NAME = "dbcheck.identity"  # what dbcheck calls the data of MariaDB, in a table
+
+# What names the data themselves (see ServerFacts.identity), and how to read it.
+_NAMES_OF_DATA = {
+    "system_identifier": "on PostgreSQL, let the account execute pg_control_system(), "
+    "pg_current_wal_lsn() and pg_walfile_name()",
+    "server_uuid": "on MySQL, SHOW VARIABLES shows server_uuid",
+    DATA_NAME: "on MariaDB, let the account create and select from the table "
+    "identity in dbcheck's database",
+}
+
+
+def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return why another server answers, "" if nothing shows that.
+
+    before, after: see ServerFacts.identity.
+    """
+    shared = sorted(before.keys() & after.keys())
+    other = [name for name in shared if before[name] != after[name]]
+    if not other:
+        return ""
+    of_data = [name for name in other if name in _NAMES_OF_DATA]
+    name = "timeline" if "timeline" in other else (of_data or other)[0]
+    text = f"{name} was {before[name]} and is {after[name]}"
+    cluster = "system_identifier"
+    if name == "timeline" and before.get(cluster) == after.get(cluster):
+        return (
+            f"{text}: a failover, a standby was promoted in place of the one that was"
+            " cut"
+        )
+    if of_data or name == "timeline":
+        return f"{text}: a different server"
+    return f"{text}: it was changed, or a different server answers"
+
+
+# What an upgrade or a failover changes, or what differs within one server.
+_NOT_OF_DATA = {"version", "server_version_num", "timeline", "database"}
+
+
+def is_same_data(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Say whether two identities name the same data, however they were reached.
+
+    A copy on another host that names itself alike counts as the same.
+    """
+    shared = (one.keys() & other.keys()) - _NOT_OF_DATA
+    named = bool(shared & _NAMES_OF_DATA.keys())
+    return named and all(one[name] == other[name] for name in shared)
+
+
+def unread_identity(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Return why two identities do not show whose data were read, "" if they do."""
+    named = before.keys() & _NAMES_OF_DATA.keys()
+    if unread := sorted(named - after.keys()):
+        text = f"{unread[0]} was read before the cut and could not be read after it"
+        return f"{text}: {_NAMES_OF_DATA[unread[0]]}"
+    if not named:
+        hints = "; ".join(_NAMES_OF_DATA.values())
+        return f"nothing that names its data was read before the cut: {hints}"
+    return ""

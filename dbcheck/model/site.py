@@ -1,0 +1,211 @@
+"""Which nodes hold the data, and whose data may be read after a cut."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import UsageError
+from dbcheck.model.promise import Promise
+from dbcheck.model.replication import GALERA_CLUSTER, REPLICATION_GROUP
+from dbcheck.model.server import DATA_NAME, difference, unread_identity
+
+ONLY_NODE = "server"  # the name of the node of a single server
+NODES_MAX = 100
+CLUSTER_NODES_MIN = 2
+GROUP_NODES_MIN = 3
+NAME_CHARACTERS = 100
+
+
+class SiteKind(enum.Enum):
+    """The kinds of sites; the value names one in runs."""
+
+    SINGLE = "single"
+    STREAMING = "streaming"  # PostgreSQL's streaming replication
+    SEMI_SYNC = "semi-sync"  # replication of MySQL or MariaDB by GTID
+    GALERA = "galera"  # MariaDB Galera Cluster
+    GROUP_REPLICATION = "group-replication"  # of MySQL
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it has several nodes."""
+        return self is not SiteKind.SINGLE
+
+    @property
+    def is_group(self) -> bool:
+        """Whether the nodes decide by majority which of them are the cluster.
+
+        They also decide who takes writes, so dbcheck promotes none.
+        """
+        return self in (SiteKind.GALERA, SiteKind.GROUP_REPLICATION)
+
+    @property
+    def forms_by_itself(self) -> bool:
+        """Whether the nodes of a group form it again after a cut of them all.
+
+        Group Replication does not: an operator or dbcheck must bootstrap it (MySQL 9.7
+        manual, 20.5.2 Restarting a Group).
+        """
+        return self is not SiteKind.GROUP_REPLICATION
+
+    @property
+    def named_by(self) -> str:
+        """Which part of a server's identity names its group, "" unless it is of one."""
+        match self:
+            case SiteKind.GALERA:
+                return GALERA_CLUSTER
+            case SiteKind.GROUP_REPLICATION:
+                return REPLICATION_GROUP
+            case _:
+                return ""
+
+    @property
+    def family(self) -> str:
+        """The family of the servers that such a cluster is of, "" if it is any."""
+        if self is SiteKind.STREAMING:
+            return "postgresql"
+        return "mysql" if self.is_cluster else ""
+
+    def require_promise(self, promise: Promise, nodes: int) -> None:
+        """Raise UsageError if a site of so many nodes cannot be tested for it."""
+        if not self.is_group:
+            return
+        if nodes < GROUP_NODES_MIN:
+            raise UsageError(
+                f"a cluster of the topology {self.value} needs {GROUP_NODES_MIN} nodes"
+                " or more: of two, one alone has no majority and stops",
+                id=ErrorId.CLUSTER_TOO_SMALL,
+                hint="Use three (--nodes 3; in an inventory, name all of them). An"
+                " arbitrator (garbd) is not one.",
+            )
+        if promise is Promise.WRITER:
+            raise UsageError(
+                f"the promise {promise.value} cannot be tested with the topology"
+                f" {self.value}: a node that returns copies what it lost from others",
+                id=ErrorId.PROMISE_NOT_TESTABLE,
+                hint=f"Use {Promise.WRITER_GONE.value} or {Promise.ALL.value}.",
+            )
+        if promise is Promise.ALL_WRITER_GONE:
+            why = "a commit is answered before another node has flushed it"
+            if self.forms_by_itself:
+                why = "after a power cut of all nodes the cluster forms again by itself"
+                why += " only once all of them are back"
+            raise UsageError(
+                f"the promise {promise.value} cannot be tested with the topology"
+                f" {self.value}: {why}",
+                id=ErrorId.PROMISE_NOT_TESTABLE,
+                hint=f"Use {Promise.ALL.value}.",
+            )
+
+
+def require_nodes(kind: SiteKind, names: Collection[str], writer_name: str) -> None:
+    """Raise ValueError unless a site of that kind may have nodes of these *names*."""
+    if len(names) > NODES_MAX:
+        raise ValueError(f"a site has at most {NODES_MAX} nodes, and not {len(names)}")
+    if any(len(name) > NAME_CHARACTERS or not name.isprintable() for name in names):
+        raise ValueError("the name of a node is too long, or cannot be printed")
+    if writer_name not in names:
+        raise ValueError(f"the writer {writer_name[:100]!r} is not one of the nodes")
+    if kind.is_cluster and len(names) < CLUSTER_NODES_MIN:
+        raise ValueError(f"a cluster has {CLUSTER_NODES_MIN} nodes or more")
+    if not kind.is_cluster and set(names) != {ONLY_NODE}:
+        raise ValueError(
+            f"a single server has one node, {ONLY_NODE!r}, and not {sorted(names)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Whether the data that are read continue those that took the load.
+
+    other:   why they are other data, "" if nothing shows that.
+    unknown: why it is not shown whose data they are, "" if it is.
+    same:    the names of what is equal.
+    """
+
+    other: str = ""
+    unknown: str = ""
+    same: tuple[str, ...] = ()
+
+
+def lineage(
+    kind: SiteKind,
+    writer: Mapping[str, str],
+    reader: Mapping[str, str],
+    *,
+    promoted: Mapping[str, str] | None = None,
+) -> Lineage:
+    """Compare the identity of the node that took the load with that which is read.
+
+    writer: before the load.  reader: after the cut.  See model.server.ServerFacts.
+    promoted: where another node is read, what that one was before the load.
+    """
+    match kind:
+        case SiteKind.STREAMING if promoted is not None:
+            return _same_cluster(writer, reader)
+        case SiteKind.SINGLE | SiteKind.STREAMING:
+            return _same_server(writer, reader)
+        case SiteKind.SEMI_SYNC | SiteKind.GALERA | SiteKind.GROUP_REPLICATION:
+            if promoted is not None:
+                return _same_replica(writer, promoted, reader)
+            return _same_server(writer, reader)
+        case _:
+            assert_never(kind)
+
+
+def _same_server(before: Mapping[str, str], after: Mapping[str, str]) -> Lineage:
+    return Lineage(
+        difference(before, after),
+        unread_identity(before, after),
+        tuple(sorted(before.keys() & after.keys())),
+    )
+
+
+def _same_cluster(before: Mapping[str, str], after: Mapping[str, str]) -> Lineage:
+    """Compare the writer with a standby that took over from it.
+
+    A standby is a copy of the whole cluster, system_identifier included, and begins a
+    later timeline of its own when it is promoted (PostgreSQL 17 manual, 25.3.6).
+    """
+    cluster, timeline = "system_identifier", "timeline"
+    for name in (cluster, timeline):
+        for identity, when in ((before, "before the cut"), (after, "after it")):
+            if not identity.get(name):
+                return Lineage(unknown=f"{name} could not be read {when}")
+    if before[cluster] != after[cluster]:
+        text = f"{cluster} was {before[cluster]} and is {after[cluster]}"
+        return Lineage(f"{text}: the node that answers is not of this cluster")
+    try:
+        later = int(after[timeline], 16) > int(before[timeline], 16)
+    except ValueError:
+        return Lineage(unknown=f"{timeline} is not a number")
+    if not later:
+        return Lineage(
+            f"the node that answers is on timeline {after[timeline]}, and the writer"
+            f" was on {before[timeline]}: it was not promoted from this writer"
+        )
+    return Lineage(same=(cluster,))
+
+
+def _same_replica(
+    writer: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]
+) -> Lineage:
+    """Compare a replica that took over with itself, and its data with the writer's.
+
+    Its GTIDs show that it continues the writer's log (model.replication.Descent).
+    MariaDB's data have a name that is replicated with them; MySQL's server_uuid is each
+    server's own.
+    """
+    if other := difference(before, after):
+        return Lineage(other)
+    name = DATA_NAME if DATA_NAME in writer else "server_uuid"
+    expected = writer[name] if name == DATA_NAME else before.get(name)
+    if not expected or name not in after:
+        return Lineage(unknown=f"{name} of the node that answers could not be read")
+    if after[name] != expected:
+        text = f"{name} was {expected} and is {after[name]}"
+        return Lineage(f"{text}: the node that answers is not of this cluster")
+    return Lineage(same=(name,))

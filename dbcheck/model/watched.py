@@ -1,0 +1,338 @@
+"""Facts that are looked at while a load runs, and values that differed meanwhile."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dbcheck.model.target import TargetFacts, Volume
+from dbcheck.rows.table import Definition
+
+SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two
+
+
+class FactKind(enum.Enum):
+    """What a fact is about; the value names it in records.
+
+    PLACE: where a place lies, see lying().
+    CHANGE_TIME: when the server last loaded or set something, by its own clock.
+    TABLE, TABLE_VERSION: see Definition.
+    CHANGE_COUNT: how many changes of triggers, and the like, the server has counted.
+    """
+
+    SETTING = "setting"
+    MOUNT = "mount options"
+    WRITE_CACHE = "write cache"
+    PLACE = "place"
+    CANARY = "crash canary"
+    CHANGE_TIME = "time of a change"
+    TABLE = "table"
+    TABLE_VERSION = "version of a table"
+    CHANGE_COUNT = "count of changes"
+
+
+class Fact(NamedTuple):
+    """One fact; of: the setting, mount point, block device or place, "" if one is."""
+
+    kind: FactKind
+    of: str = ""
+
+
+CANARY = Fact(FactKind.CANARY)
+THERE, GONE = "there", "gone"  # its row
+
+Looked = Mapping[Fact, str]
+# Where a place lies: path, filesystem and device number of its own folder, links
+# followed, then of those that files of it lie in on other devices.  () if nowhere.
+Folders = tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A value that a fact had for a time while the load ran, unlike the one before.
+
+    kind, of: see Fact.  value: "" if the fact was not there.
+    looks:  how many showed it.  first_us, last_us: when the first and the last of them
+            were asked for, on the client's monotonic clock.
+    """
+
+    kind: FactKind
+    of: str
+    value: str
+    looks: int
+    first_us: int
+    last_us: int
+    answered_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What one server, or one host, showed while the load ran.
+
+    Times are on the client's monotonic clock, in microseconds; each look is dated by
+    its question, so that none looks newer than it is.
+
+    facts: how many facts of each kind were looked at.
+    looks: how often.  first_us, last_us: the first and the last of them.
+    gap_us: the longest time between two of them.
+    seen:  what was unlike before, at most SEEN_MAX values.
+    ended: why the last attempts failed, "" if the last one did not.
+    gaps:  from when until when nothing was looked at, each time that was longer than
+           all before it; () if that is not known.
+    connections: when each connection was there, and when the last look was asked for
+           that it answered; the newest SEEN_MAX; () if that is not known.  Of several
+           clients, each that does not date its own counts as one.
+    """
+
+    facts: Mapping[FactKind, int]
+    looks: int
+    first_us: int
+    last_us: int
+    gap_us: int
+    seen: tuple[Seen, ...] = ()
+    ended: str = ""
+    gaps: tuple[tuple[int, int], ...] = ()
+    connections: tuple[tuple[int, int], ...] = ()
+
+    def lived_us(self, before_us: int) -> int | None:
+        """Return when what was looked at surely lived last; None if nothing shows it.
+
+        before_us: some moment before its cut.  No connection outlives a cut, so the
+        answers count that came over one from before that; what connected later may
+        have started again.  Of a record that does not date them all may be of one.
+        """
+        lived = [last for there_us, last in self.made if there_us <= before_us]
+        return max(lived, default=None)
+
+    @property
+    def made(self) -> tuple[tuple[int, int], ...]:
+        """The connections; one that answered every look where none is dated."""
+        return self.connections or ((self.first_us, self.last_us),) * bool(self.looks)
+
+    def looked_by(self, until_us: int | None) -> bool:
+        """Return whether a look came by *until_us*; None: at any time."""
+        return bool(self.looks) and (until_us is None or self.first_us <= until_us)
+
+    def moved(self, by_us: int) -> Watched:
+        """Return the same by another clock, which shows *by_us* more."""
+        return replace(
+            self,
+            first_us=self.first_us + by_us,
+            last_us=self.last_us + by_us,
+            seen=tuple(
+                replace(
+                    seen,
+                    first_us=seen.first_us + by_us,
+                    last_us=seen.last_us + by_us,
+                    answered_us=seen.answered_us + by_us,
+                )
+                for seen in self.seen
+            ),
+            gaps=tuple((begun + by_us, end + by_us) for begun, end in self.gaps),
+            connections=tuple(
+                (there + by_us, last + by_us) for there, last in self.connections
+            ),
+        )
+
+    def of(self, *kinds: FactKind) -> list[Seen]:
+        """Return what was unlike before, of the facts of these kinds."""
+        return [each for each in self.seen if each.kind in kinds]
+
+    def longest_us(self, until_us: int) -> int:
+        """Return the longest time between two looks, as far as it is before *until_us*.
+
+        Of a record that does not date them, the longest of all.
+        """
+        if not self.gaps:
+            return self.gap_us
+        return max(0, *(min(to_us, until_us) - from_us for from_us, to_us in self.gaps))
+
+    def last_before(self, until_us: int) -> int:
+        """Return the last look before *until_us*, or a moment that is no later.
+
+        Where looks went on over the same connection, one may have come right up to
+        it.  But of the time between two looks only that is known which is longer than
+        all before, so that any other one may have been as long.
+        """
+        if self.last_us <= until_us:
+            return self.last_us
+        lived_us = self.lived_us(until_us)
+        if lived_us is not None and lived_us <= until_us:
+            return lived_us
+        around = [begun for begun, to_us in self.gaps if begun <= until_us < to_us]
+        if around:
+            return around[0]
+        before = [to - begun for begun, to in self.gaps if to <= until_us]
+        return until_us - max(before, default=self.gap_us)
+
+
+def joined(one: Watched | None, other: Watched | None) -> Watched | None:
+    """Return what two showed that were looked at for the same facts, as if one had.
+
+    When nothing was looked at is then not known, but for how long at most.
+    """
+    if one is None or other is None:
+        return one or other
+    seen = {(each.kind, each.of, each.value): each for each in one.seen}
+    for each in other.seen:
+        known = seen.get(key := (each.kind, each.of, each.value))
+        seen[key] = each if known is None else _both(known, each)
+    apart_us = max(one.first_us - other.last_us, other.first_us - one.last_us)
+    made = sorted((*one.made, *other.made), key=lambda each: each[1])
+    return Watched(
+        one.facts,
+        one.looks + other.looks,
+        min(one.first_us, other.first_us),
+        max(one.last_us, other.last_us),
+        max(one.gap_us, other.gap_us, apart_us),
+        tuple(seen.values())[:SEEN_MAX],
+        one.ended or other.ended,
+        connections=tuple(made[-SEEN_MAX:]),
+    )
+
+
+def _both(one: Seen, other: Seen) -> Seen:
+    return replace(
+        min(one, other, key=lambda seen: seen.first_us),
+        looks=one.looks + other.looks,
+        last_us=max(one.last_us, other.last_us),
+    )
+
+
+class WatchTally:
+    """Adds looks up to a Watched."""
+
+    def __init__(self, before: Looked) -> None:
+        """Compare with *before*; with the first look where that has no such fact."""
+        self._before = dict(before)
+        self._counts: Counter[FactKind] = Counter()
+        self._looks = self._first_us = self._last_us = self._gap_us = 0
+        self._gaps: list[tuple[int, int]] = []
+        self._seen: dict[tuple[Fact, str], Seen] = {}
+        self._connected_us: int | None = None  # of one that has answered no look yet
+        self._connections: deque[tuple[int, int]] = deque(maxlen=SEEN_MAX)
+
+    def connected(self, there_us: int) -> None:
+        """Note that what is added next comes over a connection made by *there_us*."""
+        self._connected_us = there_us
+
+    def add(self, asked_us: int, found: Looked, answered_us: int) -> None:
+        """Count the answer to a question that was asked at *asked_us*.
+
+        Those of several sessions come in the order of their answers.
+        """
+        if self._looks:
+            if asked_us - self._last_us > self._gap_us:
+                self._gap_us = asked_us - self._last_us
+                self._gaps.append((self._last_us, asked_us))
+        else:
+            self._first_us = asked_us
+            self._before = {f: self._before.get(f, value) for f, value in found.items()}
+            self._counts.update(fact.kind for fact in found)
+        self._first_us = min(self._first_us, asked_us)
+        self._looks, self._last_us = self._looks + 1, max(self._last_us, asked_us)
+        self._note_answer(asked_us)
+        for fact, before in self._before.items():
+            if (value := found.get(fact, "")) != before:
+                self._note(fact, value, asked_us, answered_us)
+
+    def _note_answer(self, asked_us: int) -> None:
+        """Note that the newest connection answered what was asked at *asked_us*."""
+        there_us, self._connected_us = self._connected_us, None
+        if there_us is None and self._connections:
+            there_us, _ = self._connections.pop()
+        if there_us is not None:
+            self._connections.append((there_us, asked_us))
+
+    def _note(self, fact: Fact, value: str, asked_us: int, answered_us: int) -> None:
+        known = self._seen.get((fact, value))
+        if known is not None:
+            first_us = min(known.first_us, asked_us)
+            last_us = max(known.last_us, asked_us)
+            more = replace(
+                known, looks=known.looks + 1, first_us=first_us, last_us=last_us
+            )
+            self._seen[fact, value] = more
+        elif len(self._seen) < SEEN_MAX:
+            seen = Seen(*fact, value, 1, asked_us, asked_us, answered_us)
+            self._seen[fact, value] = seen
+
+    def watched(self, ended: str = "") -> Watched:
+        """Return what was seen."""
+        return Watched(
+            dict(self._counts),
+            self._looks,
+            self._first_us,
+            self._last_us,
+            self._gap_us,
+            tuple(self._seen.values()),
+            ended,
+            tuple(self._gaps),
+            tuple(self._connections),
+        )
+
+
+def settings_looked(settings: Mapping[str, str]) -> dict[Fact, str]:
+    """Return settings, by name, as facts."""
+    return {Fact(FactKind.SETTING, name): text for name, text in settings.items()}
+
+
+def tables_looked(tables: Mapping[str, Definition]) -> dict[Fact, str]:
+    """Return what is known of how *tables*, by name, are defined."""
+    found: dict[Fact, str] = {}
+    for name, (besides, columns, version) in tables.items():
+        found[Fact(FactKind.TABLE, name)] = besides
+        found[Fact(FactKind.TABLE_VERSION, name)] = f"{version} {columns}".strip()
+    return {fact: value for fact, value in found.items() if value}
+
+
+def volumes_looked(volumes: Iterable[Volume]) -> dict[Fact, str]:
+    """Return how *volumes* are mounted, and what the kernel assumes of their caches."""
+    found: dict[Fact, str] = {}
+    for volume in volumes:
+        found[Fact(FactKind.MOUNT, volume.mount_point)] = volume.mount_options
+        for layer in volume.layers:
+            if layer.write_cache:
+                found[Fact(FactKind.WRITE_CACHE, layer.name)] = layer.write_cache
+    return found
+
+
+def lying(folders: Folders, before: Folders = ()) -> str:
+    """Return where a place lies, "" if nowhere.
+
+    before: the same when it was measured.  Devices that files of it lay on then are
+    named still: a file that cannot be seen now may be there, and one that is gone from
+    there lies where the depth was measured as well.
+    """
+    if not folders:
+        return ""
+    (path, *own), *others = folders
+    text = f"{path} ({' '.join(own)})"
+    others += before[1:]
+    apart = sorted({f"{filesystem} {device}" for _, filesystem, device in others})
+    return f"{text}, files of it on {', '.join(apart)}" if apart else text
+
+
+def folders_of(facts: TargetFacts, names: Iterable[str]) -> dict[str, Folders]:
+    """Return where those of the places *names* lie of which all could be seen."""
+    on = {
+        label: (path, volume.filesystem, volume.device)
+        for volume in facts.volumes
+        if volume.device
+        for label, path in volume.places.items()
+    }
+    found = {}
+    for name in names:
+        files = f"{name} files"
+        if name in on and not any(label.startswith(files) for label in facts.unseen):
+            found[name] = (on[name], *(on[f] for f in on if f.startswith(files)))
+    return found
+
+
+def places_looked(facts: TargetFacts, names: Iterable[str]) -> dict[Fact, str]:
+    """Return where the places *names* lie, as far as *facts* show that."""
+    found = folders_of(facts, names).items()
+    return {Fact(FactKind.PLACE, name): lying(folders) for name, folders in found}

@@ -1,0 +1,167 @@
+"""What the housekeeping session does beside the load: one chore after the other.
+
+A chore changes one of the side tables, or has the server write its log or its pages.
+Which one comes is drawn from the seed and the chore's number, among those that the
+state of the side tables allows: a pure function of both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dbcheck.base.explained import Explained
+from dbcheck.rows.table import SIDES, TableSpec
+
+CREATED_ROWS, FILLED_ROWS = 8, 120  # that a chore inserts
+SIDE_BYTES = 4000  # of the payload of each of those
+_FILLS_MAX = 4  # of a table, so that it stays small
+_DRAW = struct.Struct("<QQ")
+
+
+class ChoreKind(Explained):
+    """What a chore does before it leaves its row in the ledger."""
+
+    CREATE = "create", "Creates a side table and inserts rows into it."
+    FILL = "fill", "Inserts many rows into a side table, so that its file is extended."
+    INDEX = "index", "Creates an index on a side table."
+    REWRITE = "rewrite", "`ALTER TABLE` that writes a side table into another file."
+    TRUNCATE = "truncate", "Truncates a side table."
+    DROP = "drop", "Drops a side table."
+    VACUUM = (
+        "vacuum",
+        "PostgreSQL: vacuums a side table, or one that the load writes to.",
+    )
+    CHECKPOINT = (
+        "checkpoint",
+        "Has the server checkpoint; on MySQL and MariaDB the logs are flushed.",
+    )
+    ROTATE = "rotate", "Begins another file of WAL, or of the binary log."
+
+
+KINDS = tuple(ChoreKind)
+OF_THE_SERVER = (ChoreKind.CHECKPOINT, ChoreKind.ROTATE)
+# Of a table that is there, each can come again and again, or makes room for others.
+_WITHOUT_END = (*OF_THE_SERVER, ChoreKind.REWRITE, ChoreKind.VACUUM, ChoreKind.DROP)
+INSERTING = {ChoreKind.CREATE: CREATED_ROWS, ChoreKind.FILL: FILLED_ROWS}
+
+
+class Chore(NamedTuple):
+    """One chore; table: the side table that it changes, None if it changes none."""
+
+    kind: ChoreKind
+    table: TableSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A side table that exists.
+
+    created: the number of the chore that created it.
+    filled:  the numbers of the chores whose rows it holds.
+    """
+
+    created: int
+    filled: tuple[int, ...] = ()
+    has_index: bool = False
+
+
+State = Mapping[str, Side]  # by name, the side tables that exist
+NO_SIDES: State = {}
+
+
+class Chores:
+    """The chores of one run, of these *kinds*, which have no problem()."""
+
+    def __init__(self, seed: int, kinds: Sequence[ChoreKind]) -> None:
+        self._seed, self._kinds = seed, kinds
+        self._states: list[State] = [NO_SIDES]  # after so many chores
+        self._chores: list[Chore] = []
+
+    def chore(self, number: int) -> Chore:
+        """Return the chore of that number, from 1 on."""
+        self._reach(number)
+        return self._chores[number - 1]
+
+    def state(self, number: int) -> State:
+        """Return the side tables after so many chores."""
+        self._reach(number)
+        return self._states[number]
+
+    def _reach(self, number: int) -> None:
+        for at in range(len(self._chores) + 1, number + 1):
+            state = self._states[-1]
+            allowed = self._allowed(state)
+            draw = hashlib.shake_128(_DRAW.pack(self._seed, at)).digest(8)
+            chore = allowed[int.from_bytes(draw, "little") % len(allowed)]
+            self._chores.append(chore)
+            self._states.append(after(state, chore, at))
+
+    def _allowed(self, state: State) -> list[Chore]:
+        found = [Chore(kind) for kind in self._kinds if kind in OF_THE_SERVER]
+        for table in SIDES:
+            side = state.get(table.name)
+            found += [
+                Chore(kind, table) for kind in self._kinds if _is_allowed(kind, side)
+            ]
+        return found
+
+
+def _is_allowed(kind: ChoreKind, side: Side | None) -> bool:
+    """Return whether a chore can change a table that is so; None: there is none."""
+    if kind in OF_THE_SERVER:
+        return False
+    if side is None or kind is ChoreKind.CREATE:
+        return side is None and kind is ChoreKind.CREATE
+    if kind is ChoreKind.INDEX:
+        return not side.has_index
+    if kind is ChoreKind.FILL:
+        return len(side.filled) < _FILLS_MAX
+    return kind is not ChoreKind.TRUNCATE or bool(side.filled)
+
+
+def after(state: State, chore: Chore, number: int) -> State:
+    """Return the side tables after *chore*, which has that number."""
+    if chore.table is None:
+        return state
+    name = chore.table.name
+    others = {other: side for other, side in state.items() if other != name}
+    side = state.get(name, Side(number))
+    match chore.kind:
+        case ChoreKind.DROP:
+            return others
+        case ChoreKind.TRUNCATE:
+            side = replace(side, filled=())
+        case ChoreKind.INDEX:
+            side = replace(side, has_index=True)
+        case ChoreKind.CREATE | ChoreKind.FILL:
+            side = replace(side, filled=(*side.filled, number))
+    return {**others, name: side}
+
+
+def halfway(state: State, chore: Chore) -> State:
+    """Return the side tables when *chore* is done but for the rows that it inserts.
+
+    MySQL and MariaDB commit CREATE, DROP, TRUNCATE and ALTER alone, before the rows.
+    """
+    done = after(state, chore, 0)
+    if chore.table is None or chore.kind not in INSERTING:
+        return done
+    if chore.kind is ChoreKind.FILL:
+        return state
+    return {**done, chore.table.name: Side(0)}
+
+
+def problem(kinds: Sequence[ChoreKind]) -> str:
+    """Return why there can be no chores of these kinds, "" if there can."""
+    if len(set(kinds)) < len(kinds):
+        return "a kind is named twice"
+    if ChoreKind.CREATE not in kinds and not set(kinds) <= set(OF_THE_SERVER):
+        return "without create there is no table for the others"
+    if not set(kinds) & set(_WITHOUT_END):
+        names = ", ".join(kind.value for kind in _WITHOUT_END)
+        return f"the chores come to an end without one of {names}"
+    return ""

@@ -1,0 +1,161 @@
+"""The order in which the sessions of a run take the operations of their mix.
+
+Each session takes them from shuffled decks, one behind the other.  Each deck has as
+many operations of a kind as any other, in proportion to the kind's weight, so that how
+many there are in the decks before one is known without looking at them.  The order is
+drawn from the seed, the session and the number of the deck: a pure function of the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dbcheck.rows.mix import ACTIONS, BATCH_ROWS, NEED_ITEMS, Action, Mix
+
+# An item that is rolled back has a part that no other item of its operation can have.
+ROLLED_BACK_PART = PARTS_MAX = BATCH_ROWS + 1
+SLOTS = 4  # registers of a session that are written one by one
+PAIRS = 2  # pairs of them that are written together, numbered behind those
+REGISTERS_MAX = SLOTS + 2 * PAIRS
+_DECK_MIN = 16  # operations; a deck takes longer to shuffle than to deal
+_AT_ONCE = 1 << 16  # operations
+_DRAW_BYTES = 2  # for each operation of a deck
+_SEED_DECK = struct.Struct("<QQQ")
+_CODES = {action: code for code, action in enumerate(ACTIONS)}
+_TARGETING = (*NEED_ITEMS, Action.ROLLBACK)  # a rollback does without, if need be
+
+
+class Card(NamedTuple):
+    """One operation of a deck.
+
+    rank: how many operations of its kind the session has before it.
+    """
+
+    action: Action
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deck:
+    """One shuffled deck of a session.
+
+    number: of the deck, from 0 on.
+    cards:  its operations, in their order.
+    """
+
+    number: int
+    cards: tuple[Card, ...]
+
+    def numbers(self, action: Action) -> tuple[int, ...]:
+        """Return the seq of each operation of that kind, in their order."""
+        first = self.number * len(self.cards) + 1
+        return tuple(
+            seq for seq, card in enumerate(self.cards, first) if card.action is action
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Some decks of a session, one behind the other.
+
+    first: number of the first of them.
+    """
+
+    first: int
+    _codes: npt.NDArray[np.uint8]  # a deck in each line
+
+    def numbers(self, action: Action) -> npt.NDArray[np.int64]:
+        """Return the seq of each operation of that kind, those of a deck in a line."""
+        decks, length = self._codes.shape
+        lines, places = np.nonzero(self._codes == _CODES[action])
+        found: npt.NDArray[np.int64] = (self.first + lines) * length + places + 1
+        return found.reshape(decks, -1)
+
+
+class Decks:
+    """The decks of every session of a run.
+
+    weights: how many operations of each kind a deck has.
+    length:  how many operations it has.
+    registers: that each session has, by their parts.
+    """
+
+    def __init__(self, mix: Mix, seed: int) -> None:
+        """Deal by *mix*, which has no problem()."""
+        self._seed = seed
+        times = -(-_DECK_MIN // sum(map(mix.weight, ACTIONS)))
+        self.weights = {action: times * mix.weight(action) for action in ACTIONS}
+        self._sorted = [a for a in ACTIONS for _ in range(self.weights[a])]
+        self.length = len(self._sorted)
+        single = range(1, SLOTS + 1 if self.weights[Action.REGISTERS] else 1)
+        paired = range(
+            SLOTS + 1, REGISTERS_MAX + 1 if self.weights[Action.TRANSFER] else 1
+        )
+        self.registers = frozenset((*single, *paired))
+        self._draws_format = f"<{self.length}H"  # no Struct: that cannot be pickled
+
+    def deck(self, session: int, number: int) -> Deck:
+        """Return one deck."""
+        draws = struct.unpack(self._draws_format, self._draws(session, number))
+        order = sorted(range(self.length), key=draws.__getitem__)
+        counted: Counter[Action] = Counter()
+        cards = []
+        for at in order:
+            action = self._sorted[at]
+            rank = number * self.weights[action] + counted[action]
+            counted[action] += 1
+            cards.append(Card(action, rank))
+        return Deck(number, tuple(cards))
+
+    def target(self, card: Card, number: int) -> int:
+        """Return which item of the deck before *card*, of deck *number*, writes to.
+
+        Items are counted from 0 on, as the batches of that deck insert them; there may
+        be fewer.  No two cards of a deck have the same.
+        """
+        before = takewhile(lambda action: action is not card.action, _TARGETING)
+        at = card.rank - number * self.weights[card.action]
+        return sum(self.weights[action] for action in before) + at
+
+    def dealt(self, session: int, top: int, *, more: int = 0) -> Iterator[Dealt]:
+        """Yield the decks of a session as far as its operation *top*, many at once.
+
+        more: of the decks behind them, which the next ones begin with again.
+        """
+        count, at_once = -(-top // self.length), max(1, _AT_ONCE // self.length)
+        for first in range(0, count, at_once):
+            yield self._some(session, first, min(at_once, count - first) + more)
+
+    def _some(self, session: int, first: int, count: int) -> Dealt:
+        """Return the decks from number *first* on."""
+        draws = b"".join(self._draws(session, n) for n in range(first, first + count))
+        lines = np.frombuffer(draws, "<u2").reshape(count, self.length)
+        codes = np.array([_CODES[action] for action in self._sorted], np.uint8)
+        return Dealt(first, codes[np.argsort(lines, axis=1, kind="stable")])
+
+    def _draws(self, session: int, number: int) -> bytes:
+        name = _SEED_DECK.pack(self._seed, session, number)
+        return hashlib.shake_128(name).digest(_DRAW_BYTES * self.length)
+
+
+def slots_of(card: Card) -> Iterator[int]:
+    """Yield the registers that an operation writes, 1-based."""
+    if card.action is Action.REGISTERS:
+        yield card.rank % SLOTS + 1
+    elif card.action is Action.TRANSFER:
+        first = SLOTS + card.rank % PAIRS * 2 + 1
+        yield from (first, first + 1)
+
+
+def is_first_write(card: Card) -> bool:
+    """Return whether nothing wrote the registers before that *card* writes."""
+    return card.rank < (SLOTS if card.action is Action.REGISTERS else PAIRS)

@@ -1,0 +1,182 @@
+"""The rows that earlier cycles left: a later cut must not take them either."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from dbcheck.rows.distinct import distinct
+from dbcheck.rows.expected import Ints
+from dbcheck.rows.loss import CODES, LossArray, LossKind, without_key
+from dbcheck.rows.survivors import DIFFERENT, Records
+from dbcheck.rows.table import TableFacts, TableSpec
+
+WEIGHT_MODULUS = 2**64
+
+
+class EpochTotals:
+    """Counts and weighs rows by their epoch.
+
+    rows, row_id_max: see rows.table.TableFacts.
+    """
+
+    def __init__(self) -> None:
+        self.rows: Counter[int] = Counter()
+        self.row_id_max = 0
+        self._weights: Counter[int] = Counter()
+
+    @property
+    def weights(self) -> dict[int, int]:
+        """See weights_by_epoch in rows.table.TableFacts."""
+        return {e: weight % WEIGHT_MODULUS for e, weight in self._weights.items()}
+
+    def add(self, records: Records) -> None:
+        """Take in rows."""
+        for epoch in distinct(records["epoch"]):
+            own = records[records["epoch"] == epoch]
+            self.rows[int(epoch)] += own.size
+            self.row_id_max = max(self.row_id_max, int(own["row_id"].max()))
+            ids = own["row_id"].astype(np.uint64)
+            weight = (ids * own["checksum"].astype(np.uint64)).sum(dtype=np.uint64)
+            self._weights[int(epoch)] += int(weight)
+
+
+def lost_by_epoch(
+    rows: Mapping[int, int],
+    weights: Mapping[int, int],
+    rows_now: Mapping[int, int],
+    weights_now: Mapping[int, int],
+) -> dict[int, int]:
+    """Return epoch -> rows of it that are gone or changed, at least.
+
+    All by epoch; one without a weight is only counted.  As many rows of another
+    weight: one at least was replaced by another one.
+    """
+    found: dict[int, int] = {}
+    for epoch, count in rows.items():
+        now = rows_now.get(epoch, 0)
+        weighed = epoch in weights and epoch in weights_now
+        if now < count:
+            found[epoch] = count - now
+        elif now == count and weighed and weights[epoch] != weights_now[epoch]:
+            found[epoch] = 1
+    return found
+
+
+class Earlier:
+    """Counts and weighs what is left of each earlier epoch.
+
+    foreign: intact rows of other runs, which were not there when the table was counted.
+    losses:  rows that do not match their checksum, or occur twice; in parts.
+    damaged: kind of loss -> how many of them were there when the table was counted.
+    altered: rows that do not match their checksum, and perhaps did not when the table
+             was counted either: no claim.
+    """
+
+    def __init__(self, table: TableSpec, before: TableFacts) -> None:
+        """Expect in *table* what *before* counts."""
+        self._table, self._before = table, before
+        self._epochs = np.array(sorted(before.rows_by_epoch), np.int64)
+        self._totals = EpochTotals()
+        self._changed: Counter[int] = Counter()
+        self.foreign = 0
+        self.losses: list[LossArray] = []
+        self.damaged: Counter[LossKind] = Counter()
+        self.altered = 0
+        self._different: list[Records] = []
+
+    @property
+    def rows(self) -> int:
+        """How many are still there, of all epochs."""
+        return self._totals.rows.total()
+
+    def add(self, records: Records) -> None:
+        """Take in rows that are not of this cycle's epoch.
+
+        An intact checksum shows that a dbcheck wrote a row; a new id, that it did so
+        during this run or after it.
+        """
+        known = np.isin(records["epoch"], self._epochs)
+        known &= records["row_id"] <= self._before.row_id_max
+        different = records["content"] == DIFFERENT
+        self.foreign += int(np.count_nonzero(~known & ~different))
+        self._totals.add(records[known])
+        if different.any():
+            different &= ~(known & np.isin(records["row_id"], self._before.different))
+            self._lose(LossKind.UNEXPECTED, records[different & ~known])
+            self._different.append(records[different & known])
+
+    def look_again(self, survivors: Callable[[], Iterable[Records]]) -> None:
+        """Settle what could not be while rows were still being read.
+
+        Distinguish rows that changed since the table was counted from those that may
+        have changed before, and rows that occur twice from rows that came late.  A row
+        whose transaction was open when the table was counted has an id from before and
+        is not a loss, whichever client sent it.
+        """
+        self._sort_different()
+        for epoch, rows in self._before.rows_by_epoch.items():
+            more = self._totals.rows[epoch] - rows
+            if more > 0:
+                twice = self._twice(epoch, survivors())
+                kinds = np.full(len(twice), CODES[LossKind.DUPLICATE], np.uint8)
+                self.losses.append(without_key(kinds, twice, self._table))
+                self.damaged += Counter({LossKind.DUPLICATE: len(twice)})
+                self.foreign += max(0, more - len(twice))
+
+    def _lose(self, kind: LossKind, records: Records) -> None:
+        """Take *records* for losses of *kind*."""
+        kinds = np.full(len(records), CODES[kind], np.uint8)
+        self.losses.append(without_key(kinds, records["row_id"], self._table))
+        self._changed.update(records["epoch"].tolist())
+
+    def _sort_different(self) -> None:
+        """Take changed rows for corrupt where their epoch was sound before.
+
+        An earlier reading shows that.  If the epoch weighs something else now, rows
+        changed since: then each changed row of it counts, an older one too.
+        """
+        before, left = self._before, self._totals
+        rows, weights = left.rows, left.weights
+        unlike = [
+            epoch
+            for epoch, weight in before.weights_by_epoch.items()
+            if rows[epoch] == before.rows_by_epoch.get(epoch)
+            and weights.get(epoch) != weight
+        ]
+        shown = [*before.sound, *unlike]
+        for records in self._different:
+            corrupt = np.isin(records["epoch"], shown)
+            self._lose(LossKind.CORRUPT, records[corrupt])
+            self.damaged += Counter({LossKind.CORRUPT: int(corrupt.sum())})
+            self.altered += int((~corrupt).sum())
+
+    def _twice(self, epoch: int, survivors: Iterable[Records]) -> Ints:
+        """Return the ids of the rows whose key another row of *epoch* has."""
+        keys, ids = [], []
+        for records in survivors:
+            own = records[records["epoch"] == epoch]
+            own = own[own["content"] != DIFFERENT]
+            own = own[own["row_id"] <= self._before.row_id_max]
+            keys.append(own["session"].astype(np.int64) << 32 | own["seq"])
+            ids.append(own["row_id"])
+        key, row_id = np.concatenate(keys), np.concatenate(ids)
+        order = np.argsort(key, kind="stable")
+        found: Ints = row_id[order[1:][np.diff(key[order]) == 0]]
+        return found
+
+    def lost(self) -> dict[int, int]:
+        """Return epoch -> rows of it that are gone, at least.
+
+        The weight of an epoch with rows that are listed as changed shows nothing more.
+        """
+        before = self._before
+        weights = {
+            epoch: weight
+            for epoch, weight in before.weights_by_epoch.items()
+            if not self._changed[epoch]
+        }
+        left = self._totals
+        return lost_by_epoch(before.rows_by_epoch, weights, left.rows, left.weights)

@@ -1,0 +1,155 @@
+"""What became of the last commits of each session: a map of the keys near the cut.
+
+Acks and survivors are streamed once and never held.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dbcheck.rows.acks import AckArray
+from dbcheck.rows.distinct import distinct
+from dbcheck.rows.expected import Ints
+from dbcheck.rows.history import SESSION_MAX
+from dbcheck.rows.loss import Losses, operations_of
+from dbcheck.rows.observed import AckStream, SurvivorStream
+
+CELLS_MAX = 100
+LANES_MAX = 48
+_SEQ_BITS = 40
+_SEQ_MASK = (1 << _SEQ_BITS) - 1
+
+
+class Fate(enum.Enum):
+    """What became of the commits of one cell of the map, the worst first.
+
+    The value is the letter that stands for it in Lane.fates.
+    """
+
+    LOST = "L"  # all that were acked lost something
+    PARTLY_LOST = "P"  # some of them did
+    KEPT = "K"  # all that were acked are there
+    RECOVERED = "R"  # none was acked, and at least one is there: legal
+    NONE = "-"  # none was acked and none is there
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The last commits of one session.
+
+    first: the number of the first commit of the first cell, from 1 on.
+    acked: how many commits of the session were acked.  lost: of these, how many lost
+    something.  fates: a Fate's letter for each cell, the oldest first.
+    """
+
+    session: int
+    first: int
+    acked: int
+    lost: int
+    fates: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMap:
+    """A lane for each session, those that lost most first if not all are shown.
+
+    step: commits that a cell stands for.  left_out: sessions that are not shown.
+    """
+
+    lanes: tuple[Lane, ...]
+    step: int
+    left_out: int
+
+
+def key_map(
+    acks: AckStream, losses: Losses, survivors: Sequence[SurvivorStream], epoch: int
+) -> KeyMap:
+    """Return the map of the load whose rows bear *epoch*.
+
+    survivors: of each table whose rows bear the key of an operation.
+    """
+    acked = _newest(acks())
+    found = [rows for stream in survivors for rows in _beyond(stream(), acked, epoch)]
+    beyond = distinct(np.concatenate(found) if found else np.empty(0, np.int64))
+    columns = losses.columns
+    lost = distinct(operations_of(columns[columns["acked_us"] >= 0]))
+    counts = np.bincount(lost >> _SEQ_BITS, minlength=SESSION_MAX + 1)
+    sessions = np.flatnonzero(acked)
+    if sessions.size > LANES_MAX:
+        by_losses = np.lexsort((sessions, -counts[sessions]))
+        shown = np.sort(sessions[by_losses[:LANES_MAX]])
+    else:
+        shown = sessions
+    step = _step(acked, beyond, lost, shown)
+    lanes = (_lane(int(one), int(acked[one]), lost, beyond, step) for one in shown)
+    return KeyMap(tuple(lanes), step, int(sessions.size - shown.size))
+
+
+def _newest(batches: Iterable[AckArray]) -> Ints:
+    """Return the newest ack of each session, by its number."""
+    newest = np.zeros(SESSION_MAX + 1, np.int64)
+    for batch in batches:
+        np.maximum.at(newest, batch["session"], batch["seq"].astype(np.int64))
+    return newest
+
+
+def _beyond(
+    batches: Iterable[npt.NDArray[np.void]], acked: Ints, epoch: int
+) -> Iterable[Ints]:
+    """Yield the operations of surviving rows that come after the acks of a session."""
+    for rows in batches:
+        own = (rows["epoch"] == epoch) & (rows["session"] >= 0)
+        own &= (rows["session"] <= SESSION_MAX) & (rows["seq"] > 0)
+        own &= rows["seq"] <= _SEQ_MASK
+        mine = rows[own]
+        yield operations_of(mine[mine["seq"] > acked[mine["session"]]])
+
+
+def _of(names: Ints, session: int) -> Ints:
+    """Return the numbers of one session's operations; *names* are sorted."""
+    ends = np.searchsorted(names, [session << _SEQ_BITS, (session + 1) << _SEQ_BITS])
+    return names[ends[0] : ends[1]] & _SEQ_MASK
+
+
+def _step(acked: Ints, beyond: Ints, lost: Ints, shown: Ints) -> int:
+    """Return how many commits a cell must hold, so that the losses of a lane fit."""
+    longest = CELLS_MAX
+    for session in shown.tolist():
+        gone = _of(lost, session)
+        if gone.size:
+            top = _top(int(acked[session]), _of(beyond, session))
+            # A quarter more, so that what was kept before it shows as well.
+            longest = max(longest, (top - int(gone[0]) + 1) * 5 // 4)
+    return -(-longest // CELLS_MAX)
+
+
+def _top(acked: int, beyond: Ints) -> int:
+    # One session has one operation in flight; a forged row may name any.
+    return acked + min(int(beyond.size), CELLS_MAX // 4)
+
+
+def _lane(session: int, acked: int, lost: Ints, beyond: Ints, step: int) -> Lane:
+    gone, more = _of(lost, session), _of(beyond, session)
+    top = _top(acked, more)
+    cells = -(-top // step)
+    first_cell = max(0, cells - CELLS_MAX)
+    places = np.bincount((gone - 1) // step, minlength=cells)
+    fates = []
+    for cell in range(first_cell, cells):
+        in_cell = min(acked, (cell + 1) * step) - cell * step
+        fates.append(_fate(in_cell, int(places[cell]), cell * step < top))
+    letters = "".join(fate.value for fate in fates)
+    return Lane(session, first_cell * step + 1, acked, int(gone.size), letters)
+
+
+def _fate(acked: int, lost: int, recovered: bool) -> Fate:
+    if acked <= 0:
+        return Fate.RECOVERED if recovered else Fate.NONE
+    if not lost:
+        return Fate.KEPT
+    return Fate.LOST if lost >= acked else Fate.PARTLY_LOST

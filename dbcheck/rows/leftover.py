@@ -1,0 +1,122 @@
+"""Prepared transactions: how they are named, and those that a server still lists."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import NamedTuple, Self, overload
+
+from dbcheck.rows.expected import Ints
+from dbcheck.rows.survivors import Flags
+
+PREFIX = "dbcheck-"
+_ROLLED_BACK_EVERY = 4
+_NAME = re.compile(re.escape(PREFIX) + r"([0-9]{1,19})-([0-9]{1,6})-([0-9]{1,13})")
+
+
+class Name(NamedTuple):
+    """The operation that prepared a transaction."""
+
+    epoch: int
+    session: int
+    seq: int
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Return the operation that named a transaction so; None if none did."""
+        found = _NAME.fullmatch(text)
+        return cls(*map(int, found.groups())) if found else None
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.epoch}-{self.session}-{self.seq}"
+
+
+@overload
+def is_committed(seq: int) -> bool: ...
+@overload
+def is_committed(seq: Ints) -> Flags: ...
+def is_committed(seq: int | Ints) -> bool | Flags:
+    """Return whether the transaction of operation *seq* is committed by the next one.
+
+    Else it rolls it back.
+    """
+    return seq % _ROLLED_BACK_EVERY != 0
+
+
+class LeftFate(enum.Enum):
+    """What became of a prepared transaction that the server listed after recovery."""
+
+    KEPT = "kept"  # it was decided, and its row is there as it was sent, or gone
+    REFUSED = "refused"  # the server refused to commit it or to roll it back
+    ABSENT = "absent"  # it was committed, and its row is not there
+    DIFFERENT = "different"  # it was committed, and its row is not as it was sent
+    PRESENT = "present"  # it was rolled back, and its row is there
+    GONE = "gone"  # another client decided it, after it was listed
+    UNDECIDED = "undecided"  # by dbcheck: the server was not restarted since the load
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """How often the server was asked to decide a prepared transaction since it started.
+
+    Of all databases, by whomever, and also where it refused; until dbcheck had listed
+    those that were prepared, and before it decided any.
+    """
+
+    commits: int
+    rollbacks: int
+
+
+def largest(one: Decisions | None, other: Decisions | None) -> Decisions | None:
+    """Return the larger of each count: a server that restarts counts from 0 again."""
+    if one is None or other is None:
+        return one or other
+    commits = max(one.commits, other.commits)
+    return Decisions(commits, max(one.rollbacks, other.rollbacks))
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Losses of transactions that the load had left prepared, and not decided.
+
+    After recovery they look the same if another client decided them before they were
+    listed, or read.
+
+    rolled_back: neither listed nor there.  committed: there, and not listed.
+    gone: see LeftFate.GONE and LeftOver.perhaps_earlier.
+    """
+
+    rolled_back: int = 0
+    committed: int = 0
+    gone: int = 0
+
+    @property
+    def losses(self) -> int:
+        """How many there are."""
+        return self.rolled_back + self.committed + self.gone
+
+    def __add__(self, other: Undecided) -> Undecided:
+        """Return both together."""
+        return Undecided(
+            self.rolled_back + other.rolled_back,
+            self.committed + other.committed,
+            self.gone + other.gone,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """One prepared transaction that the server listed after recovery.
+
+    session, seq: of the operation that prepared it.
+    reason: why dbcheck did not decide it, "" if it did.
+    perhaps_earlier: it is not listed any more, and its row is there: either a reading
+            of dbcheck that broke off committed it, or another client.
+    """
+
+    session: int
+    seq: int
+    fate: LeftFate
+    reason: str = ""
+    perhaps_earlier: bool = False

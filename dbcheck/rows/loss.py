@@ -1,0 +1,276 @@
+"""The kinds of loss, and lists of losses that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from dbcheck.base.explained import Explained
+from dbcheck.rows.acks import AckArray
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import TABLES, TableSpec
+
+
+class LossKind(Explained):
+    """What went wrong with a row, or with all; a reason for FAIL if no client did it.
+
+    docs/losses.md has a section on each.
+    """
+
+    MISSING_TAIL = (
+        "missing-tail",
+        "Acknowledged and gone, and so is everything later in its session.",
+    )
+    MISSING_HOLE = (
+        "missing-hole",
+        "Acknowledged and gone, although a later operation of its session is present.",
+    )
+    CORRUPT = (
+        "corrupt",
+        "Acknowledged and present, with other content than was sent.",
+    )
+    DUPLICATE = ("duplicate", "One operation is in the table twice.")
+    UNEXPECTED = (
+        "unexpected",
+        "Present, although no operation of the run can have written it.",
+    )
+    STALE = (
+        "stale",
+        "An acknowledged update is gone: the row holds an older version.",
+    )
+    TORN = ("torn", "One part of a transaction is present and another is missing.")
+    RESURRECTED = (
+        "resurrected",
+        "The row was rolled back or deleted, and is present all the same.",
+    )
+    PREPARED = (
+        "prepared",
+        "A transaction that was prepared is gone, or it was committed or rolled back "
+        "and is still prepared.",
+    )
+    INCONSISTENT = (
+        "inconsistent",
+        "A consistency condition among the rows does not hold, by the server's own "
+        "sums (plan `order-entry`).",
+    )
+    UNSTABLE = (
+        "unstable",
+        "A row that was read after the cut is gone or changed after a clean restart "
+        "(`--twice`).",
+    )
+    DIVERGED = (
+        "diverged",
+        "Two nodes of a group hold different rows, although each has applied all.",
+    )
+    INDEX_MISMATCH = (
+        "index-mismatch",
+        "The table has the row and the index does not find it, or the other way round.",
+    )
+    UNRECOVERABLE = (
+        "unrecoverable",
+        "The server, or a table of the run, did not come back from a proven cut.",
+    )
+
+
+MISSING = frozenset((LossKind.MISSING_TAIL, LossKind.MISSING_HOLE))
+
+
+class Loss(NamedTuple):
+    """One row that is missing, or not as it was sent.
+
+    session, seq: of its key; -1 where the row has no key of this run.
+    row_id:       the id that was acked, or the one found if nothing was acked.
+    acked_us:     when it was acked, on the client's clock; -1 if it was not.
+    table:        the name of the table that the row, and so its id, is of.
+    """
+
+    kind: LossKind
+    session: int
+    seq: int
+    row_id: int
+    acked_us: int
+    table: str
+
+
+class IdRange(NamedTuple):
+    """Losses of one kind in one table with consecutive ids.
+
+    first_us, last_us: earliest and latest ack among them; -1 if not acked.
+    """
+
+    kind: LossKind
+    table: str
+    first_id: int
+    last_id: int
+    first_us: int
+    last_us: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows the range holds."""
+        return self.last_id - self.first_id + 1
+
+
+_KINDS = sorted(LossKind, key=lambda kind: kind.value)
+CODES = {kind: code for code, kind in enumerate(_KINDS)}
+
+# A loss; kind: its code; table: its place in TABLES.  A drive that lies may lose ten
+# million rows at once, of which objects take several gigabytes.
+LOSS = np.dtype(
+    [
+        ("kind", "u1"),
+        ("session", "<i4"),
+        ("seq", "<i8"),
+        ("row_id", "<i8"),
+        ("acked_us", "<i8"),
+        ("table", "u1"),
+    ]
+)
+LossArray = npt.NDArray[np.void]
+Codes = npt.NDArray[np.uint8]
+_AT_ONCE = 1 << 14
+_SEQ_BITS = 40
+_PLACES = {table.name: place for place, table in enumerate(TABLES)}
+
+
+def none_of(kinds: Codes, table: TableSpec) -> LossArray:
+    """Return losses of *kinds* in *table*, of no row and of no operation yet."""
+    losses = np.full(len(kinds), np.array((0, -1, -1, -1, -1, 0), LOSS))
+    losses["kind"], losses["table"] = kinds, TABLES.index(table)
+    return losses
+
+
+def of_acks(kinds: Codes, acks: AckArray, table: TableSpec) -> LossArray:
+    """Return the losses of the rows of *table* that *acks* acked."""
+    losses = none_of(kinds, table)
+    for name in ("session", "seq", "row_id", "acked_us"):
+        losses[name] = acks[name]
+    return losses
+
+
+def of_rows(kinds: Codes, records: Records, table: TableSpec) -> LossArray:
+    """Return the losses of rows of *table* that were read; no ack of them is known."""
+    losses = none_of(kinds, table)
+    for name in ("session", "seq", "row_id"):
+        losses[name] = records[name]
+    return losses
+
+
+def without_key(
+    kinds: Codes, row_ids: npt.NDArray[np.int64], table: TableSpec
+) -> LossArray:
+    """Return the losses of rows of *table* that have no key of this run."""
+    losses = none_of(kinds, table)
+    losses["row_id"] = row_ids
+    return losses
+
+
+def operations_of(found: LossArray | AckArray) -> npt.NDArray[np.int64]:
+    """Return the operations of losses or of acks, a number for each."""
+    names: npt.NDArray[np.int64] = found["session"].astype(np.int64) << _SEQ_BITS
+    names |= found["seq"].astype(np.int64)
+    return names
+
+
+class Losses(Sequence[Loss]):
+    """Losses in columns; an object is made for one when it is read."""
+
+    def __init__(self, columns: LossArray) -> None:
+        """Hold *columns* of LOSS."""
+        self._columns = columns
+
+    @classmethod
+    def of(cls, losses: Iterable[Loss]) -> Self:
+        """Hold *losses*."""
+        return cls(np.array([_values(loss) for loss in losses], LOSS))
+
+    @classmethod
+    def gathered(cls, count: int, parts: Iterable[LossArray]) -> Self:
+        """Hold what *parts* have together, *count* losses, without a second copy."""
+        columns = np.empty(count, LOSS)
+        at = 0
+        for part in parts:
+            columns[at : at + len(part)] = part
+            at += len(part)
+        assert at == count
+        return cls(columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @overload
+    def __getitem__(self, at: int) -> Loss: ...
+    @overload
+    def __getitem__(self, at: slice) -> Losses: ...
+    def __getitem__(self, at: int | slice) -> Loss | Losses:
+        if isinstance(at, slice):
+            return Losses(self._columns[at])
+        return _loss(self._columns[at].item())
+
+    def __iter__(self) -> Iterator[Loss]:
+        for begin in range(0, len(self), _AT_ONCE):
+            yield from map(_loss, self._columns[begin : begin + _AT_ONCE].tolist())
+
+    @property
+    def columns(self) -> LossArray:
+        """All of them."""
+        return self._columns
+
+    @property
+    def counts(self) -> dict[LossKind, int]:
+        """How many there are of each kind; only kinds that occur."""
+        counted = np.bincount(self._columns["kind"], minlength=len(_KINDS)).tolist()
+        return {kind: rows for kind, rows in zip(_KINDS, counted, strict=True) if rows}
+
+    def by_id(self) -> Iterator[Loss]:
+        """Yield them in order of their ids, one table after the other."""
+        order = np.lexsort((self._columns["row_id"], self._columns["table"]))
+        for begin in range(0, len(order), _AT_ONCE):
+            yield from Losses(self._columns[order[begin : begin + _AT_ONCE]])
+
+    def ranges(self) -> Iterator[IdRange]:
+        """Yield them as ranges of consecutive ids, in order of kind, table and id.
+
+        A range is of one kind and of one table: ids of two tables have nothing in
+        common.
+        """
+        for code, kind in enumerate(_KINDS):
+            for place, table in enumerate(TABLES):
+                own = self._columns["kind"] == code
+                own &= self._columns["table"] == place
+                if own.any():
+                    columns = (self._columns[name][own] for name in _OF_A_RANGE)
+                    yield from _ranges(kind, table.name, *columns)
+
+
+_OF_A_RANGE = ("row_id", "acked_us")
+
+
+def _values(loss: Loss) -> tuple[int, int, int, int, int, int]:
+    return (CODES[loss.kind], *loss[1:-1], _PLACES[loss.table])
+
+
+def _loss(values: tuple[int, int, int, int, int, int]) -> Loss:
+    return Loss(_KINDS[values[0]], *values[1:-1], TABLES[values[-1]].name)
+
+
+def _ranges(
+    kind: LossKind,
+    table: str,
+    ids: npt.NDArray[np.int64],
+    acked_us: npt.NDArray[np.int64],
+) -> Iterator[IdRange]:
+    order = np.argsort(ids, kind="stable")
+    ids, acked_us = ids[order], acked_us[order]
+    begins = np.r_[0, np.flatnonzero(np.diff(ids) != 1) + 1]
+    ends = np.r_[begins[1:], len(ids)] - 1
+    earliest = np.minimum.reduceat(acked_us, begins)
+    latest = np.maximum.reduceat(acked_us, begins)
+    columns = (ids[begins], ids[ends], earliest, latest)
+    for begin in range(0, len(begins), _AT_ONCE):
+        some = (column[begin : begin + _AT_ONCE].tolist() for column in columns)
+        for values in zip(*some, strict=True):
+            yield IdRange(kind, table, *values)

@@ -1,0 +1,171 @@
+"""The shape of a run's losses: when they were acked, how large, where, beside what.
+
+Acks are streamed once and never held; the losses, which are held in columns anyway, are
+never copied as a whole: one takes about 30 bytes more while this is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbcheck.rows.acks import TIME_UNIT_US
+from dbcheck.rows.distinct import distinct, is_among_distinct
+from dbcheck.rows.expected import Ints, Sizes
+from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, operations_of
+from dbcheck.rows.losswindows import Windows, WindowShare
+from dbcheck.rows.observed import AckStream
+from dbcheck.rows.sessiontimes import NEVER, SessionTimes
+from dbcheck.rows.survivors import Flags
+from dbcheck.rows.table import TABLES, TableSpec
+
+# Upper bounds of classes; one more class lies above the last.
+AGES_S = (0.01, 0.1, 1.0, 10.0, 60.0)
+SIZES_BYTES = (512, 4096, 16384, 131072)
+_TAIL, _HOLE = CODES[LossKind.MISSING_TAIL], CODES[LossKind.MISSING_HOLE]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Operations of one class: how many were acked, and how many lost something.
+
+    up_to: the upper bound of the class, which belongs to it; None: it has none.
+    """
+
+    up_to: float | None
+    acked: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossShape:
+    """What is known of the operations of this run that lost something.
+
+    Only operations that were acked count; each counts once, whatever it lost.
+
+    by_age:    classes of seconds from the ack to the cut; () if the cut is not dated.
+    by_size:   classes of bytes of the payload; () if all payloads have one size.
+    by_window: the chores of housekeeping; () if the run had none.
+    by_table:  the name of each table of the plan -> losses in it, also those of rows
+               that no operation is known of.
+    oldest_s:  the age of the oldest of them, None if the cut is not dated.
+    missing:   of these operations, those of which the row that bears the ack is gone.
+    reordered: of the missing ones, those acked before another operation was sent of
+               which everything survived: what is left is no clean beginning.
+    """
+
+    by_age: tuple[Share, ...]
+    by_size: tuple[Share, ...]
+    by_window: tuple[WindowShare, ...]
+    by_table: Mapping[str, int]
+    oldest_s: float | None
+    missing: int
+    reordered: int
+
+
+NO_SHAPE = LossShape((), (), (), {}, None, 0, 0)
+
+
+def shape_of(
+    losses: Losses,
+    acks: AckStream,
+    cut_us: int | None,
+    sizes: Sizes | None,
+    tables: Sequence[TableSpec],
+    windows: Windows | None = None,
+    late_us: int | None = 0,
+) -> LossShape:
+    """Return the shape of *losses* in *tables*, which are those of the plan.
+
+    cut_us: when the power was cut, on the clock of the acks; None if nothing shows it.
+    sizes:  of the payloads; None if all have one size, or none.
+    windows: of the chores of the run, with nothing counted; None if it had none.
+    late_us: how much later than it came an ack may be dated, None if that is unknown.
+    """
+    columns = losses.columns
+    is_acked = columns["acked_us"] >= 0
+    names = distinct(operations_of(columns)[is_acked])
+    ages = _Classes([s * 1e6 for s in AGES_S], 1e6 if cut_us is not None else 0)
+    bytes_ = _Classes(SIZES_BYTES, 1 if sizes is not None else 0)
+    latest_us = NEVER
+    sessions = SessionTimes()
+    for batch in acks():
+        is_lost = is_among_distinct(operations_of(batch), names)
+        sent_us = sessions.sent_after_us(batch)
+        latest_us = max(latest_us, int(sent_us[~is_lost].max(initial=NEVER)))
+        if cut_us is not None:
+            ages.add(np.maximum(cut_us - batch["acked_us"], 0), is_lost)
+        if sizes is not None:
+            of = (batch["session"].astype(np.int64), batch["seq"].astype(np.int64))
+            bytes_.add(sizes.of(*of), is_lost)
+        if windows is not None:
+            windows.add(batch, is_lost)
+    latest_us = NEVER if late_us is None else latest_us - late_us
+    return LossShape(
+        by_age=tuple(ages.shares()),
+        by_size=tuple(bytes_.shares()),
+        by_window=tuple(windows.shares()) if windows else (),
+        by_table=_by_table(columns, tables),
+        oldest_s=_oldest_s(columns["acked_us"][is_acked], cut_us),
+        missing=int(np.count_nonzero(_is_missing(columns))),
+        reordered=int(np.count_nonzero(_is_reordered(columns, latest_us))),
+    )
+
+
+def _oldest_s(acked_us: Ints, cut_us: int | None) -> float | None:
+    if cut_us is None or not acked_us.size:
+        return None
+    return max(0, cut_us - int(acked_us.min())) / 1e6
+
+
+def _is_missing(losses: LossArray) -> Flags:
+    """Say of which losses the row that bears the ack is gone."""
+    found: Flags = (losses["kind"] == _TAIL) | (losses["kind"] == _HOLE)
+    return found & (losses["acked_us"] >= 0)
+
+
+def _is_reordered(losses: LossArray, latest_us: int) -> Flags:
+    """Say which of the missing were acked before a survivor was sent.
+
+    latest_us: the latest moment before which a survivor was surely not sent.  A time in
+    the log is rounded up by less than its unit (rows.acks.pack), so a whole unit must
+    lie between.  A hole has its survivor in its own session.
+    """
+    found: Flags = losses["acked_us"] <= latest_us - TIME_UNIT_US
+    found |= losses["kind"] == _HOLE
+    return found & _is_missing(losses)
+
+
+class _Classes:
+    """Counts operations by class.
+
+    unit: what one unit of the bounds is shown as; 0 if nothing is to be counted.
+    """
+
+    def __init__(self, bounds: Sequence[float], unit: float) -> None:
+        self._bounds, self._unit = np.array(bounds), unit
+        self._acked = np.zeros(len(bounds) + 1, np.int64)
+        self._lost = np.zeros_like(self._acked)
+
+    def add(self, values: Ints, is_lost: Flags) -> None:
+        """Count operations with these values."""
+        places = np.searchsorted(self._bounds, values, side="left")
+        self._acked += np.bincount(places, minlength=self._acked.size)
+        self._lost += np.bincount(places[is_lost], minlength=self._acked.size)
+
+    def shares(self) -> Iterator[Share]:
+        """Yield the classes in which something was acked, the smallest first."""
+        if not self._unit:
+            return
+        bounds = [*(self._bounds / self._unit).tolist(), None]
+        counted = zip(bounds, self._acked.tolist(), self._lost.tolist(), strict=True)
+        for up_to, acked, lost in counted:
+            if acked:
+                yield Share(up_to, acked, lost)
+
+
+def _by_table(columns: LossArray, tables: Sequence[TableSpec]) -> dict[str, int]:
+    counted = np.bincount(columns["table"], minlength=len(TABLES)).tolist()
+    return {table.name: counted[TABLES.index(table)] for table in tables}

@@ -1,0 +1,115 @@
+"""What a session sends: transactions of statements."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from dbcheck.rows.table import Column, TableSpec
+
+Value = int | bytes
+
+
+class Verb(enum.Enum):
+    """What a statement does."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    # Of housekeeping; see rows.chores.
+    CREATE = "create"
+    INDEX = "index"
+    REWRITE = "rewrite"
+    TRUNCATE = "truncate"
+    DROP = "drop"
+    VACUUM = "vacuum"
+    CHECKPOINT = "checkpoint"
+    ROTATE = "rotate"
+
+
+_OF_THE_SERVER = (Verb.CHECKPOINT, Verb.ROTATE)
+
+
+@dataclass(frozen=True, slots=True)
+class StatementSpec:
+    """One statement that sessions prepare.
+
+    table:      the ledger, where it is the server that it changes.
+    parameters: the columns whose values it takes, in the order of its parameters.
+    rows:       how many each execution changes, exactly.
+    is_late:    it cannot be prepared: when a session begins, its table may be absent.
+    """
+
+    verb: Verb
+    table: TableSpec
+    parameters: tuple[Column, ...] = ()
+    rows: int = 1
+    is_late: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its file under sql/FAMILY/."""
+        what = self.verb.value if self.rows == 1 else "batch"
+        return what if self.verb in _OF_THE_SERVER else f"{what}_{self.table.name}"
+
+
+def verbs_by_table(
+    statements: Iterable[StatementSpec],
+) -> dict[TableSpec, tuple[Verb, ...]]:
+    """Return which tables *statements* write to, and how, each once."""
+    found: dict[TableSpec, dict[Verb, None]] = {}
+    for spec in statements:
+        found.setdefault(spec.table, {})[spec.verb] = None
+    return {table: tuple(verbs) for table, verbs in found.items()}
+
+
+# A load makes one Statement and one Operation for each commit, or more; a NamedTuple
+# takes seven times as long.  They cannot form cycles, so gc=False.
+class Statement(msgspec.Struct, frozen=True, gc=False):
+    """One execution of the statement *name*: values in the order of its parameters."""
+
+    name: str
+    values: tuple[Value, ...]
+
+
+# What a transaction may do beside its statements.
+ROLLBACK = Statement("rollback", ())  # all that it did so far; then it begins again
+SAVEPOINT = Statement("savepoint", ())
+ROLLBACK_TO = Statement("rollback to savepoint", ())
+CONTROLS = (ROLLBACK, SAVEPOINT, ROLLBACK_TO)
+
+
+class TwoPhase(enum.Enum):
+    """A step of a two-phase commit; its only value names the transaction, in ASCII.
+
+    COMMIT and ROLLBACK come first in their operation, before its own transactions.
+    BEGIN commits what the operation did so far, and begins the transaction that is
+    prepared; PREPARE comes last, in the place of the operation's commit.
+    """
+
+    COMMIT = "commit prepared"
+    ROLLBACK = "rollback prepared"
+    BEGIN = "begin to prepare"
+    PREPARE = "prepare"
+
+    def of(self, name: str) -> Statement:
+        """Return the step for the transaction *name*."""
+        return Statement(self.value, (name.encode("ascii"),))
+
+
+DECISIONS = (TwoPhase.COMMIT, TwoPhase.ROLLBACK)
+
+
+class Operation(msgspec.Struct, frozen=True, gc=False):
+    """What a session has acked at once: number *seq*, from 1 on, of a session.
+
+    Its statements, and CONTROLS among them, run in their order; a commit follows.  It
+    is one transaction, or several where it has steps of a TwoPhase commit.
+    """
+
+    session: int
+    seq: int
+    statements: tuple[Statement, ...]

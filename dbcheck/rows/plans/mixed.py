@@ -1,0 +1,246 @@
+"""Operations of several kinds, mixed by weight (rows.mix), over up to three tables.
+
+Every operation inserts a row into the ledger, in its last transaction: so that row
+shows after recovery whether the operation took place, and the other tables must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from dbcheck.rows.decks import (
+    PARTS_MAX,
+    REGISTERS_MAX,
+    ROLLED_BACK_PART,
+    Card,
+    Deck,
+    Decks,
+    is_first_write,
+    slots_of,
+)
+from dbcheck.rows.effects import with_effects
+from dbcheck.rows.items import judge_items
+from dbcheck.rows.markers import Markers
+from dbcheck.rows.mix import BATCH_ROWS, Action, Mix
+from dbcheck.rows.observed import Observed
+from dbcheck.rows.operation import (
+    ROLLBACK,
+    ROLLBACK_TO,
+    SAVEPOINT,
+    Operation,
+    Statement,
+    StatementSpec,
+    Verb,
+)
+from dbcheck.rows.plans.dealt import items_dealt, registers_dealt
+from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.reconcile import Reconciliation, reconcile
+from dbcheck.rows.registers import judge_registers
+from dbcheck.rows.schedule import RowValues, Schedule
+from dbcheck.rows.survivors import Inspector
+from dbcheck.rows.table import ITEM, LEDGER, REGISTER, TableSpec
+
+REGISTER_BYTES = 100
+
+Target = tuple[int, int]  # seq and part of an item
+
+
+_WRITTEN = ("seq", "payload", "checksum")
+INSERT_ITEM = StatementSpec(Verb.INSERT, ITEM, ITEM.columns[1:])
+BATCH_ITEM = StatementSpec(
+    Verb.INSERT, ITEM, ITEM.columns[1:] * BATCH_ROWS, rows=BATCH_ROWS
+)
+UPDATE_ITEM = StatementSpec(
+    Verb.UPDATE, ITEM, ITEM.named(*_WRITTEN, "epoch", "session", "seq", "part")
+)
+DELETE_ITEM = StatementSpec(
+    Verb.DELETE, ITEM, ITEM.named("epoch", "session", "seq", "part")
+)
+INSERT_REGISTER = StatementSpec(Verb.INSERT, REGISTER, REGISTER.columns[1:])
+UPDATE_REGISTER = StatementSpec(
+    Verb.UPDATE, REGISTER, REGISTER.named(*_WRITTEN, "epoch", "session", "part")
+)
+
+_OF_REGISTERS = (INSERT_REGISTER, UPDATE_REGISTER)
+_STATEMENTS: dict[Action, tuple[StatementSpec, ...]] = {
+    Action.INSERT: (),
+    Action.BATCH: (BATCH_ITEM,),
+    Action.REGISTERS: _OF_REGISTERS,
+    Action.TRANSFER: _OF_REGISTERS,
+    Action.UPDATE: (UPDATE_ITEM,),
+    Action.DELETE: (DELETE_ITEM,),
+    Action.ROLLBACK: (INSERT_ITEM, UPDATE_ITEM),
+    Action.SAVEPOINT: (INSERT_ITEM,),
+}
+
+
+class _Dealt(NamedTuple):
+    """A deck of a session, and the items that the deck before it inserted.
+
+    deck and targets: see rows.mix.Deck, and MixedPlan._targets().
+    """
+
+    deck: Deck
+    targets: Sequence[Target]
+
+
+class MixedPlan:
+    """See rows.plans.plan.Plan."""
+
+    replaces_sessions = True
+    prepares_in: TableSpec | None = None
+    sides: tuple[TableSpec, ...] = ()
+    chore_statements: tuple[StatementSpec, ...] = ()
+    conditions = ""
+
+    def __init__(self, schedule: Schedule, mix: Mix) -> None:
+        """Plan operations by *mix*, which has no problem()."""
+        self._schedule = schedule
+        self._registers = Schedule(schedule.seed, schedule.epoch, (REGISTER_BYTES,))
+        self._decks = Decks(mix, schedule.seed)
+        self.statements = statements_of_mix(mix)
+        self.tables = tuple(dict.fromkeys(spec.table for spec in self.statements))
+        self._dealt: dict[int, _Dealt] = {}  # by session, the newest
+        self._make: dict[Action, Callable[[int, int, Card], list[Statement]]] = {
+            Action.INSERT: self._nothing,
+            Action.BATCH: self._batch,
+            Action.REGISTERS: self._write_registers,
+            Action.TRANSFER: self._write_registers,
+            Action.UPDATE: self._update,
+            Action.DELETE: self._delete,
+        }
+
+    def operation(self, session: int, seq: int) -> Operation:
+        """Return the operation (session, seq)."""
+        number, at = divmod(seq - 1, self._decks.length)
+        dealt = self._dealt.get(session)
+        if dealt is None or dealt.deck.number != number:
+            dealt = self._deal(session, number)
+        card = dealt.deck.cards[at]
+        marker = Statement(INSERT.name, self._schedule.values(session, seq))
+        if card.action is Action.ROLLBACK:
+            statements = [*self._rolled_back(session, seq, card), ROLLBACK, marker]
+        elif card.action is Action.SAVEPOINT:
+            statements = [*self._savepoint(session, seq), marker]
+        else:
+            statements = [marker, *self._make[card.action](session, seq, card)]
+        return Operation(session, seq, tuple(statements))
+
+    def inspector(self, table: TableSpec) -> Inspector:
+        """Return what judges the content of each row of *table*."""
+        if table == LEDGER:
+            return Inspector(self._schedule)
+        if table == ITEM:
+            return Inspector(self._schedule, range(1, PARTS_MAX + 1))
+        return Inspector(self._registers, range(1, REGISTERS_MAX + 1))
+
+    def judge(self, seen: Observed) -> Reconciliation:
+        """Return the fate of each ack and of each row; see Plan.judge."""
+        epoch = self._schedule.epoch
+        inserted = reconcile(seen, LEDGER, epoch)
+        if len(self.tables) == 1:
+            return inserted
+        markers = Markers(seen, LEDGER, epoch)
+        effects = []
+        if ITEM in self.tables:
+            items = partial(items_dealt, self._decks)
+            effects.append(judge_items(seen, ITEM, epoch, markers, items))
+        if REGISTER in self.tables:
+            registers = partial(registers_dealt, self._decks)
+            parts = self._decks.registers
+            effects.append(
+                judge_registers(seen, REGISTER, epoch, markers, registers, parts)
+            )
+        return with_effects(inserted, effects, seen.acks, markers)
+
+    def _deal(self, session: int, number: int) -> _Dealt:
+        """Return deck *number* of a session, which is its newest from now on."""
+        latest = self._dealt.get(session)
+        if latest is not None and latest.deck.number == number - 1:
+            before = latest.deck
+        else:
+            before = self._decks.deck(session, max(0, number - 1))
+        targets = items_of(before) if number else ()
+        found = _Dealt(self._decks.deck(session, number), targets)
+        self._dealt[session] = found
+        return found
+
+    def _target(self, session: int, card: Card) -> Target | None:
+        """Return the item that *card* of the newest deck writes to, None if none."""
+        dealt = self._dealt[session]
+        at = self._decks.target(card, dealt.deck.number)
+        return dealt.targets[at] if at < len(dealt.targets) else None
+
+    def _nothing(self, session: int, seq: int, card: Card) -> list[Statement]:
+        return []
+
+    def _batch(self, session: int, seq: int, card: Card) -> list[Statement]:
+        parts = range(1, BATCH_ROWS + 1)
+        rows = [self._schedule.values(session, seq, part) for part in parts]
+        values = tuple(value for row in rows for value in row)
+        return [Statement(BATCH_ITEM.name, values)]
+
+    def _insert(self, session: int, seq: int, part: int) -> Statement:
+        values = self._schedule.values(session, seq, part)
+        return Statement(INSERT_ITEM.name, values)
+
+    def _update(self, session: int, seq: int, card: Card) -> list[Statement]:
+        target = self._target(session, card)
+        if target is None:
+            return []
+        old, part = target
+        new = _written(self._schedule.values(session, seq, part))
+        values = (*new, self._schedule.epoch, session, old, part)
+        return [Statement(UPDATE_ITEM.name, values)]
+
+    def _delete(self, session: int, seq: int, card: Card) -> list[Statement]:
+        target = self._target(session, card)
+        if target is None:
+            return []
+        return [Statement(DELETE_ITEM.name, (self._schedule.epoch, session, *target))]
+
+    def _rolled_back(self, session: int, seq: int, card: Card) -> list[Statement]:
+        inserted = self._insert(session, seq, ROLLED_BACK_PART)
+        return [inserted, *self._update(session, seq, card)]
+
+    def _savepoint(self, session: int, seq: int) -> list[Statement]:
+        """Return what comes before the row of the ledger.
+
+        No item is inserted behind the rollback: InnoDB keeps the gap of a row that is
+        rolled back locked, and two sessions that insert into one gap would deadlock.
+        """
+        kept = self._insert(session, seq, 1)
+        rolled_back = self._insert(session, seq, ROLLED_BACK_PART)
+        return [kept, SAVEPOINT, rolled_back, ROLLBACK_TO]
+
+    def _write_registers(self, session: int, seq: int, card: Card) -> list[Statement]:
+        statements = []
+        for slot in slots_of(card):
+            values = self._registers.values(session, seq, slot)
+            if is_first_write(card):
+                statements.append(Statement(INSERT_REGISTER.name, values))
+            else:
+                where = (self._schedule.epoch, session, slot)
+                written = (*_written(values), *where)
+                statements.append(Statement(UPDATE_REGISTER.name, written))
+        return statements
+
+
+def statements_of_mix(mix: Mix) -> tuple[StatementSpec, ...]:
+    """Return the statements of operations mixed by *mix*."""
+    used = (spec for action in mix.actions for spec in _STATEMENTS[action])
+    return tuple(dict.fromkeys((INSERT, *used)))
+
+
+def items_of(deck: Deck) -> list[Target]:
+    """Return the items that the batches of *deck* insert, in their order."""
+    parts = range(1, BATCH_ROWS + 1)
+    return [(seq, part) for seq in deck.numbers(Action.BATCH) for part in parts]
+
+
+def _written(values: RowValues) -> tuple[int, bytes, int]:
+    """Return what an update writes of a row: its seq, payload and checksum."""
+    _, _, seq, _, payload, check = values
+    return seq, payload, check

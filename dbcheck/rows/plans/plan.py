@@ -1,0 +1,50 @@
+"""What a kind of workload is: its tables, its operations, its judge."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dbcheck.rows.observed import Observed
+from dbcheck.rows.operation import Operation, StatementSpec
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.survivors import Inspector
+from dbcheck.rows.table import TableSpec
+
+
+class Plan(Protocol):
+    """One run's operations, and what the tables must hold after them.
+
+    Everything is a pure function of the run's seed and epoch, so that anyone who has
+    them can judge the run.  A plan can be pickled for a process of the load.
+
+    tables:     in the order in which they are created and read.
+    statements: all that its operations use; the first of them is the INSERT of one row
+                whose id is acked, once in each operation.
+    replaces_sessions: a session that broke may be replaced, under a new number.
+    prepares_in: the table that its prepared transactions write to, None if it prepares
+                none (rows.operation.TwoPhase); each session has at most one at a time.
+    sides:      the tables that housekeeping creates and drops; () if there is none.
+    chore_statements: those of its session, with the INSERT that is acked; () likewise.
+    conditions: the statement of sql/ that finds which conditions do not hold among the
+                rows of an epoch (rows.conditions); "" if there are none.
+    """
+
+    tables: tuple[TableSpec, ...]
+    statements: tuple[StatementSpec, ...]
+    replaces_sessions: bool
+    prepares_in: TableSpec | None
+    sides: tuple[TableSpec, ...]
+    chore_statements: tuple[StatementSpec, ...]
+    conditions: str
+
+    def operation(self, session: int, seq: int) -> Operation:
+        """Return the operation that *session* sends as its number *seq*, from 1 on."""
+
+    def inspector(self, table: TableSpec) -> Inspector:
+        """Return what judges the content of each row of *table*."""
+
+    def judge(self, seen: Observed) -> Reconciliation:
+        """Return the fate of each ack and of each row that was read.
+
+        Raise LogDamaged if the rows show that acks are gone from the log.
+        """

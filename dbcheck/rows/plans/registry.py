@@ -1,0 +1,78 @@
+"""Which plan each workload follows."""
+
+from __future__ import annotations
+
+from dbcheck.rows.chores import FILLED_ROWS, SIDE_BYTES
+from dbcheck.rows.mix import Mix
+from dbcheck.rows.operation import StatementSpec
+from dbcheck.rows.plans.classic import INSERT_ID, ClassicPlan
+from dbcheck.rows.plans.housekeeping import HousekeepingPlan
+from dbcheck.rows.plans.insert import INSERT, InsertPlan
+from dbcheck.rows.plans.kinds import PlanKind
+from dbcheck.rows.plans.mixed import MixedPlan, statements_of_mix
+from dbcheck.rows.plans.orderentry import OrderEntryPlan
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.plans.twophase import TwoPhasePlan
+from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.table import TableSpec
+from dbcheck.rows.workload import Workload
+
+_REGISTERS = Mix(registers=1)
+
+
+def tables_of(workload: Workload) -> tuple[TableSpec, ...]:
+    """Return the tables of its operations."""
+    return tuple(dict.fromkeys(spec.table for spec in statements_of(workload)))
+
+
+def payload_bytes_max(workload: Workload) -> int:
+    """Return how many bytes of payloads one operation sends, at most.
+
+    An operation inserts its row into the ledger and the rows of one more statement.
+    The rows of order entry, which has more of them, are a few bytes each.
+    """
+    _, *others = (spec.rows for spec in statements_of(workload))
+    largest = max(workload.payload_bytes, default=0)
+    chore = FILLED_ROWS * SIDE_BYTES if workload.housekeeping else 0
+    return max(largest * (1 + max(others, default=0)), chore)
+
+
+def statements_of(workload: Workload) -> tuple[StatementSpec, ...]:
+    """Return the statements of its operations."""
+    match workload.plan:
+        case PlanKind.INSERT:
+            return (INSERT,)
+        case PlanKind.CLASSIC:
+            return (INSERT_ID,)
+        case PlanKind.MIXED | PlanKind.REGISTERS:
+            return statements_of_mix(_mix(workload))
+        case PlanKind.TWO_PHASE:
+            return TwoPhasePlan.statements
+        case PlanKind.ORDER_ENTRY:
+            return OrderEntryPlan.statements
+
+
+def plan_of(workload: Workload, schedule: Schedule) -> Plan:
+    """Return the plan of one run, whose rows *schedule* decides."""
+    base = _base(workload, schedule)
+    if not workload.housekeeping:
+        return base
+    return HousekeepingPlan(base, schedule, workload.housekeeping)
+
+
+def _base(workload: Workload, schedule: Schedule) -> Plan:
+    match workload.plan:
+        case PlanKind.INSERT:
+            return InsertPlan(schedule)
+        case PlanKind.CLASSIC:
+            return ClassicPlan(schedule)
+        case PlanKind.MIXED | PlanKind.REGISTERS:
+            return MixedPlan(schedule, _mix(workload))
+        case PlanKind.TWO_PHASE:
+            return TwoPhasePlan(schedule)
+        case PlanKind.ORDER_ENTRY:
+            return OrderEntryPlan(schedule)
+
+
+def _mix(workload: Workload) -> Mix:
+    return workload.operations or _REGISTERS

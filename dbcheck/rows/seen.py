@@ -1,0 +1,82 @@
+"""Rows that another session saw, and that are gone after the cut without an ack.
+
+No promise is broken: the server never answered "committed".  But a client that read
+such a row may have acted on it.  InnoDB makes a transaction visible before its log is
+flushed (MySQL bugs 74303 and 119759).  PostgreSQL flushes first: CommitTransaction
+calls RecordTransactionCommit and then ProcArrayEndTransaction (xact.c, release 17).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbcheck.rows.acks import ACK_DTYPE, AckArray
+from dbcheck.rows.distinct import is_among
+from dbcheck.rows.expected import Ints
+from dbcheck.rows.history import SEQ_MAX, SESSION_MAX
+from dbcheck.rows.observed import AckStream, Claim, SurvivorStream
+from dbcheck.rows.reconcile import count_acks
+from dbcheck.rows.survivors import Records
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRows:
+    """What became of the rows that readers saw and the witness confirmed.
+
+    rows: how many were seen.
+    lost: those that no confirmed ack names and that did not survive; acked_us is when
+          the reader had them.
+    """
+
+    rows: int
+    lost: AckArray
+
+
+def seen_rows(
+    seen: AckStream,
+    acks: AckStream,
+    survivors: SurvivorStream,
+    epoch: int,
+    claim: Claim,
+) -> SeenRows:
+    """Return what became of the rows in the log of what was *seen*.
+
+    survivors: the ledger's.  A row that an ack names is left to Plan.judge(): if it is
+    gone it is missing, and not counted here too.  A row that the client never sent is
+    no operation's, and Plan.judge() names it if it is still there.
+    """
+    acked, sent = count_acks(acks), _by_session(claim)
+    rows = 0
+    parts = [np.empty(0, ACK_DTYPE)]
+    for batch in seen():
+        ours = batch[batch["seq"] <= sent[batch["session"]]]
+        rows += len(ours)
+        parts.append(ours[ours["seq"] > acked[ours["session"]]])
+    lost = np.concatenate(parts)
+    for records in survivors():
+        if not lost.size:
+            break
+        lost = lost[~is_among(_keys(lost), _keys(_own(records, epoch)))]
+    return SeenRows(rows, lost)
+
+
+def _by_session(claim: Claim) -> Ints:
+    """Return how many operations each session sent, by its number."""
+    sessions = range(SESSION_MAX + 1)
+    return np.array([claim.sent.get(number, 0) for number in sessions], np.int64)
+
+
+def _own(records: Records, epoch: int) -> Records:
+    """Return the records of *epoch* whose key an operation can have."""
+    session, seq = records["session"], records["seq"]
+    own = (records["epoch"] == epoch) & (session >= 0) & (session <= SESSION_MAX)
+    found: Records = records[own & (seq >= 1) & (seq <= SEQ_MAX)]
+    return found
+
+
+def _keys(named: AckArray) -> Ints:
+    """Return session and seq of each as one number."""
+    keys: Ints = named["session"].astype(np.int64) << 32 | named["seq"]
+    return keys

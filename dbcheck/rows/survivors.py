@@ -1,0 +1,165 @@
+"""Rows read back after recovery, compared with what each key must hold."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dbcheck.rows.distinct import distinct
+from dbcheck.rows.expected import (
+    Bytes,
+    Ints,
+    Payloads,
+    Sizes,
+    crc32_of_words,
+    rows_at_once,
+)
+from dbcheck.rows.history import SEQ_MAX, SESSION_MAX, Row
+from dbcheck.rows.schedule import Schedule
+
+INTACT, DIFFERENT = 0, 1
+
+# One survivor without its content: what a stored run keeps of each row.
+RECORD = np.dtype(
+    [
+        ("row_id", "<i8"),
+        ("epoch", "<i8"),
+        ("session", "<i4"),
+        ("seq", "<i8"),
+        ("part", "<i2"),
+        ("checksum", "<i8"),  # as the row has it
+        ("content", "u1"),  # INTACT or DIFFERENT
+    ]
+)
+Records = npt.NDArray[np.void]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Some rows of a table, in columns: no object is made for a row.
+
+    records:  all but the payloads; the content is not judged yet.
+    payloads: holds the payload of each row, with anything between them.
+    starts, sizes: where each payload lies, in bytes.
+    """
+
+    records: Records
+    payloads: Bytes
+    starts: Ints
+    sizes: Ints
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Self:
+        """Return a batch of *rows*."""
+        rows = list(rows)
+        sizes = np.array([len(row.payload) for row in rows], np.int64)
+        records = np.array([(*row[:5], row.checksum, INTACT) for row in rows], RECORD)
+        payloads = np.frombuffer(b"".join(row.payload for row in rows), np.uint8)
+        return cls(records, payloads, np.cumsum(sizes) - sizes, sizes)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(self.row, range(len(self)))
+
+    def row(self, at: int) -> Row:
+        """Return row number *at* as an object."""
+        row_id, epoch, session, seq, part, checksum, _ = self.records[at].item()
+        start = self.starts[at]
+        payload = self.payloads[start : start + self.sizes[at]].tobytes()
+        return Row(row_id, epoch, session, seq, part, payload, checksum)
+
+
+def items_at(content: Bytes, places: Ints, kind: np.dtype[np.void]) -> Records:
+    """Return the items of *kind* that begin at *places*, each of them in *content*."""
+    if not kind.itemsize or not places.size:
+        return np.empty(places.size, kind)
+    count = content.size - kind.itemsize + 1  # an item may begin at any byte
+    found: Records = np.ndarray(count, kind, content, strides=(1,))[places]
+    return found
+
+
+class Inspector:
+    """Judges the content of rows.
+
+    A row of the schedule's epoch must equal the one the schedule computes.  Of a
+    row of another epoch only the checksum can be tested.
+    """
+
+    def __init__(self, schedule: Schedule, parts: range = range(1)) -> None:
+        """Judge by *schedule*; its operations write rows of these *parts*."""
+        self._epoch, self._parts = schedule.epoch, parts
+        sizes = set(schedule.payload_bytes)
+        self._sizes = Sizes(schedule) if sizes else None
+        self._payloads = {size: Payloads(schedule, size) for size in sizes}
+
+    def inspect(self, batch: RowBatch) -> tuple[Records, Ints]:
+        """Judge the records of *batch*; return them, and which rows are different."""
+        records = batch.records
+        if self._sizes is None:
+            records["content"] = INTACT
+            return records, np.empty(0, np.int64)
+        different = ~self._intact(batch, self._sizes)
+        records["content"] = np.where(different, DIFFERENT, INTACT)
+        return records, np.flatnonzero(different)
+
+    def _intact(self, batch: RowBatch, expected_sizes: Sizes) -> Flags:
+        names = ("epoch", "session", "seq", "part")
+        epoch, session, seq, part = (batch.records[n].astype(np.int64) for n in names)
+        intact: Flags = (session >= 0) & (session <= SESSION_MAX)
+        intact &= (seq >= 1) & (seq <= SEQ_MAX) & (epoch >= 1) & (part >= 0)
+        own = np.flatnonzero(intact & (epoch == self._epoch))
+        expected = expected_sizes.of(session[own], seq[own])
+        intact[own] = (part[own] >= self._parts.start) & (part[own] < self._parts.stop)
+        intact[own] &= batch.sizes[own] == expected
+        left = np.flatnonzero(intact)
+        if left.size:
+            keys = crc32_of_words(epoch[left], session[left], seq[left], part[left])
+        for at in alike(batch.sizes[left]):
+            some = left[at]
+            found = _payloads(batch, some)
+            intact[some] = batch.records["checksum"][some] == _crc32(found, keys[at])
+            mine = epoch[some] == self._epoch
+            if mine.any():
+                some, found = some[mine], found[mine]
+                payloads = self._payloads[found.itemsize]
+                content = payloads.of(session[some], part[some], seq[some])
+                intact[some] &= _equal(found, content)
+        return intact
+
+
+def alike(sizes: Ints) -> Iterator[Ints]:
+    """Yield the places of some rows of one size, until all were yielded."""
+    for size in distinct(sizes):
+        places = np.flatnonzero(sizes == size)
+        step = rows_at_once(int(size))
+        for begin in range(0, places.size, step):
+            yield places[begin : begin + step]
+
+
+def _payloads(batch: RowBatch, at: Ints) -> Records:
+    """Return the payloads of rows that have one size, each as one item."""
+    kind = np.dtype((np.void, int(batch.sizes[at[0]])))
+    return items_at(batch.payloads, batch.starts[at], kind)
+
+
+def _crc32(contents: Records, keys: npt.NDArray[np.uint32]) -> Ints:
+    """Return the checksums of *contents*, each behind a key of checksum *keys*."""
+    sums = map(zlib.crc32, contents.tolist(), keys.tolist())
+    return np.fromiter(sums, np.int64, len(contents))
+
+
+def _equal(contents: Records, lines: Bytes) -> Flags:
+    """Say which of *contents* are equal to their lines."""
+    same = contents.view(np.uint8).reshape(lines.shape) == lines
+    if same.all():
+        return np.ones(len(same), np.bool_)
+    rows: Flags = same.all(axis=1)
+    return rows

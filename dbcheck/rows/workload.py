@@ -1,0 +1,175 @@
+"""What the sessions of a load do, and when its cut comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta
+
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import UsageError
+from dbcheck.limits import (
+    CUT_AFTER_S_MAX,
+    PAYLOAD_BYTES_MAX,
+    PROCESSES_MAX,
+    RAMP_S_MAX,
+    RATE_MAX,
+    READERS_MAX,
+    ROWS_BEFORE_MAX,
+    SESSIONS_MAX,
+)
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.history import SESSION_MAX
+from dbcheck.rows.mix import Mix
+from dbcheck.rows.plans.kinds import PlanKind
+
+assert SESSIONS_MAX < SESSION_MAX  # session numbers are left for reconnecting clients
+
+_Moment = Annotated[float, Meta(gt=0, le=CUT_AFTER_S_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What the sessions do and when the cut comes.
+
+    A field with a description is a key of a workload file. payload_bytes is empty if
+    the plan is classic, and operations is None if it has only one kind; see rows.seen
+    for readers and rows.chores for housekeeping.
+    """
+
+    name: str
+    description: Annotated[str, Meta(description="What the load does, for people.")]
+    plan: Annotated[
+        PlanKind,
+        Meta(
+            description="The kind of load: the tables, the operations, and what the "
+            "tables must hold after a cut."
+        ),
+    ]
+    sessions: Annotated[
+        int,
+        Meta(ge=1, le=SESSIONS_MAX),
+        Meta(
+            description="Client connections, each with at most one transaction in "
+            "flight."
+        ),
+    ] = 1
+    payload_bytes: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=PAYLOAD_BYTES_MAX)], ...],
+        Meta(
+            description="Sizes in bytes to draw from; one that is listed twice is "
+            'drawn twice as often. Not with `plan = "classic"`.'
+        ),
+    ] = ()
+    cut_after_s: Annotated[
+        tuple[_Moment, _Moment],
+        Meta(
+            description="The earliest and the latest moment of the cut, in seconds of "
+            "load."
+        ),
+    ] = (3.0, 6.0)
+    rate: Annotated[
+        float,
+        Meta(ge=0, le=RATE_MAX),
+        Meta(
+            description="Commits per second of all sessions together; 0: as many as "
+            "can be."
+        ),
+    ] = 0.0
+    ramp_s: Annotated[
+        float,
+        Meta(ge=0, le=RAMP_S_MAX),
+        Meta(description="Seconds over which the sessions start, one after the other."),
+    ] = 0.0
+    processes: Annotated[
+        int,
+        Meta(ge=1, le=PROCESSES_MAX),
+        Meta(
+            description="Client processes that share the sessions, at most one for "
+            "each session."
+        ),
+    ] = 1
+    readers: Annotated[
+        int,
+        Meta(ge=0, le=READERS_MAX),
+        Meta(
+            description="Connections that read the newest rows of the other sessions "
+            "while the load runs. What they see is logged on the witness, so that rows "
+            "that were seen and then lost are counted, beside the verdict. Not with "
+            '`plan = "classic"`.'
+        ),
+    ] = 0
+    rows_before: Annotated[
+        int,
+        Meta(ge=0, le=ROWS_BEFORE_MAX),
+        Meta(
+            description="Rows that each table of the operations holds before the load, "
+            "at least. Those that are there count, whichever run left them; what is "
+            "missing is inserted in bulk, with sizes from `payload_bytes`. All rows in "
+            "the tables are then read and their checksums compared, unless the "
+            "campaign's last cycle read them, so a cut that removes or changes one of "
+            "them is found."
+        ),
+    ] = 0
+    operations: Annotated[
+        Mix | None,
+        Meta(
+            description='With `plan = "mixed"`: a table of weights, how often each '
+            "kind of operation comes, as in `workloads/mixed.toml`."
+        ),
+    ] = None
+    housekeeping: Annotated[
+        tuple[ChoreKind, ...],
+        Meta(
+            description="Kinds of chores that one more session does beside the others, "
+            "drawn one after the other. Those that the server, or the account, cannot "
+            'do are left out, and the run says so. Not with `plan = "classic"`.'
+        ),
+    ] = ()
+    finds: Annotated[
+        str,
+        Meta(description="Which losses it can find that others cannot, for people."),
+    ] = ""
+    cost: Annotated[str, Meta(description="What it takes, for people.")] = ""
+
+    def with_sessions(self, sessions: int | None) -> Workload:
+        """Return the workload with another number of sessions, if one is given."""
+        if sessions is None:
+            return self
+        if not 1 <= sessions <= SESSIONS_MAX:
+            raise UsageError(
+                f"{sessions} sessions cannot be run",
+                id=ErrorId.VALUE_INVALID,
+                hint=f"Give a number from 1 to {SESSIONS_MAX}.",
+            )
+        return replace(self, sessions=sessions, processes=min(self.processes, sessions))
+
+    def with_options(
+        self,
+        *,
+        rate: float | None,
+        ramp_s: float | None,
+        processes: int | None,
+        rows_before: int | None = None,
+        readers: int | None = None,
+    ) -> Workload:
+        """Return the workload with what is given in the place of its own.
+
+        Raise UsageError if it cannot have readers.
+        """
+        if readers and self.plan is PlanKind.CLASSIC:
+            raise UsageError(
+                f"readers is given for the classic plan of the workload {self.name}",
+                id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
+                hint="A classic row does not name its operation; leave readers out.",
+            )
+        wanted = self.processes if processes is None else processes
+        return replace(
+            self,
+            rate=self.rate if rate is None else rate,
+            ramp_s=self.ramp_s if ramp_s is None else ramp_s,
+            processes=min(wanted, self.sessions),
+            rows_before=self.rows_before if rows_before is None else rows_before,
+            readers=self.readers if readers is None else readers,
+        )

@@ -1,0 +1,469 @@
+"""What a server's log shows of its attempts to start, and of what ended them.
+
+Each line is looked up in the table of its product (server_log).  The first error of a
+start that failed is taken for its cause: damaged data, or one of many innocent things.
+An error that no table has is not known: neither it nor what follows it accuses the
+data.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from dbcheck.server_log import mariadb, mysql, postgresql
+from dbcheck.server_log.lines import DAMAGE, Line, Product, Shows, complains, read
+
+LINES_MAX = 3
+LINE_CHARS_MAX = 300
+
+TABLES = {
+    Product.POSTGRESQL: postgresql.TABLE,
+    Product.MARIADB: mariadb.TABLE,
+    Product.MYSQL: mysql.TABLE,
+}
+
+
+class StartOutcome(enum.Enum):
+    """How a server's attempts to start ended."""
+
+    NEVER_STARTED = "never started"
+    RUNNING = "running"  # recovering, or ready
+    DESTROYED = "destroyed"  # its own data ended it
+    FAILED = "failed"  # something else did, or the cause is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """What a log shows since a mark.
+
+    lines:   the decisive ones, in the log's order; () if there are none.
+    missing: of DESTROYED, they name only files that are not there, which a volume that
+             is mounted too late lacks as well.
+    known:   of FAILED, the table has what ended it, and it is not the data.
+    """
+
+    outcome: StartOutcome
+    lines: tuple[str, ...] = ()
+    missing: bool = False
+    known: bool = False
+
+
+@dataclass
+class _Run:
+    """What a server logged from one start to the next.
+
+    tried: it began to start here; else it took queries as the log begins.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    tried: bool = True
+
+    @property
+    def ready_at(self) -> int | None:
+        """Where in the lines it last took queries, None if it never did."""
+        found = [at for at, line in enumerate(self.lines) if line.shows is Shows.READY]
+        return found[-1] if found else None
+
+    def shows(self, *what: Shows) -> bool:
+        """Return whether a line shows one of these."""
+        return any(line.shows in what for line in self.lines)
+
+    @property
+    def serving(self) -> list[Line]:
+        """The lines since it took queries, [] if it never did."""
+        if not self.tried:
+            return self.lines
+        return [] if self.ready_at is None else self.lines[self.ready_at + 1 :]
+
+
+@lru_cache(maxsize=2)  # a judgement asks much of one log, or of two: the host's, SQL's
+def lines_of(text: str) -> tuple[Line, ...]:
+    """Return the messages of a log, each with the row of its product's table."""
+    return tuple(
+        replace(line, entry=TABLES[line.product].find(line.message, line.code))
+        for line in read(text)
+    )
+
+
+def starts_in(text: str) -> Starts:
+    """Return how the attempts to start in *text* ended.
+
+    One attempt that its data ended means DESTROYED only if the server did not begin
+    another since; of several, two do, unless the last one took queries.
+    """
+    tries = [run for run in _runs(lines_of(text)) if run.tried]
+    if not tries:
+        return Starts(StartOutcome.NEVER_STARTED)
+    attempts = [_attempt(run, last=run is tries[-1]) for run in tries]
+    destroyed = [one for one in attempts if one.outcome is StartOutcome.DESTROYED]
+    if (
+        attempts[-1].outcome is StartOutcome.RUNNING
+        and len(destroyed) > 1
+        and tries[-1].ready_at is None
+    ):
+        return destroyed[-1]
+    return attempts[-1]
+
+
+def since_start(text: str) -> str:
+    """Return the messages since the last start in *text*, "" if it shows none."""
+    tries = [run for run in _runs(lines_of(text)) if run.tried]
+    return "".join(f"{line.raw}\n" for line in tries[-1].lines) if tries else ""
+
+
+def end_of_log(text: str) -> tuple[str, ...]:
+    """Return the last warnings and errors of *text*; () if it has none."""
+    said = [line for line in lines_of(text) if _complains(line)]
+    return _shown(said[-LINES_MAX:])
+
+
+def is_foreign(text: str) -> bool:
+    """Return whether PostgreSQL logs in a language that is not English.
+
+    In any language it begins with its version, which is not translated (postmaster.c;
+    version.c, PG_VERSION_STR).
+    """
+    begun = [line for line in lines_of(text) if _VERSION.search(line.message)]
+    return bool(begun) and not any(line.shows is Shows.STARTS for line in begun)
+
+
+_VERSION = re.compile(r"PostgreSQL [0-9.]+\b[^\n]{0,200} compiled by ")
+
+
+# What a line of a start names its server by, and where: MariaDB's server_uid, which is
+# of its port and its host (mysqld.cc, calculate_server_uid); the port of a MySQL that
+# takes queries (ER_SERVER_STARTUP_MSG) and of PostgreSQL (pqcomm.c, StreamServerPort).
+NAMES = {
+    "server_uid": re.compile(r"Starting MariaDB [^\n]{0,200} server_uid (\S{1,64}) as"),
+    "port": re.compile(
+        r"(?:\S{0,200}: ready for connections\. Version: [^\n]{0,600} port: |"
+        r"listening on (?:IPv[46] address \"[^\n]{0,100}\", port |"
+        r"Unix socket \"[^\n]{0,200}\.s\.PGSQL\.))([1-9][0-9]{0,4})\b"
+    ),
+}
+
+
+def other_server(text: str, names: Mapping[str, str]) -> str:
+    """Return what shows that starts in *text* are of more than one server, or another.
+
+    "" if nothing does.  names: of the server in question, what is known of NAMES.
+    Several servers may be set to write to one log.
+    """
+    lines = lines_of(text)
+    for name, at in NAMES.items():
+        matches = (at.match(line.message) for line in lines)
+        found = list(dict.fromkeys(match[1] for match in matches if match))
+        own = names.get(name) or (found[0] if found else "")
+        if strange := [each for each in found if each != own]:
+            return f"{name} {strange[0]}, and not {own}"
+    return ""
+
+
+def was_cut(text: str) -> str:
+    """Return the message that shows that the server was not shut down, "" if none."""
+    found = [line for line in lines_of(text) if line.shows is Shows.CUT]
+    return found[0].message if found else ""
+
+
+def was_shut_down(text: str) -> str:
+    """Return the message that shows that a server that took queries was shut down.
+
+    "" if none does.  A start that fails, for whatever reason, ends with the same words
+    as a server that is shut down (miscinit.c, UnlinkLockFiles; mysqld.cc,
+    unireg_abort): those of one that had taken no queries are not meant.
+    """
+    cut = False
+    for run in _runs(lines_of(text)):
+        cut = cut or run.shows(Shows.CUT)
+        found = [line for line in run.lines if line.shows is Shows.SHUT]
+        if found and not cut:
+            return found[0].message
+        if run.serving or not run.tried:
+            if stopped := _stopped(run.serving):
+                return stopped
+            cut = False
+    return ""
+
+
+def stopped_before_start(text: str) -> str:
+    """Return how a server that took queries as *text* begins was shut down.
+
+    The message that shows it, before any start; "" if none does.
+    """
+    first = next(iter(_runs(lines_of(text))))
+    return "" if first.tried else _stopped(first.lines)
+
+
+def decisive(text: str) -> tuple[str, ...]:
+    """Return the first errors in *text*, those about damaged data if there are any."""
+    errors = [line for line in lines_of(text) if line.is_error]
+    return _shown(_damaged(errors) or errors)
+
+
+def damage(text: str, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the first errors in *text* that name damaged data, () if none does.
+
+    names: only those with one of these names in them, and not of a file that is not
+    there, as a volume may be mounted late; () for all.  In a file name InnoDB writes a
+    hyphen, say, as @002d, which continues the name.
+    """
+    return _damage(lines_of(text), names)
+
+
+def names_damage(answer: str, *, missing: bool = True) -> bool:
+    """Return whether what a server answered a client names damaged data.
+
+    It is looked for wherever a message may begin, as drivers put words before it.
+    missing: a file that is not there counts, too.
+    """
+    counted = DAMAGE if missing else DAMAGE - {Shows.MISSING}
+    begins = [found.end() for found in re.finditer(r"\A|: +|\) |\n", answer)]
+    found = (
+        table.find(answer[begin:]) for begin in begins for table in TABLES.values()
+    )
+    return any(entry is not None and entry.shows in counted for entry in found)
+
+
+def complaints(text: str) -> tuple[str, ...]:
+    """Return the first lines of *text* about damaged data, of whatever tables.
+
+    Also those of statements that failed, and of damage that was repaired; MyISAM's do
+    not count, which does not promise to survive a crash.
+    """
+    return _shown(
+        [line for line in lines_of(text) if complains(line) and line.shows in DAMAGE]
+    )
+
+
+def damage_that_ended(text: str) -> tuple[str, ...]:
+    """Return the errors that name damaged data, if the running server ended itself.
+
+    text: what a server logged that took queries when the text began.  It ended itself
+    if it logged a crash, or if it started again without an orderly shutdown.
+    """
+    runs = list(_runs(lines_of(text)))
+    if runs[0].tried:
+        return ()
+    running = runs[0].lines
+    again = len(runs) > 1 and not _stopped(running)
+    return _damage(running) if again or _ended_itself(running) else ()
+
+
+def crash_of(text: str, session: int) -> tuple[str, ...]:
+    """Return what *text* shows of a crash of what served that session, () if nothing.
+
+    session: PostgreSQL's process or, for the others, the connection's number.  A signal
+    that no fault of a program raises, as SIGKILL and SIGTERM, is no crash, nor is
+    SIGABRT without an error of the program itself before it; nor is one beside errors
+    about memory, space and the like.
+    """
+    lines = lines_of(text)
+    if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
+        return ()
+    crashed = _crashes(lines)
+    process = re.compile(rf"\(PID {session}\) was terminated")
+    if own := [line for line in crashed if process.search(line.message)]:
+        return _shown(own[:1])
+    if re.search(rf"Connection ID \(thread ID\): {session}\b", text):
+        asserted = [
+            line for line in lines if line.message.startswith("Assertion failure")
+        ]
+        return _shown([*asserted, *crashed])
+    return ()
+
+
+def _runs(lines: Iterable[Line]) -> list[_Run]:
+    """Return what was logged from one start to the next; the first may have no line.
+
+    A server may fail before the line that starts it: then its early lines begin an
+    attempt, each error of them another one.
+    """
+    runs = [_Run(tried=False)]
+    early: list[Line] = []
+    for line in lines:
+        if line.entry is not None and line.entry.early and line.severity == "LOG":
+            early.append(line)
+            continue
+        if _begins(line, runs[-1]):
+            runs.append(_Run([*early, line]))
+        else:
+            runs[-1].lines += [*early, line]
+        early = []
+    runs[-1].lines += early
+    return runs
+
+
+def _begins(line: Line, run: _Run) -> bool:
+    if line.shows is Shows.STARTS:
+        begun = run.shows(Shows.BEGINS) and not run.shows(Shows.STARTS)
+        return not begun
+    return line.shows is Shows.BEGINS or _fails_early(line)
+
+
+def _fails_early(line: Line) -> bool:
+    return line.entry is not None and line.entry.early and line.is_severe
+
+
+def _attempt(run: _Run, *, last: bool) -> Starts:
+    lines = run.lines
+    again = [at for at, line in enumerate(lines) if line.shows is Shows.RESTARTS]
+    if again:
+        run = _Run(lines[again[-1] + 1 :])
+        lines = run.lines
+    if run.ready_at is not None:
+        return _served(run.serving, last=last)
+    errors = [line for line in lines if line.is_error]
+    hopeless = any(line.shows is Shows.HOPELESS for line in errors)
+    if last and not _has_ended(lines) and not hopeless:
+        return Starts(StartOutcome.RUNNING)
+    return _cause(lines, errors)
+
+
+def _served(lines: Sequence[Line], *, last: bool) -> Starts:
+    """Return what became of a server that took queries before it logged *lines*."""
+    lost = _damage(lines)
+    if last and not _has_ended(lines):
+        # Every login reads what all databases share.
+        shared = [line for line in _damaged(lines) if "global/" in line.message]
+        if shared:
+            return Starts(StartOutcome.DESTROYED, _shown(shared))
+        return Starts(StartOutcome.RUNNING, lost)
+    if lost and _ended_itself(lines) and not _stopped(lines):
+        return Starts(StartOutcome.DESTROYED, lost)
+    return Starts(StartOutcome.FAILED, _shown([e for e in lines if e.is_error]))
+
+
+def _cause(lines: Sequence[Line], errors: Sequence[Line]) -> Starts:
+    """Return what ended a start that took no queries."""
+    innocent = [line for line in errors if line.shows is Shows.INNOCENT]
+    if innocent:
+        return Starts(StartOutcome.FAILED, _shown(innocent), known=True)
+    found = [line for line in errors if line.shows is not Shows.CONTENT]
+    outside = any(line.shows is Shows.OUTSIDE for line in lines)
+    first = found[0] if found else None
+    if first is None or not _accuses(first, outside=outside):
+        said = [line for line in lines if _complains(line)]
+        return Starts(StartOutcome.FAILED, _shown(found or said))
+    named = _damaged(found) or found
+    content = any(line.shows is Shows.CONTENT for line in lines)
+    missing = first.shows is Shows.MISSING and not content
+    return Starts(StartOutcome.DESTROYED, _shown(named), missing)
+
+
+def _accuses(line: Line, *, outside: bool) -> bool:
+    """Return whether the data are to blame for a start whose first error is *line*.
+
+    Of PostgreSQL's processes only the one that recovers reads the data in a start.
+    """
+    if line.shows is Shows.MISSING:
+        return not outside
+    if line.shows is Shows.CRASHED and line.product is Product.POSTGRESQL:
+        return line.message.startswith("startup process ")
+    return line.shows in DAMAGE or line.shows is Shows.CRASHED
+
+
+def _complains(line: Line) -> bool:
+    of_client = line.product is Product.POSTGRESQL and line.shows is Shows.ASIDE
+    return complains(line) and not of_client
+
+
+def _has_ended(lines: Sequence[Line]) -> bool:
+    """Return whether a server that logged *lines* last has ended.
+
+    PostgreSQL's startup process decides alone: a FATAL of any other process, and there
+    are many of them, ends only that one (postmaster.c, process_pm_child_exit); but one
+    before the line that starts it is the server's.
+    """
+    ends = (Shows.FAILS, Shows.STOPPED, Shows.CRASHED, Shows.ABORTED)
+    return any(
+        line.shows in ends
+        or line.severity == "PANIC"
+        or line.message.startswith("Assertion failure")
+        or _fails_early(line)
+        for line in lines
+    )
+
+
+def _ended_itself(lines: Sequence[Line]) -> bool:
+    return any(line.shows is Shows.CRASHED or _gives_up(line) for line in lines)
+
+
+def _gives_up(line: Line) -> bool:
+    """Return whether a program ends itself, with SIGABRT, after it logged *line*."""
+    return (
+        line.severity == "PANIC"
+        or line.message.startswith("Assertion failure")
+        or (line.product is Product.MARIADB and line.severity == "FATAL")
+    )
+
+
+def _crashes(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of crashes; of SIGABRT those after the program's own error."""
+    gave_up = False
+    found = []
+    for line in lines:
+        gave_up = gave_up or _gives_up(line)
+        if line.shows is Shows.CRASHED or (line.shows is Shows.ABORTED and gave_up):
+            found.append(line)
+    return found
+
+
+def _stopped(lines: Sequence[Line]) -> str:
+    """Return the message of an orderly end among *lines*, "" if there is none.
+
+    lines: of a server that took queries.  One that gives up says the same after an
+    error, without a request to shut down.
+    """
+    asked = failed = False
+    for line in lines:
+        asked = asked or line.shows is Shows.ASKED
+        failed = failed or line.shows is Shows.FAILS
+        failed = failed or line.severity in ("FATAL", "PANIC") and line.is_error
+        if line.shows is Shows.STOPPED and (asked or not failed):
+            return line.message
+        if line.shows is Shows.ASKED and line.product is not Product.POSTGRESQL:
+            return line.message
+    return ""
+
+
+def _damage(lines: Sequence[Line], names: Sequence[str] = ()) -> tuple[str, ...]:
+    about = re.compile(
+        "|".join(rf"(?<![\w@-]){re.escape(name)}(?![\w@-])" for name in names)
+    )
+    if any(line.is_error and line.shows is Shows.INNOCENT for line in lines):
+        return ()
+    return _shown(
+        [
+            line
+            for line in _damaged(lines)
+            if about.search(line.message)
+            and not (names and line.shows is Shows.MISSING)
+        ]
+    )
+
+
+def _damaged(lines: Sequence[Line]) -> list[Line]:
+    """Return the errors about damaged data.
+
+    What is missing does not count where a file outside of the data directory is, too.
+    """
+    outside = any(line.shows is Shows.OUTSIDE for line in lines)
+    return [
+        line
+        for line in lines
+        if line.is_error
+        and line.shows in DAMAGE
+        and not (outside and line.shows is Shows.MISSING)
+    ]
+
+
+def _shown(lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return the first of *lines*, shortened, with the detail of each."""
+    return tuple(
+        "; ".join((line.shown, *line.message.split("\n")[1:2]))[:LINE_CHARS_MAX]
+        for line in lines[:LINES_MAX]
+    )
