@@ -12,8 +12,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.rows.chores import problem
 from dbcheck.rows.mix import Mix
-from dbcheck.rows.plans.kinds import PlanKind
-from dbcheck.rows.workload import Workload
+from dbcheck.rows.workload import PlanKind, Workload
 from dbcheck.validated import convert, converted
 
 

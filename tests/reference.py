@@ -19,14 +19,13 @@ from dbcheck.cli.root import VERBS
 from dbcheck.error_ids import ErrorId
 from dbcheck.inventory.entry import EXPECT, KEYS, KNOWN, OTHERS, SECRETS, Entry
 from dbcheck.inventory.fields import PREFIX, SOURCES
-from dbcheck.model.identity import Expected
+from dbcheck.model.host import Expected
 from dbcheck.power import registry
 from dbcheck.power.kinds import shared
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.mix import Action
-from dbcheck.rows.plans.kinds import PlanKind
-from dbcheck.rows.workload import Workload
+from dbcheck.rows.workload import PlanKind, Workload
 from dbcheck.validated import allowed
 from tests.kit.commandtree import contexts, options_of
 from tests.schema import RESULTS

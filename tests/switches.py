@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dbcheck import files
 from dbcheck.inventory.load import inventory
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.power.kinds.plan import PowerPlan
 from tests.unit.inventories import hosts

@@ -8,7 +8,7 @@ from dbcheck.audit import devices, raid
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.shown import fact_of, remedy_of
 from dbcheck.audit.subject import Fact, Subject
-from dbcheck.model.readings import Reading, Readings
+from dbcheck.model.host import Reading, Readings
 
 _DRIVER = "device/../../scsi_host/*/proc_name"
 

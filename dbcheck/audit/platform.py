@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.model.audited import Severity
 from dbcheck.model.depth import Depth
-from dbcheck.model.target import ServerProcess
+from dbcheck.model.host import ServerProcess
 
 VIRTUAL_MACHINE = "virtual machine"
 CONTAINER = "container"

@@ -12,10 +12,9 @@ from dbcheck.audit.rules import facts_of
 from dbcheck.audit.stack import kernel_of, record_bytes, unseen, volatile
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model.audited import OtherSettings
+from dbcheck.model.host import Readings, TargetFacts, Volume
 from dbcheck.model.places import DATA, REDO_LOG, TABLE
-from dbcheck.model.readings import Readings
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import TargetFacts, Volume
 
 PAGE_BYTES = {"postgresql": 8192, "mysql": 16384}
 _HOW = {

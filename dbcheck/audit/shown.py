@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dbcheck.audit.subject import Fact
-from dbcheck.model.readings import Reading
+from dbcheck.model.host import Reading
 
 AS_ROOT = (
     "log in there as root (--target-host ssh://root@HOST, or ansible_user in the"

@@ -11,8 +11,15 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.shown import AS_ROOT, fact_of, known, remedy_of
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model import layers
-from dbcheck.model.readings import Reading, Readings
-from dbcheck.model.target import Drive, Layer, ServerProcess, TargetFacts, Volume
+from dbcheck.model.host import (
+    Drive,
+    Layer,
+    Reading,
+    Readings,
+    ServerProcess,
+    TargetFacts,
+    Volume,
+)
 
 _MOUNTS = "/proc/self/mountinfo"
 _PROCESS = "/proc/PID of the server: cmdline, environ, maps, mem"

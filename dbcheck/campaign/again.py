@@ -20,7 +20,7 @@ from dbcheck.errors import EngineError, NotBack, PowerError, TableLost, UsageErr
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.ports.listener import Phase
-from dbcheck.rows.again import SecondReading
+from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import TableSpec
 from dbcheck.runs import RunFolder

@@ -23,9 +23,8 @@ from dbcheck.campaign.host import (
 )
 from dbcheck.errors import EngineError, HostError
 from dbcheck.model.audited import Flag, RuleStanding, alarming, counted
-from dbcheck.model.readings import Readings
+from dbcheck.model.host import HostBefore, Readings, TargetFacts
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import HostBefore, TargetFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener, Phase

@@ -29,7 +29,6 @@ from dbcheck.errors import DbcheckError, TargetChanged, UsageError
 from dbcheck.judge.cutmoment import alive_us, lag_s
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.audited import alarming
-from dbcheck.model.control import ControlFacts, ControlOutcome
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.moments import (
     AT_ONCE,
@@ -40,8 +39,13 @@ from dbcheck.model.moments import (
     moment,
     with_hold,
 )
-from dbcheck.model.statistics import Tally
-from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.model.verdict import (
+    ControlFacts,
+    ControlOutcome,
+    CycleVerdict,
+    Tally,
+    Verdict,
+)
 from dbcheck.ports.abilities import makes_checkpoints
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node

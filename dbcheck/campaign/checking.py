@@ -14,8 +14,7 @@ from dbcheck.errors import (
     TableLost,
     TableRefused,
 )
-from dbcheck.model.server import ServerFacts
-from dbcheck.model.tablecheck import CheckOutcome, TableCheck
+from dbcheck.model.server import CheckOutcome, ServerFacts, TableCheck
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.conditions import ConditionCheck
 from dbcheck.rows.plans.plan import Plan

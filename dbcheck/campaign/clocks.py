@@ -6,7 +6,7 @@ import os
 import uuid
 
 from dbcheck.clock import clocks_us
-from dbcheck.model.clocks import ClientClocks
+from dbcheck.model.host import ClientClocks
 from dbcheck.remote.addresses import boot_id
 
 _PROCESS = uuid.uuid4().hex

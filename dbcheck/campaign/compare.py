@@ -14,9 +14,9 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.results import ComparedResult, DifferenceResult, SideResult
 from dbcheck.model.cut import PowerScope
+from dbcheck.model.host import Volume
 from dbcheck.model.records import LoadRecord, Manifest
-from dbcheck.model.statistics import Comparison, Statistics, Tally
-from dbcheck.model.target import Volume
+from dbcheck.model.verdict import Comparison, Statistics, Tally
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder, reconcile_command
 from dbcheck.stored import locked_to_judge

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from dbcheck.rows.changed import CHANGED_MAX, ChangedRow, Digest, only_in
+from dbcheck.rows.differences import CHANGED_MAX, ChangedRow, Digest, only_in
 from dbcheck.rows.survivors import RECORD, Records
 from dbcheck.rows.table import TableSpec
 from dbcheck.runs import RunFolder

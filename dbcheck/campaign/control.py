@@ -15,9 +15,8 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.unjudged import require_none_on_witness
 from dbcheck.errors import WitnessError
 from dbcheck.judge.item import Standing
-from dbcheck.model.control import ControlFacts
 from dbcheck.model.cut import Rung
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import ControlFacts, Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.rows.workload import Workload
 

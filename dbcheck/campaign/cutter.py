@@ -23,7 +23,7 @@ from dbcheck.model.cut import Cut
 from dbcheck.model.moments import Stratum
 from dbcheck.model.records import CutAsked
 from dbcheck.model.server import LogPosition, ServerFacts, is_restarted
-from dbcheck.model.witnessed import CUT_EVENT
+from dbcheck.model.witness import CUT_EVENT
 from dbcheck.ports.listener import Phase
 from dbcheck.rows.chores import Chores
 

@@ -28,11 +28,11 @@ from dbcheck.errors import (
     RunWriteError,
     UsageError,
 )
-from dbcheck.model.control import ControlFacts
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.moments import Moment
 from dbcheck.model.records import Manifest, RestoreRecord
-from dbcheck.model.witnessed import LogFacts
+from dbcheck.model.verdict import ControlFacts
+from dbcheck.model.witness import LogFacts
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Site

@@ -14,7 +14,7 @@ from dbcheck.judge.detail import DrivePoint, DriveSeries, RunDetail
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.keymap import key_map
 from dbcheck.rows.loss import Losses
-from dbcheck.rows.observed import SurvivorStream
+from dbcheck.rows.reconcile import SurvivorStream
 from dbcheck.rows.timeline import timeline_of
 from dbcheck.runs import RunFolder
 

@@ -15,8 +15,8 @@ from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.clock import now_us
 from dbcheck.errors import HostError
-from dbcheck.model.counters import Sample, UnderLoad
-from dbcheck.model.target import Volume
+from dbcheck.model.flushes import Sample, UnderLoad
+from dbcheck.model.host import Volume
 from dbcheck.ports.host import Counting, TargetHost
 from dbcheck.ports.listener import Phase
 

@@ -18,8 +18,8 @@ from dbcheck.campaign.rowstore import RowStore
 from dbcheck.campaign.survivors import bounded
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
+from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import AfterRecord, Elsewhere, Manifest, NodeAfter
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
 from dbcheck.rows.survivors import Records

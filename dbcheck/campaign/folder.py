@@ -26,10 +26,9 @@ from dbcheck import madehere, stored
 from dbcheck.campaign.known import NOTHING_KNOWN, Known
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.model.control import ControlFacts
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
-from dbcheck.model.verdict import CycleVerdict
+from dbcheck.model.verdict import ControlFacts, CycleVerdict
 from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder, names_folder
 
@@ -98,7 +97,7 @@ class Cycle:
     settled:  judged by a later client, as the one that began it was lost before that.
     gone:     the server, or its table, certainly did not come back.
     control:  what later cycles must know of a control, None of an ordinary cycle.
-    cut_class: what the switch cut, as model.cutclass names it; "" if it cut nothing.
+    cut_class: what the switch cut, as model.cut names it; "" if it cut nothing.
     window:   the chore that was under way at the cut, see rows.chores; "" if none was.
     seen, seen_lost: rows that readers saw, and those of them that are missing and were
               never acknowledged, see rows.seen; None without readers, or if the table

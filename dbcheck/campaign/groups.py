@@ -8,7 +8,7 @@ from pathlib import Path
 from dbcheck.campaign.compare import configuration
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.judge.results import CampaignResult, GroupResult
-from dbcheck.model.statistics import Tally
+from dbcheck.model.verdict import Tally
 from dbcheck.runs import RunFolder
 
 

@@ -15,18 +15,17 @@ from dbcheck.campaign import observable
 from dbcheck.campaign.clocks import clocks
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
-from dbcheck.model.datadir import other_data, unmarked
 from dbcheck.model.depth import Completed
-from dbcheck.model.places import Place
-from dbcheck.model.records import NodeBefore
-from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import (
+from dbcheck.model.host import (
     HostAfter,
     HostBefore,
     TargetFacts,
     Volume,
     VolumeCanaries,
 )
+from dbcheck.model.places import Place, other_data, unmarked
+from dbcheck.model.records import NodeBefore
+from dbcheck.model.server import ServerFacts
 from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node, Site

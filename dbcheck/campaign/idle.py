@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from dbcheck import interrupt
 from dbcheck.campaign.host import ask, begin, end
 from dbcheck.judge.volumes import VolumeDepth, volume_depths
-from dbcheck.model.cut import Cut
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.depth import RECENT_S
+from dbcheck.model.cut import Cut, CutClass
+from dbcheck.model.depth import RECENT_S, Reached, ReachedVolume
 from dbcheck.model.places import Place
-from dbcheck.model.reached import Reached, ReachedVolume
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.listener import Listener

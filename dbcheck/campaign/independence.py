@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.model.apart import Apart, same_host, same_start
-from dbcheck.model.target import HostBefore
+from dbcheck.model.host import HostBefore
+from dbcheck.model.witness import Apart, same_host, same_start
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.addresses import (
     TargetLocation,

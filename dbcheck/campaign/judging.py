@@ -19,14 +19,12 @@ from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.result import to_values
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.chores import Chores
-from dbcheck.rows.expected import Sizes
-from dbcheck.rows.left import Left, left_on
-from dbcheck.rows.lossshape import LossShape, shape_of
-from dbcheck.rows.losswindows import Windows
-from dbcheck.rows.observed import AckStream, Claim, Observed
+from dbcheck.rows.differences import Left, left_on
+from dbcheck.rows.lossshape import LossShape, Windows, shape_of
+from dbcheck.rows.plans.housekeeping import ATOMIC_DDL
 from dbcheck.rows.plans.plan import Plan
-from dbcheck.rows.plans.sides import ATOMIC_DDL
-from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.reconcile import AckStream, Claim, Observed, Reconciliation
+from dbcheck.rows.schedule import Sizes
 from dbcheck.rows.seen import SeenRows, seen_rows
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER

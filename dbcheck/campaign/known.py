@@ -15,10 +15,10 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.survivors import DIFFERENT_MAX
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
+from dbcheck.model.cluster import SiteKind
 from dbcheck.model.places import OF_TABLES
 from dbcheck.model.records import AfterRecord, Manifest, NodeBefore
 from dbcheck.model.server import ServerFacts, difference
-from dbcheck.model.site import SiteKind
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.earlier import lost_by_epoch
 from dbcheck.rows.table import TableFacts

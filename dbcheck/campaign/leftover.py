@@ -13,8 +13,8 @@ from dbcheck.campaign import observable
 from dbcheck.errors import ConnectionLost, EngineError, NotPrepared, OtherServer
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.leftover import LeftFate, LeftOver, Name, is_committed
-from dbcheck.rows.plans.twophase_judge import PART
+from dbcheck.rows.plans.twophase import PART
+from dbcheck.rows.prepared import LeftFate, LeftOver, Name, is_committed
 from dbcheck.rows.survivors import DIFFERENT, Records
 
 

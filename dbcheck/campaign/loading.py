@@ -28,14 +28,13 @@ from dbcheck.load.loop import Loop
 from dbcheck.load.process import ProcessGroup
 from dbcheck.load.readers import Readers
 from dbcheck.load.sessions import Sessions, is_same_server
-from dbcheck.model.clocks import ClientClocks
-from dbcheck.model.cut import PowerScope
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone, PowerScope
+from dbcheck.model.host import ClientClocks
 from dbcheck.model.records import LoadRecord, NodeAtTheCut
 from dbcheck.model.unobserved import Observed
-from dbcheck.model.witnessed import LOAD_EVENT, WindowFacts
+from dbcheck.model.witness import LOAD_EVENT, WindowFacts
 from dbcheck.ports.listener import Phase
-from dbcheck.rows.history import PREFLIGHT_SESSION
+from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.table import LEDGER
 
 ENDING = (

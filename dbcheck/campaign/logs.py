@@ -11,11 +11,9 @@ import numpy as np
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, RunFormatError
 from dbcheck.model.records import LoadRecord, Manifest
-from dbcheck.model.witnessed import LogFacts, Watermark
-from dbcheck.model.witnesstime import Anchor, anchor_of
+from dbcheck.model.witness import Anchor, LogFacts, Watermark, anchor_of
 from dbcheck.ports.witness import LogReader
-from dbcheck.rows.acks import AckArray
-from dbcheck.rows.history import SESSION_MAX
+from dbcheck.rows.acks import SESSION_MAX, AckArray
 from dbcheck.runs import RunFolder
 
 

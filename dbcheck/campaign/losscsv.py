@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 from dbcheck.model.records import AfterRecord
-from dbcheck.rows.changed import ChangedRow
+from dbcheck.rows.differences import ChangedRow
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.reconcile import Reconciliation
 

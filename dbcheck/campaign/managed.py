@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.site import Node

@@ -11,6 +11,7 @@ from dbcheck import interrupt
 from dbcheck.campaign.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.model.cluster import SiteKind
 from dbcheck.model.promised import kept_by
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.replication import (
@@ -20,7 +21,6 @@ from dbcheck.model.replication import (
     name_in_log,
 )
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase

@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NoCanary, UsageError, unless_refused
 from dbcheck.model.audited import OtherSettings
-from dbcheck.model.held import HeldCanary
-from dbcheck.model.refill import Refill
-from dbcheck.model.server import ServerFacts
-from dbcheck.model.tablecheck import TableCheck
+from dbcheck.model.depth import HeldCanary
+from dbcheck.model.server import Refill, ServerFacts, TableCheck
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.conditions import ConditionCheck
 from dbcheck.rows.fill import Fill
-from dbcheck.rows.leftover import Decisions
 from dbcheck.rows.plans.registry import payload_bytes_max, statements_of
+from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.table import Definition, TableSpec
 from dbcheck.rows.workload import Workload
 
@@ -164,7 +162,7 @@ def decide(engine: Engine, name: str, server: ServerFacts, *, commit: bool) -> N
 def decisions(engine: Engine, server: ServerFacts) -> Decisions | None:
     """Return how many prepared transactions clients committed or rolled back.
 
-    None if the server does not count them; see rows.leftover.Decisions.
+    None if the server does not count them; see rows.prepared.Decisions.
     Raise ConnectionLost, OtherServer: the next connection may get an answer.
     """
     if not abilities.counts_decisions(engine):

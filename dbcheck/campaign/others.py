@@ -16,7 +16,7 @@ from dbcheck.model.replication import Received
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
-from dbcheck.rows.agreement import OtherNode
+from dbcheck.rows.differences import OtherNode
 from dbcheck.runs import RunFolder
 
 APPLIED_S, POLL_S = 30.0, 0.1

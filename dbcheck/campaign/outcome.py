@@ -35,11 +35,10 @@ from dbcheck.judge.settings import Settings, settings_of
 from dbcheck.judge.verdict import Judgement
 from dbcheck.model.moments import NOT_KNOWN, AtTheCut, Met, met
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
-from dbcheck.model.statistics import Statistics, Tally
-from dbcheck.model.verdict import Verdict
-from dbcheck.rows import agreement
+from dbcheck.model.verdict import Statistics, Tally, Verdict
+from dbcheck.rows import differences
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import Chores
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.rows.loss import IdRange, LossKind
 from dbcheck.rows.lossshape import NO_SHAPE
 from dbcheck.rows.reconcile import Reconciliation
@@ -310,7 +309,7 @@ def _beside_rows(after: AfterRecord) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in (after.index, after.conditions, after.again):
         found |= each.counts if each else {}
-    return found | agreement.counts(after.others)
+    return found | differences.counts(after.others)
 
 
 def _image(outcome: Outcome) -> str:

@@ -38,28 +38,26 @@ from dbcheck.errors import (
     WitnessError,
 )
 from dbcheck.load.commit import commit
-from dbcheck.model.control import ControlFacts
-from dbcheck.model.cut import PowerScope, Rung
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.held import HeldCanary
+from dbcheck.model.cut import CutClass, PowerScope, Rung
+from dbcheck.model.depth import HeldCanary
 from dbcheck.model.moments import Moment
 from dbcheck.model.records import Manifest, NodeBefore
 from dbcheck.model.replication import Membership
 from dbcheck.model.server import ServerFacts
+from dbcheck.model.verdict import ControlFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
+from dbcheck.rows.acks import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.rows.chores import problem
-from dbcheck.rows.history import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.rows.operation import Operation
-from dbcheck.rows.plans.kinds import PlanKind
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.rows.table import SIDES
-from dbcheck.rows.workload import Workload
+from dbcheck.rows.workload import PlanKind, Workload
 from dbcheck.runs import RunFolder, new_run_id
 
 WARM_ROWS = 4

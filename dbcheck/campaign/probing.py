@@ -19,18 +19,17 @@ from dbcheck.campaign.host import (
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.load.commit import commit
-from dbcheck.model.counters import Sample
+from dbcheck.model.flushes import Sample
+from dbcheck.model.host import Readings, TargetFacts, Volume
 from dbcheck.model.places import LOGS
-from dbcheck.model.readings import Readings
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import TargetFacts, Volume
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import Counting, TargetHost
 from dbcheck.probe.flushes import Path
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
 from dbcheck.probe.windows import Windows
-from dbcheck.rows.history import PREFLIGHT_SESSION
-from dbcheck.rows.plans.insert import InsertPlan
+from dbcheck.rows.acks import PREFLIGHT_SESSION
+from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule
 
 PAYLOAD_BYTES = 128

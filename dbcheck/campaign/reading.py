@@ -35,6 +35,7 @@ from dbcheck.errors import (
     TableRefused,
 )
 from dbcheck.judge.settings import hiding
+from dbcheck.model.cluster import lineage
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.places import Place
 from dbcheck.model.records import (
@@ -44,16 +45,20 @@ from dbcheck.model.records import (
     PreparedRecord,
     StoredRows,
 )
-from dbcheck.model.refill import Refill, of_both
-from dbcheck.model.server import ServerFacts, is_restarted
-from dbcheck.model.site import lineage
-from dbcheck.model.tablecheck import CheckOutcome, TableCheck
+from dbcheck.model.server import (
+    CheckOutcome,
+    Refill,
+    ServerFacts,
+    TableCheck,
+    is_restarted,
+    of_both,
+)
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Site
 from dbcheck.rows.conditions import ConditionCheck
-from dbcheck.rows.indexloss import IndexLoss
-from dbcheck.rows.leftover import Decisions, LeftOver, Name, largest
+from dbcheck.rows.loss import IndexLoss
 from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.prepared import Decisions, LeftOver, Name, largest
 from dbcheck.rows.table import TableFacts
 
 READINGS_MAX = 2

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from dbcheck import interrupt
 from dbcheck.campaign import observable
 from dbcheck.errors import ConnectionLost, EngineError, HostError
+from dbcheck.model.host import HostBefore, LogMarks, LogTail
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import HostBefore, LogMarks, LogTail
 from dbcheck.ports.site import Site
 from dbcheck.rows.table import TableSpec
 from dbcheck.server_log.startlog import (

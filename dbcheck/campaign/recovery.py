@@ -17,8 +17,8 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.judge.absence import judge_absence
 from dbcheck.judge.case import Case
+from dbcheck.model.host import HostAfter
 from dbcheck.model.records import AfterRecord, Manifest
-from dbcheck.model.target import HostAfter
 from dbcheck.ports.listener import Phase
 from dbcheck.runs import RunFolder
 

@@ -24,10 +24,9 @@ from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
-from dbcheck.rows.agreement import OtherNode
-from dbcheck.rows.changed import ChangedRow
-from dbcheck.rows.history import PREFLIGHT_SESSION
-from dbcheck.rows.plans.insert import InsertPlan
+from dbcheck.rows.acks import PREFLIGHT_SESSION
+from dbcheck.rows.differences import ChangedRow, OtherNode
+from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER, TableSpec

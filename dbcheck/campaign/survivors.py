@@ -17,9 +17,9 @@ from dbcheck.model.records import Manifest, StoredRows
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.site import Node
+from dbcheck.rows.acks import Row
 from dbcheck.rows.earlier import EpochTotals
-from dbcheck.rows.history import Row
-from dbcheck.rows.indexloss import IndexLoss
+from dbcheck.rows.loss import IndexLoss
 from dbcheck.rows.survivors import Records, RowBatch
 from dbcheck.rows.table import TableFacts, TableSpec
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from dbcheck import interrupt, stored
 from dbcheck.campaign.probing import log_volumes, logs_on, server_facts
 from dbcheck.errors import RunFormatError
+from dbcheck.model.flushes import Shape, Timed
+from dbcheck.model.host import Readings, TargetFacts, Volume
 from dbcheck.model.places import DATA
-from dbcheck.model.readings import Readings
-from dbcheck.model.target import TargetFacts, Volume
-from dbcheck.model.timed import Shape, Timed
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.probe.fio import FileioResult

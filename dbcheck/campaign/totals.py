@@ -16,8 +16,13 @@ from dbcheck.judge.results import (
     WindowResult,
     price_per_rate,
 )
-from dbcheck.model.statistics import Tally, cuts_needed, loss_ppm_max
-from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.model.verdict import (
+    CycleVerdict,
+    Tally,
+    Verdict,
+    cuts_needed,
+    loss_ppm_max,
+)
 
 COUNTS = (CycleVerdict.PASS, CycleVerdict.FAIL)
 ERROR_FILE = "error.txt"  # why a campaign ended before it was finished

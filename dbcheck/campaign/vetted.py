@@ -16,9 +16,9 @@ from dbcheck.campaign.host import ask, ask_host, await_host, data_directory
 from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.rowstore import RowStore
 from dbcheck.errors import EngineError, HostError
+from dbcheck.model.host import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
 from dbcheck.model.records import Manifest, NodeAfter
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
 from dbcheck.ports.site import Site
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.runs import RunFolder

@@ -20,9 +20,8 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.replication import PromotedBy
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.restart import Restarter

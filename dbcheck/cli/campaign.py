@@ -25,7 +25,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult
-from dbcheck.model.statistics import PPM, cuts_needed
+from dbcheck.model.verdict import PPM, cuts_needed
 from dbcheck.report.campaign import campaigns_report
 
 CYCLES = click.IntRange(1, 1_000_000)

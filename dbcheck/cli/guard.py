@@ -10,12 +10,11 @@ from dbcheck.cli import assemble
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, OtherProduct, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.identity import Expected
+from dbcheck.model.cluster import SiteKind
+from dbcheck.model.cut import CutClass, OtherUsers
+from dbcheck.model.host import Expected
 from dbcheck.model.managed import SERVICE
-from dbcheck.model.other_users import OtherUsers
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
 from dbcheck.power import consent, interlock

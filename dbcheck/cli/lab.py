@@ -40,8 +40,7 @@ from dbcheck.lab import lab as labs
 from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.statistics import PPM, cuts_needed
-from dbcheck.model.verdict import worst
+from dbcheck.model.verdict import PPM, cuts_needed, worst
 from dbcheck.report.lab import cycles_report
 from dbcheck.report.live import progress
 from dbcheck.report.verdict import verdict_report

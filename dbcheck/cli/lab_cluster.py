@@ -22,7 +22,7 @@ from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise
 from dbcheck.model.promised import kept_by
 from dbcheck.model.replication import PromotedBy
 from dbcheck.ports.abilities import replicates

@@ -35,7 +35,7 @@ from dbcheck.judge.explored import StateResult
 from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.ports.listener import Phase
 from dbcheck.report.explore import explore_report, state_report
 from dbcheck.report.live import progress

@@ -32,7 +32,7 @@ from dbcheck.lab.spec import (
     DriveSpec,
     LabSpec,
 )
-from dbcheck.model.promise import STAGGER_S_MAX, Promise
+from dbcheck.model.cluster import STAGGER_S_MAX, Promise
 
 _AUTO = "auto"
 _COST = Number(0, TIME_MAX)

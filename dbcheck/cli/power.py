@@ -18,7 +18,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.ports.power import DriveScoped, PowerSwitch
 from dbcheck.power import consent as agreed

@@ -15,8 +15,7 @@ from dbcheck.cli.options import SECONDS, Number, completed
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.cut import SwitchKind
-from dbcheck.model.cutclass import DECLARABLE, CutClass
+from dbcheck.model.cut import DECLARABLE, CutClass, SwitchKind
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan

@@ -16,9 +16,9 @@ from dbcheck.cli.entry_options import (
     WitnessOptions,
 )
 from dbcheck.errors import DbcheckError
-from dbcheck.model.control import ControlFacts
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.records import LoadRecord
+from dbcheck.model.verdict import ControlFacts
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 

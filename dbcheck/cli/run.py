@@ -35,7 +35,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress

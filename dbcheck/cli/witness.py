@@ -33,7 +33,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import Manifest
-from dbcheck.model.witnessed import Watermark
+from dbcheck.model.witness import Watermark
 from dbcheck.runs import RunFolder, read_manifest, require_run_id
 from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
 from dbcheck.witness.window import WindowLimits

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from dbcheck.model.target import COLLECTOR, JOURNAL, STDERR
+from dbcheck.model.host import COLLECTOR, JOURNAL, STDERR
 from dbcheck.server_log.startlog import NAMES
 
 _INTO_FILES = ("stderr", "csvlog", "jsonlog")  # PostgreSQL's log_destination

@@ -7,8 +7,8 @@ from typing import Any
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
+from dbcheck.rows.acks import Row
 from dbcheck.rows.earlier import WEIGHT_MODULUS
-from dbcheck.rows.history import Row
 from dbcheck.rows.table import PLAIN, Definition, Kind, TableFacts, TableSpec
 
 MARK = "dbcheck 1"  # the comment of a table that dbcheck created, with its format

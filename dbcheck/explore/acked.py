@@ -9,9 +9,15 @@ import numpy as np
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.model.records import LoadRecord
-from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
-from dbcheck.rows.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION, AckValues
-from dbcheck.rows.observed import Claim
+from dbcheck.rows.acks import (
+    ACK_DTYPE,
+    HOUSEKEEPING_SESSION,
+    PREFLIGHT_SESSION,
+    TIME_UNIT_US,
+    AckArray,
+    AckValues,
+)
+from dbcheck.rows.reconcile import Claim
 
 
 class Acked:

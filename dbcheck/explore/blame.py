@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dbcheck.judge.explored import LostBlock
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.storage.blocks import FileBlocks
-from dbcheck.model.crashstate import Part
+from dbcheck.model.cut import Part
 
 
 class Places:

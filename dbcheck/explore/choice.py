@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, cycle
 
 from dbcheck.explore.states import Timeline
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 
 # "all" is not among them: of a single drive it is "none" at the next moment.
 KINDS = (

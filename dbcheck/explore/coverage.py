@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import Coverage
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 
 
 def coverage(timeline: Timeline, states: Iterable[CrashState]) -> Coverage:

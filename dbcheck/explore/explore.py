@@ -17,7 +17,7 @@ from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import Finding, StateJudgement, StateResult
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Listener
 

@@ -12,7 +12,7 @@ from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.reduce import smallest
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import StateJudgement
-from dbcheck.model.crashstate import CrashState, Part
+from dbcheck.model.cut import CrashState, Part
 from dbcheck.model.verdict import Verdict
 
 TRIES_MAX, TRY_S = 120, 300.0  # of one reduction

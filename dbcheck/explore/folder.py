@@ -27,7 +27,7 @@ from dbcheck.errors import LabError, RunFormatError, UsageError
 from dbcheck.judge.explored import Finding, StateJudgement
 from dbcheck.lab.drive.recording import RECORD_ANEW, SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.others import require_closed
 from dbcheck.runs import RunFolder
 

@@ -22,7 +22,7 @@ from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.recorded import require_version
 from dbcheck.lab.storage.blocks import FileBlocks
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.model.records import LoadRecord, Manifest, NodeAfter
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import Verdict

@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.drive.survivors import surviving
-from dbcheck.model.crashstate import CrashState, Part
+from dbcheck.model.cut import CrashState, Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ from dbcheck.fleet.rig import FleetRig, rig_of
 from dbcheck.fleet.task import run_job
 from dbcheck.fleet.view import FleetView
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.fleet import State
 from dbcheck.power import consent
+from dbcheck.report.fleet import State
 from dbcheck.runs import RunFolder
 
 _WAIT_S = 0.25  # for a message

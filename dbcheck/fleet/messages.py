@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.reached import Reached
+from dbcheck.model.depth import Reached
 
 ALIVE_S = 5.0  # the client speaks to each task at least so often, and hears from it
 LOST_S = 60.0  # without a word for so long, a task ends its campaign as Ctrl-C does

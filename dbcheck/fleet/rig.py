@@ -14,9 +14,9 @@ from dbcheck.fleet import placing
 from dbcheck.fleet.messages import Job, Status, packed
 from dbcheck.fleet.mirror import Incoming, needed
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.fleet import RigStatus, State
-from dbcheck.model.statistics import Tally
+from dbcheck.model.verdict import Tally
 from dbcheck.power.reached import recall
+from dbcheck.report.fleet import RigStatus, State
 
 
 @dataclass

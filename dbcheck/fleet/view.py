@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dbcheck.model.fleet import RigStatus
+from dbcheck.report.fleet import RigStatus
 
 
 class FleetView(Protocol):

@@ -11,8 +11,8 @@ import msgspec
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
-from dbcheck.model.counters import Counts, Sample
-from dbcheck.model.target import TargetFacts
+from dbcheck.model.flushes import Counts, Sample
+from dbcheck.model.host import TargetFacts
 from dbcheck.model.watched import Fact, FactKind, Folders, lying, volumes_looked
 from dbcheck.remote.channel import Channel
 

@@ -17,14 +17,18 @@ from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.counting import AskedPlace, CountersSample, Counting, Look
 from dbcheck.hosts.drives import DriveControl
 from dbcheck.hosts.reset import ArmedReset
-from dbcheck.model.counters import Sample
-from dbcheck.model.datadir import DataNames
 from dbcheck.model.depth import Ranges, Remains, Ring
-from dbcheck.model.identity import Identity
-from dbcheck.model.places import DATA, Place
-from dbcheck.model.readings import Reading, Readings
-from dbcheck.model.target import LogMarks, LogTail, TargetFacts, Volume
-from dbcheck.model.timed import Method, Shape, Timed
+from dbcheck.model.flushes import Method, Sample, Shape, Timed
+from dbcheck.model.host import (
+    Identity,
+    LogMarks,
+    LogTail,
+    Reading,
+    Readings,
+    TargetFacts,
+    Volume,
+)
+from dbcheck.model.places import DATA, DataNames, Place
 from dbcheck.model.watched import Folders
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe

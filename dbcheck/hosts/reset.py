@@ -6,7 +6,7 @@ import contextlib
 
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
-from dbcheck.model.identity import Identity
+from dbcheck.model.host import Identity
 from dbcheck.remote.channel import Channel
 
 _REPLY_S = 1.0

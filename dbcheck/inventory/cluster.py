@@ -9,8 +9,8 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.fields import PREFIX
+from dbcheck.model.cluster import CLUSTER_NODES_MIN, SiteKind
 from dbcheck.model.replication import PromotedBy
-from dbcheck.model.site import CLUSTER_NODES_MIN, SiteKind
 
 _OF_ALL = ("topology", "survives", "promoted_by", "promote")  # the writer is the same
 

@@ -18,11 +18,10 @@ from dbcheck.errors import UsageError
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.inventory.reaching import host_of
 from dbcheck.model import managed
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import PowerScope, SwitchKind
-from dbcheck.model.identity import Expected
-from dbcheck.model.promise import Promise
+from dbcheck.model.host import Expected
 from dbcheck.model.replication import PromotedBy
-from dbcheck.model.site import SiteKind
 from dbcheck.power import registry, scope
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan

@@ -15,10 +15,9 @@ from dbcheck.judge.volumes import (
     storage_seen,
     volume_depths,
 )
-from dbcheck.model.cut import Cut, PowerScope, Rung
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, DriveCut, PowerScope, Rung
 from dbcheck.model.depth import Depth, DepthFinding
-from dbcheck.model.drivecut import DriveCut
+from dbcheck.model.host import HostAfter, HostBefore
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.places import moved
 from dbcheck.model.records import (
@@ -30,10 +29,9 @@ from dbcheck.model.records import (
     NodeBefore,
     RestoreRecord,
 )
-from dbcheck.model.target import HostAfter, HostBefore
 from dbcheck.model.watched import FactKind, Seen
-from dbcheck.model.witnessed import LogFacts
-from dbcheck.rows.left import Left
+from dbcheck.model.witness import LogFacts
+from dbcheck.rows.differences import Left
 from dbcheck.rows.lossshape import LossShape
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.seen import SeenRows

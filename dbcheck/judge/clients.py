@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbcheck.model.statistics import count_of
-from dbcheck.rows.leftover import Decisions, Undecided
+from dbcheck.model.verdict import count_of
+from dbcheck.rows.prepared import Decisions, Undecided
 from dbcheck.rows.reconcile import Reconciliation
 
 REPEATS = "a proxy or a driver that repeats what it got no answer to does that"

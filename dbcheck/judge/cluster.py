@@ -20,6 +20,7 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server import restarted
 from dbcheck.judge.serverlog import server_log
 from dbcheck.judge.verdict import Survived
+from dbcheck.model.cluster import SiteKind
 from dbcheck.model.cut import PowerState
 from dbcheck.model.promised import kept_by
 from dbcheck.model.replication import (
@@ -29,7 +30,6 @@ from dbcheck.model.replication import (
     name_in_log,
     written,
 )
-from dbcheck.model.site import SiteKind
 
 # A standby may have the beginning of a record whose rest never came.  A record of rows
 # has the images of 33 pages at most (PostgreSQL, xlogrecord.h, XLR_MAX_BLOCK_ID).

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.counters import UnderLoad
+from dbcheck.model.flushes import UnderLoad
+from dbcheck.model.host import WRITE_THROUGH, HostBefore, Layer
 from dbcheck.model.places import LOGS
 from dbcheck.model.records import Manifest
-from dbcheck.model.target import WRITE_THROUGH, HostBefore, Layer
 
 
 def commits_per_flush(case: Case) -> Item | None:

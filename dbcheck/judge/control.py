@@ -12,9 +12,8 @@ from dbcheck.judge.verdict import (
     judge_rows,
     replaced,
 )
-from dbcheck.model.control import ControlOutcome
-from dbcheck.model.verdict import Verdict
-from dbcheck.rows.history import PREFLIGHT_SESSION
+from dbcheck.model.verdict import ControlOutcome, Verdict
+from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.loss import Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 

@@ -30,8 +30,8 @@ dated before that.  See lived_us().
 from __future__ import annotations
 
 from dbcheck.judge.case import Case
+from dbcheck.model.cut import Gone
 from dbcheck.model.depth import wrote_until_us
-from dbcheck.model.gone import Gone
 from dbcheck.model.records import LoadRecord, NodeAtTheCut
 from dbcheck.model.unobserved import Observed, newest
 

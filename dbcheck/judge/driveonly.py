@@ -9,8 +9,8 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import acked_us
 from dbcheck.judge.host import boots, counted_since
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.drivecut import CutDrive, DriveCut
-from dbcheck.model.target import HostBefore, TargetFacts
+from dbcheck.model.cut import CutDrive, DriveCut
+from dbcheck.model.host import HostBefore, TargetFacts
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN, _ABSENT = Standing.NOT_OBSERVABLE, Standing.ABSENT

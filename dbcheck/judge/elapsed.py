@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dbcheck.model.clocks import ClientClocks
+from dbcheck.model.host import ClientClocks
 from dbcheck.model.records import LoadRecord
 
 _UNKNOWN = (

@@ -9,10 +9,8 @@ from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.serverlog import server_log, server_log_sql
 from dbcheck.judge.watched import canary_gone
-from dbcheck.model.cut import PowerState
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, Gone, PowerState
 from dbcheck.model.depth import Depth
-from dbcheck.model.gone import Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.server import is_restarted
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from dbcheck.judge.unsafe import unsafe_settings
 from dbcheck.judge.volumes import storage_seen
+from dbcheck.model.host import Volume
 from dbcheck.model.places import LOGS
 from dbcheck.model.records import LoadRecord, Manifest
-from dbcheck.model.target import Volume
 
 _NONE: Mapping[str, int] = {}
 

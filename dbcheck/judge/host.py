@@ -9,11 +9,9 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.elapsed import Elapsed, elapsed
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.cut import Rung
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, Gone, Rung
 from dbcheck.model.depth import Depth, DepthFinding, Remains
-from dbcheck.model.gone import Gone
-from dbcheck.model.target import Drive, HostAfter, HostBefore, TargetFacts
+from dbcheck.model.host import Drive, HostAfter, HostBefore, TargetFacts
 
 _PRESENT, _CONTRADICTED = Standing.PRESENT, Standing.CONTRADICTED
 _UNSEEN = Standing.NOT_OBSERVABLE
@@ -223,7 +221,7 @@ def counted_since(
 ) -> tuple[dict[str, int], list[str]]:
     """Return by how much a counter of each drive rose, and drives that show none.
 
-    By the names that they had before.  counter: a field of model.target.Drive.
+    By the names that they had before.  counter: a field of model.host.Drive.
     """
     then, now = _drives(before), _drives(after)
     counted: dict[str, int] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dbcheck.model import layers
 from dbcheck.model.depth import IN_PLACE
-from dbcheck.model.target import Layer
+from dbcheck.model.host import Layer
 
 # zvols cache in the ARC (OpenZFS, zvol_os.c), bcache keeps its journal and its index in
 # memory until a flush (Documentation/admin-guide/bcache.rst).  So do dm-cache with the

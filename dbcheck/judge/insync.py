@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us, observed, passed_s
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.cluster import SiteKind
 from dbcheck.model.promised import patience_ms
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.replication import ADDRESS, SLOT, ReplicationSeen, shared
-from dbcheck.model.site import SiteKind
 
 SAMPLES_PER_S_MIN = 10.0  # unless the server's own marks show that nothing changed
 SAMPLE_AGE_MAX_S = 0.5  # of the last one, at the cut

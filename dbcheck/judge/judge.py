@@ -26,8 +26,7 @@ from dbcheck.judge.verdict import (
     stranger,
 )
 from dbcheck.model.audited import alarming
-from dbcheck.model.control import ControlOutcome
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import ControlOutcome, Verdict
 
 
 def judge(case: Case) -> Judgement:

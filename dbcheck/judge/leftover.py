@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.rows.leftover import LeftFate
+from dbcheck.rows.prepared import LeftFate
 
 
 def prepared(case: Case) -> Item | None:

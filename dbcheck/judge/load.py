@@ -18,7 +18,7 @@ from dbcheck.judge.cutmoment import (
     wrote_us,
 )
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.records import LoadRecord
 
 _NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {

@@ -9,9 +9,9 @@ from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import hidden_drives
 from dbcheck.judge.watched import how_changed
+from dbcheck.model.host import Volume
 from dbcheck.model.layers import kinds
 from dbcheck.model.places import Place, outside
-from dbcheck.model.target import Volume
 
 
 def places(case: Case) -> Item | None:

@@ -14,17 +14,14 @@ import msgspec
 from dbcheck.judge.diagnosis import Explanation
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.audited import Flag
-from dbcheck.model.cut import PowerScope
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cluster import Promise
+from dbcheck.model.cut import CutClass, PowerScope
 from dbcheck.model.depth import Depth
-from dbcheck.model.promise import Promise
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
-from dbcheck.model.statistics import Statistics
-from dbcheck.model.verdict import Verdict
-from dbcheck.rows.agreement import OtherNode
+from dbcheck.model.verdict import Statistics, Verdict
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.left import Left
+from dbcheck.rows.differences import Left, OtherNode
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape
 

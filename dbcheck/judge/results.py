@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck.judge.result import RunResult
-from dbcheck.model.statistics import ComparisonResult, Statistics
-from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.model.verdict import ComparisonResult, CycleVerdict, Statistics, Verdict
 
 
 def price_per_rate(

@@ -10,9 +10,9 @@ from dbcheck.judge.driveonly import drives_gone
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.watched import LATE_S, tables_seen
+from dbcheck.model.cluster import SiteKind, lineage
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.site import SiteKind, lineage
 from dbcheck.model.watched import FactKind
 from dbcheck.rows.table import PLAIN
 

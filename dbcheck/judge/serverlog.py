@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.target import LogTail
+from dbcheck.model.host import LogTail
 from dbcheck.server_log import startlog
 
 IS_SHARED = "it has starts of another server in it"

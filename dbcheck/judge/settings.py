@@ -15,8 +15,8 @@ from dbcheck.judge.volumes import hidden_drives, storage_seen
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.cut import Rung
 from dbcheck.model.depth import Depth
+from dbcheck.model.host import TargetFacts
 from dbcheck.model.records import LoadRecord, Manifest, NodeBefore
-from dbcheck.model.target import TargetFacts
 from dbcheck.model.watched import FactKind
 
 _TEARING = ("torn", "pages", "blocks", "random")  # kinds of lab.spec.SURVIVORS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.tablecheck import CheckOutcome
+from dbcheck.model.server import CheckOutcome
 
 # What it says of an index is a loss of its own (AfterRecord.index).  Of the table
 # itself every row was read and compared: that the server complains about it all the

@@ -9,8 +9,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.elapsed import UNKNOWN, Elapsed, elapsed
 from dbcheck.judge.host import RAN_ON_S, READ_HERE, dark
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.cut import SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import AfterRecord, LoadRecord
 

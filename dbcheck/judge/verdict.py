@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from dbcheck.judge.clients import NOTHING, ByClients
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.audited import Flag, counted
-from dbcheck.model.control import ControlOutcome
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
-from dbcheck.model.statistics import count_of
-from dbcheck.model.verdict import Verdict
-from dbcheck.rows.again import SecondReading
+from dbcheck.model.verdict import ControlOutcome, Verdict, count_of
 from dbcheck.rows.conditions import ConditionCheck
-from dbcheck.rows.indexloss import IndexLoss
-from dbcheck.rows.loss import MISSING, LossKind
+from dbcheck.rows.differences import SecondReading
+from dbcheck.rows.loss import MISSING, IndexLoss, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 
 _HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dbcheck.judge.hostcache import host_cache
-from dbcheck.model.cut import PowerScope
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, PowerScope
 from dbcheck.model.depth import (
     Completed,
     Depth,
@@ -18,8 +17,8 @@ from dbcheck.model.depth import (
     find_depth,
     lost_since_us,
 )
+from dbcheck.model.host import HostAfter, HostBefore, TargetFacts, Volume
 from dbcheck.model.records import LoadRecord, Manifest
-from dbcheck.model.target import HostAfter, HostBefore, TargetFacts, Volume
 from dbcheck.model.watched import FactKind, Seen
 
 _NONE = Tally(0, 0, 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, cut_us, passed_s
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.apart import Apart
 from dbcheck.model.unobserved import Observed, newest
+from dbcheck.model.witness import Apart
 
 
 def witness_log(case: Case) -> Item:

@@ -17,7 +17,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import storage_seen
 from dbcheck.model.depth import Depth
-from dbcheck.model.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
+from dbcheck.model.host import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.model.watched import FactKind
 
 _BADNESS = (

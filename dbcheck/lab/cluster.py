@@ -30,8 +30,7 @@ from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
 from dbcheck.lab.servers.settings import require_undecided
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.promise import Promise
-from dbcheck.model.site import SiteKind
+from dbcheck.model.cluster import Promise, SiteKind
 
 # Settings of TLS: by their certificates the nodes know each other.
 _OF_TLS = frozenset(

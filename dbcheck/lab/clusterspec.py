@@ -10,9 +10,8 @@ from msgspec import Meta
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.lab.spec import TIME_MAX, LabSpec
+from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_stagger
 from dbcheck.model.cut import PowerScope
-from dbcheck.model.promise import STAGGER_S_MAX, Promise, require_stagger
-from dbcheck.model.site import SiteKind
 from dbcheck.validated import one_of, require
 
 NODES_MAX = 5
@@ -31,7 +30,7 @@ class ClusterSpec:
     """What makes a cluster of several labs, each with a drive of its own.
 
     nodes:   how many; the first one writes.
-    promise: see model.promise.Promise.
+    promise: see model.cluster.Promise.
     topology: how they are one cluster, a value of SiteKind; "": as the server has it by
              default.
     promoted_by: who promotes a standby, dbcheck by SQL or Patroni.

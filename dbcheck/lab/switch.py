@@ -12,8 +12,7 @@ from dbcheck.errors import LabError, PowerError
 from dbcheck.lab import namespace, state
 from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.process import users_of
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.lease import LEASE_S
 from dbcheck.load.loop import SNAPSHOT_S
-from dbcheck.model.witnesstime import DRIFT
+from dbcheck.model.witness import DRIFT
 
 if TYPE_CHECKING:
     from distributed import Client

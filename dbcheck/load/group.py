@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from dbcheck.errors import WitnessError
-from dbcheck.model.gone import Replaced
+from dbcheck.model.cut import Replaced
 from dbcheck.model.unobserved import Observed
 from dbcheck.model.watched import Watched, joined
-from dbcheck.model.witnessed import Watermark, WindowFacts
+from dbcheck.model.witness import Watermark, WindowFacts
 
 MESSAGES_MAX = 8
 # Enough for a witness that has to confirm what is left, and for a server that is asked

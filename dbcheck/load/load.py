@@ -19,9 +19,9 @@ from dbcheck.load.group import (
     merge,
 )
 from dbcheck.load.latency import Counts, added, percentiles_ms
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.ports.listener import LoadStatus
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 
 RECENT_US = 1_200_000  # what the rate, and the latency of late, are of
 _SAMPLES = 8  # in that time, at most

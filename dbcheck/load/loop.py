@@ -26,12 +26,12 @@ from dbcheck.load.lease import LEASE_S, Lease
 from dbcheck.load.pace import Pace
 from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
 from dbcheck.load.sessions import Sessions
-from dbcheck.model.gone import Replaced
+from dbcheck.model.cut import Replaced
 from dbcheck.model.unobserved import Gap, Observed, Rounds
 from dbcheck.model.watched import WatchTally, settings_looked
 from dbcheck.ports.engine import Session
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.rows.history import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from dbcheck.clock import now_us
 from dbcheck.errors import EngineError, WitnessError
-from dbcheck.model.witnessed import Watermark
+from dbcheck.model.witness import Watermark
 from dbcheck.ports.engine import KeyRead, NewestRows
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.rows.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, AckValues
+from dbcheck.rows.acks import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, AckValues
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,13 @@
-"""What a power switch reports of its state, and of a cut."""
+"""A cut of the power: what a switch reports of it, its kind, and what ended with it."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from dbcheck.model.depth import Depth
 
 
 class PowerState(enum.Enum):
@@ -64,3 +66,234 @@ class Cut:
     def by_hand(self) -> bool:
         """Whether a human made the cut, at a moment of theirs."""
         return self.asked_us is None and self.exact_us is None
+
+
+class CutClass(enum.Enum):
+    """What loses its power; the value is its name in inventories and reports.
+
+    A volatile cache in a drive is lost only if the drive's own supply falls.  A BMC may
+    leave standby power, a backplane or a RAID controller supplied; a hypervisor and a
+    reset leave the drives alone (docs/power.md).  A failover is all that a managed
+    service offers: whether anything loses power in it is the provider's affair.
+    """
+
+    AC = "AC"
+    DC_RAIL = "DC rail"
+    BMC_OFF = "BMC off"
+    HYPERVISOR_KILL = "hypervisor kill"
+    RESET = "reset"
+    FAILOVER = "failover"
+    PROCESS = "process"
+    LAB_DRIVE = "lab drive"
+    UNKNOWN = "unknown"
+
+    @property
+    def description(self) -> str:
+        """Return what the cut was, to come after "this"."""
+        return _DESCRIPTIONS[self]
+
+    @property
+    def reaches_drives(self) -> bool:
+        """Say whether a cut reaches the drives' power, as assumed and not measured."""
+        return self in (CutClass.AC, CutClass.DC_RAIL, CutClass.LAB_DRIVE)
+
+    @property
+    def keeps_power(self) -> bool:
+        """Say whether nothing is ever without power, not even for a moment."""
+        return self in (
+            CutClass.HYPERVISOR_KILL,
+            CutClass.RESET,
+            CutClass.FAILOVER,
+            CutClass.PROCESS,
+        )
+
+    def leaves_open(self, depth: Depth | None) -> str:
+        """Return what a cut does not test; "" if it tests all down to the drives.
+
+        depth: how deep it was seen to go, None if that was not measured.
+        """
+        deepest = depth is Depth.DRIVE and not self.keeps_power
+        if deepest or self is CutClass.LAB_DRIVE:
+            return ""
+        if self in (CutClass.AC, CutClass.DC_RAIL):
+            return "" if depth else "its depth was not measured"
+        return _OPEN[self]
+
+
+def shown(cuts: Iterable[tuple[str, str]]) -> str:
+    """Return what the cuts of several cycles were, and what each class leaves open.
+
+    cuts: of each cycle the CutClass.value, "" where it is not known, and the
+    Depth.value that was seen, "" where none was measured.
+    """
+    seen: dict[CutClass, set[Depth]] = {}
+    for name, depth in cuts:
+        if name:
+            of_class = seen.setdefault(CutClass(name), set())
+            of_class.update({Depth(depth)} if depth else ())
+    parts = []
+    for one, depths in seen.items():
+        deepest = max(depths, key=lambda depth: depth.rank, default=None)
+        parts.append("; ".join(filter(None, (one.value, one.leaves_open(deepest)))))
+    return ". ".join(parts)
+
+
+# What an inventory or a flag may declare; the rest is known without that.
+DECLARABLE = tuple(
+    one.value
+    for one in CutClass
+    if one not in (CutClass.LAB_DRIVE, CutClass.UNKNOWN, CutClass.PROCESS)
+)
+
+_DESCRIPTIONS = {
+    CutClass.AC: "cut of the AC supply",
+    CutClass.DC_RAIL: "cut of the DC rail",
+    CutClass.BMC_OFF: "power-off by the BMC",
+    CutClass.HYPERVISOR_KILL: "kill of the virtual machine",
+    CutClass.RESET: "reset",
+    CutClass.FAILOVER: "forced failover",
+    CutClass.PROCESS: "kill of the server's process",
+    CutClass.LAB_DRIVE: "cut",
+    CutClass.UNKNOWN: "cut of an undeclared class",
+}
+_OPEN = {
+    CutClass.BMC_OFF: "a BMC may leave the drives powered, so this says nothing about "
+    "their caches",
+    CutClass.HYPERVISOR_KILL: "the hypervisor kept its caches and its power, so this "
+    "says nothing about them or about the drives",
+    CutClass.RESET: "the drives kept their power, so this says nothing about their "
+    "caches",
+    CutClass.FAILOVER: "another server took over, or the same one started again, so "
+    "this says nothing about a power cut, an operating system or drives",
+    CutClass.PROCESS: "only the server's memory was lost, so this says nothing about "
+    "the operating system or the drives",
+    CutClass.UNKNOWN: "whether the drives lost their power is not known, so this says "
+    "nothing about their caches (set dbcheck_power_class)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CutDrive:
+    """One drive that lost its power.
+
+    names:       the block devices that had its serial before the cut, by the kernel's
+                 names; several if it has several paths.
+    gone:        the host had no such block device just before the power came back.
+    names_after: the same of those that had the serial once the power was back; () if
+                 none had.
+    """
+
+    names: tuple[str, ...]
+    gone: bool
+    names_after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remounted:
+    """One filesystem on these drives.
+
+    taken_off: the host held it in memory no more, mounted or not, before the power came
+               back.  lazily: it was detached while something still used it.
+    checked:   what the check of the filesystem printed, "" if none ran.
+    mounted_on: the device that it was mounted from once the drive was back, by the
+               kernel's name; "" if it was not.
+    """
+
+    point: str
+    filesystem: str
+    serial: str
+    taken_off: bool
+    lazily: bool
+    checked: str
+    mounted_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriveCut:
+    """What the host's agent saw, from the cut until the server was started again.
+
+    drives:  by serial.
+    gone_us: when the host was first seen without any of them, on the client's clock in
+             microseconds; None if that was not seen before the server was ended.
+    killed:  the server's processes that were there when it was to be killed.
+    left:    those that were still there when its filesystem was taken off.
+    failure: why a filesystem did not come back, "" if each did.
+    not_started: how the command failed that starts the server, "" if it did not.
+    """
+
+    drives: Mapping[str, CutDrive]
+    mounts: tuple[Remounted, ...]
+    gone_us: int | None
+    killed: tuple[int, ...]
+    left: tuple[int, ...]
+    failure: str = ""
+    not_started: str = ""
+
+
+class Gone(enum.Enum):
+    """What a load saw of the end of its server; the value is what is stored."""
+
+    NEVER = ""  # it kept answering
+    BROKEN = "broken"  # every connection broke
+    SILENT = "silent"  # no reply came any more
+    STALLED = "stalled"  # it was silent, then answered again
+    UNSEEN = "unseen"  # the client stopped watching
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Sessions of the load that broke and that others replaced.
+
+    sessions: how many.  first_us, last_us: when the first and the last of them broke,
+    on the client's monotonic clock; 0 if none did.
+    """
+
+    sessions: int = 0
+    first_us: int = 0
+    last_us: int = 0
+
+    def joined(self, other: Replaced) -> Replaced:
+        """Return these and the *other* ones."""
+        if not self.sessions or not other.sessions:
+            return self if self.sessions else other
+        return Replaced(
+            self.sessions + other.sessions,
+            min(self.first_us, other.first_us),
+            max(self.last_us, other.last_us),
+        )
+
+    def moved(self, by_us: int) -> Replaced:
+        """Return the same by another clock, which shows *by_us* more."""
+        if not self.sessions:
+            return self
+        return Replaced(self.sessions, self.first_us + by_us, self.last_us + by_us)
+
+
+Part = tuple[int, int, int]  # number of a write; first byte, bytes of it that survived
+
+
+@dataclass(frozen=True, slots=True)
+class CrashState:
+    """One crash state.
+
+    moment: the number of the moment at which it is judged.
+    drives: what each holds: how many writes are whole, and parts of later ones.  It is
+            all that makes one state differ from another.
+    """
+
+    moment: int
+    drives: tuple[tuple[int, tuple[Part, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherUsers:
+    """Who else would be hit if this server's power were cut.
+
+    databases:   names of databases, schemas or tables that are not dbcheck's.
+    connections: of other clients, at this moment.
+    unreadable:  "databases" or "connections" -> why that could not be read.
+    """
+
+    databases: tuple[str, ...]
+    connections: int
+    unreadable: Mapping[str, str] = field(default_factory=dict)

@@ -21,6 +21,7 @@ import dataclasses
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 RECENT_S = 1.0
 RING_BLOCKS_MAX = 1 << 20  # 4 GiB
@@ -385,3 +386,36 @@ def _lost_in(ring: Ring, numbers: range, ring_blocks: int) -> int:
         else:
             lost += newest.get(slot, 0) < number
     return lost
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedVolume:
+    """One filesystem; depth: by name, "" if it was not measured."""
+
+    filesystem_uuid: str
+    depth: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What dbcheck power test measured on an idle host.
+
+    at: when, UTC, ISO 8601.  machine_id: of that host.
+    lag_s: how long after its switch was asked the host was last heard, None if that is
+           not known.
+    """
+
+    at: str
+    machine_id: str
+    volumes: tuple[ReachedVolume, ...]
+    lag_s: float | None = None
+
+
+class HeldCanary(Protocol):
+    """A session whose orderly end commits the canary that it planted."""
+
+    def is_held(self) -> bool:
+        """Say whether the session is still open, as far as is known without a query."""
+
+    def close(self) -> None:
+        """End the session; never raises."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dbcheck.model.target import Layer
+from dbcheck.model.host import Layer
 
 CACHE, WRITECACHE = "LVM's cache", "LVM's write cache"
 THIN, VDO, INTEGRITY = "thin provisioning", "VDO", "dm-integrity"

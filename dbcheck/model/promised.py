@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from dbcheck.model.promise import Promise
-from dbcheck.model.site import SiteKind
+from dbcheck.model.cluster import Promise, SiteKind
 
 _ON, _OFF = ("on", "1"), ("off", "0")
 # PostgreSQL 17 manual, 19.5.1, synchronous_commit.

@@ -8,36 +8,35 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dbcheck.limits import PROCESSES_MAX
-from dbcheck.model.apart import Apart
 from dbcheck.model.audited import Flag
-from dbcheck.model.clocks import ClientClocks
-from dbcheck.model.control import ControlFacts
-from dbcheck.model.counters import UnderLoad
-from dbcheck.model.cut import Cut, PowerScope, Rung, SwitchKind
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.depth import Completed
-from dbcheck.model.drivecut import DriveCut
-from dbcheck.model.gone import Gone, Replaced
+from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_nodes
+from dbcheck.model.cut import (
+    Cut,
+    CutClass,
+    DriveCut,
+    Gone,
+    PowerScope,
+    Replaced,
+    Rung,
+    SwitchKind,
+)
+from dbcheck.model.depth import Completed, Reached
+from dbcheck.model.flushes import UnderLoad
+from dbcheck.model.host import ClientClocks, HostAfter, HostBefore
 from dbcheck.model.moments import Moment
 from dbcheck.model.places import Place
-from dbcheck.model.promise import STAGGER_S_MAX, Promise
-from dbcheck.model.reached import Reached
-from dbcheck.model.refill import Refill
 from dbcheck.model.replication import Promotion, ReplicationSeen
-from dbcheck.model.server import LogPosition, ServerFacts
-from dbcheck.model.site import SiteKind, require_nodes
-from dbcheck.model.tablecheck import TableCheck
-from dbcheck.model.target import HostAfter, HostBefore
+from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
 from dbcheck.model.unobserved import Observed
+from dbcheck.model.verdict import ControlFacts
 from dbcheck.model.watched import FactKind, Seen, Watched
-from dbcheck.model.witnessed import Watermark, WindowFacts
-from dbcheck.rows.again import SecondReading
-from dbcheck.rows.agreement import OtherNode
+from dbcheck.model.witness import Apart, Watermark, WindowFacts
 from dbcheck.rows.conditions import ConditionCheck
-from dbcheck.rows.indexloss import IndexLoss
-from dbcheck.rows.leftover import Decisions, LeftOver, Name
+from dbcheck.rows.differences import OtherNode, SecondReading
+from dbcheck.rows.loss import IndexLoss
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.plans.registry import plan_of, tables_of
+from dbcheck.rows.prepared import Decisions, LeftOver, Name
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule
 from dbcheck.rows.table import TableFacts
 from dbcheck.rows.workload import Workload
@@ -92,14 +91,14 @@ class Manifest:
     created:       UTC, ISO 8601.
     seed, epoch:   see rows.schedule; they decide every row.
     family:        "postgresql" or "mysql", see ports.engine.Engine.
-    site:          see model.site.  nodes: what was known of each, by its name.
+    site:          see model.cluster.  nodes: what was known of each, by its name.
     writer_name:   the node that takes the load.
     witness, witness_kind: the witness's URL, and "ssh" or "file".
     window_acks:   most acks that may be unconfirmed at once.
     logs:          how many logs the witness holds of the run, numbered from 0.
     seen_log:      the last of them holds no acks, but what readers saw.
     own_clocks:    the sessions ran on other machines: each log of acks but log 0 has
-                   the monotonic clock of its own machine, see model.witnesstime.
+                   the monotonic clock of its own machine, see model.witness.
     clock_us, wall_us: the client's monotonic and wall clocks at one moment.
     lab:           the lab's spec, if the rig is a lab; {} else.
     control:       this run is a control: its sessions were weakened.

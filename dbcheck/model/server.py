@@ -1,7 +1,8 @@
-"""What a server reports of itself."""
+"""What a server reports of itself, and of dbcheck's tables."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -128,3 +129,58 @@ def unread_identity(before: Mapping[str, str], after: Mapping[str, str]) -> str:
         hints = "; ".join(_NAMES_OF_DATA.values())
         return f"nothing that names its data was read before the cut: {hints}"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """What a server that is tested alone took from other servers since its start.
+
+    how:      a sentence's beginning, without its subject: "is a member of ...".
+    advice:   what to do for a verdict next time; a sentence without its full stop.
+    replaces: its data may be another server's copy, in which a row may be missing that
+              this one had, so none is judged.  Otherwise what came can only have
+              hidden a loss.
+    unknown:  the server did not show whether it took anything; how says what it may
+              have taken.
+    """
+
+    how: str
+    advice: str
+    replaces: bool = False
+    unknown: bool = False
+
+
+def of_both(earlier: Refill | None, later: Refill | None) -> Refill | None:
+    """Return which of two looks at a server counts; None if neither showed any.
+
+    What a server showed counts more than what it did not show, and a copy of another
+    server's data more than other rows; of two alike the earlier counts.
+    """
+    return later if _weight(later) > _weight(earlier) else earlier
+
+
+def _weight(refill: Refill | None) -> tuple[bool, bool, bool]:
+    if refill is None:
+        return False, False, False
+    return True, not refill.unknown, refill.replaces
+
+
+class CheckOutcome(enum.Enum):
+    """How it ended."""
+
+    SOUND = "sound"
+    INDEX = "index"  # an index disagrees with its table, or its pages with each other
+    TABLE = "table"  # something is wrong with the table itself
+    BROKE_OFF = "broke off"  # the connection broke meanwhile
+    NOT_DONE = "not done"
+
+
+@dataclass(frozen=True, slots=True)
+class TableCheck:
+    """One check of all the tables of a plan.
+
+    reason: what was checked, what it complains of or why it was not done, for a person.
+    """
+
+    outcome: CheckOutcome
+    reason: str

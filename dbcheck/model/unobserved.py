@@ -25,7 +25,7 @@ WITNESS_GAP_US = 500_000
 # of a paused virtual machine, may be sent it once more within about as long again.
 SHORT_US = 500_000
 GAPS_MAX = 50
-_DRIFT = 1000  # of two clocks: one microsecond in so many, see model.witnesstime
+_DRIFT = 1000  # of two clocks: one microsecond in so many, see model.witness
 
 
 class GapClock(enum.Enum):

@@ -1,9 +1,41 @@
-"""The verdicts on a cycle."""
+"""The verdicts on cycles, and what many cuts prove together.
+
+Every sentence about probability comes from here.
+
+A campaign is *cuts* independent trials, each of which loses with the same unknown
+probability; *losses* of them did.  Everything is computed in whole numbers and bounds
+are rounded outwards, to parts per million (ppm) and again where they are printed, so
+that no rounding claims more than was shown.
+
+Bounds are those of C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial
+limits illustrated in the case of the binomial", Biometrika 26 (1934) 404-413, each of
+them one-sided at 95% confidence: if the truth lies beyond a bound, what was seen has a
+probability of 5% at most.  Without a loss the upper bound is 1 - 0.05^(1/cuts), nearly
+3/cuts: the "rule of three" of J. A. Hanley and A. Lippman-Hand, "If nothing goes wrong,
+is everything all right?", JAMA 249 (1983) 1743-1745.
+
+Stopping early.  The bounds are for a number of cuts that was fixed before the first.
+A campaign that ends at the first loss, or else at a number of cuts fixed in advance
+(cuts_needed), keeps them.  It gets through n cuts without a loss exactly if the first n
+lose nothing, with probability (1 - p)^n, whatever the plan was for a loss.  If it ends
+with a loss in cut n, then P(a loss in n cuts or fewer) = 1 - (1 - p)^n gives the same
+lower bound, and P(no loss in n - 1 cuts) = (1 - p)^(n - 1) an upper bound below the one
+stated.  To continue after a loss until the numbers look better would not keep them.
+
+The control is a cycle whose sessions are acked too early, so that it must lose.  If it
+does not, the cut does not reach what is at risk or dbcheck does not see what is gone,
+and a PASS of the same rig proves nothing.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, comb
 
 
 class Verdict(enum.Enum):
@@ -32,3 +64,312 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the worst of *verdicts*: FAIL, then INCONCLUSIVE, then PASS."""
     order = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
     return max(verdicts, key=order.index)
+
+
+class ControlOutcome(enum.Enum):
+    """What a control showed; the value is what is stored."""
+
+    LOST = "lost"  # a tail, as expected
+    BLIND = "blind"  # it was weak and a fair test, and lost nothing
+    UNFAIR = "unfair"  # it was not weak, or not a fair test
+    FAILED = "failed"  # it lost what no weak session can lose
+
+
+@dataclass(frozen=True, slots=True)
+class ControlFacts:
+    """What a control showed, for the cycles after it; none comes after one that failed.
+
+    reason: the first of its reasons.
+    """
+
+    run_id: str
+    outcome: ControlOutcome
+    reason: str
+
+
+PPM = 1_000_000
+CONFIDENCE = "95% confidence"
+_DOUBT = 20  # one in so many: 5%
+
+
+def loss_ppm_max(losses: int, cuts: int) -> int:
+    """Return the upper bound on the probability that a cut loses, in ppm.
+
+    Rounded up.  Without any cut it is all of PPM.
+    """
+    if losses == cuts:
+        return PPM
+    return bisect_left(range(PPM), True, key=lambda ppm: _rare(0, losses, cuts, ppm))
+
+
+def loss_ppm_min(losses: int, cuts: int) -> int:
+    """Return the lower bound on the probability that a cut loses, in ppm.
+
+    Rounded down.  Without a loss it is 0.
+    """
+    if not losses:
+        return 0
+    above = bisect_right(
+        range(PPM + 1), False, key=lambda ppm: not _rare(losses, cuts, cuts, ppm)
+    )
+    return above - 1
+
+
+def _rare(least: int, most: int, cuts: int, ppm: int) -> bool:
+    """Say whether *least* to *most* losses have a probability of 5% or less."""
+    whole = PPM**cuts
+    if most == cuts and least:  # nearly all of many terms: the others are fewer
+        return bool(_DOUBT * (whole - _ways(0, least - 1, cuts, ppm)) <= whole)
+    return bool(_DOUBT * _ways(least, most, cuts, ppm) <= whole)
+
+
+def _ways(least: int, most: int, cuts: int, ppm: int) -> int:
+    """Return the probability of *least* to *most* losses, times PPM**cuts."""
+    lose, keep = ppm, PPM - ppm
+    ways: int = sum(
+        comb(cuts, losses) * lose**losses * keep ** (most - losses)
+        for losses in range(least, most + 1)
+    )
+    rest: int = keep ** (cuts - most)
+    return ways * rest
+
+
+def cuts_needed(bound_ppm: int) -> int:
+    """Return after how many cuts without a loss loss_ppm_max() is *bound_ppm* or less.
+
+    bound_ppm: 1 to PPM - 1.
+    """
+    if not 0 < bound_ppm < PPM:
+        raise ValueError(f"no number of cuts shows a bound of {bound_ppm} ppm")
+    keep = PPM - bound_ppm
+    most = 1
+    while _DOUBT * keep**most > PPM**most:
+        most *= 2
+    return bisect_left(
+        range(most), True, key=lambda cuts: bool(_DOUBT * keep**cuts <= PPM**cuts)
+    )
+
+
+def unseen_ppm(loss_ppm: int, cuts: int) -> int:
+    """Return the chance, in ppm, that *cuts* cuts show no loss, rounded up.
+
+    loss_ppm: the probability that one of them loses.
+    """
+    return ceil(Fraction(PPM - loss_ppm, PPM) ** cuts * PPM)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a tally proves, for --json; see Tally for the counts.
+
+    loss_ppm_max, loss_ppm_min: bounds of how many cuts lose, in parts per million,
+    each at 95% confidence.
+    """
+
+    losses: int
+    cuts: int
+    inconclusive: int
+    depths: Mapping[str, int]
+    loss_ppm_max: int
+    loss_ppm_min: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResult:
+    """How two configurations compare, for --json; see Comparison."""
+
+    difference_ppm: int | None
+    p_ppm: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The cycles of one configuration, counted.
+
+    losses:       cycles that failed: rows, the table or the server were lost.
+    cuts:         cycles that count, that is those with a loss and those that passed.
+    inconclusive: cycles that do not count.
+    depths:       how deep the cuts went -> how many of them; "" if not measured.
+
+    A failed cycle counts though its cut was proven less well than a pass asks for: that
+    can only make the upper bound higher.
+    """
+
+    losses: int
+    cuts: int
+    inconclusive: int = 0
+    depths: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse counts that no campaign has."""
+        if not 0 <= self.losses <= self.cuts:
+            raise ValueError(f"{self.losses} losses in {self.cuts} cuts")
+
+    @classmethod
+    def of(cls, cycles: Iterable[tuple[Verdict, str]]) -> Tally:
+        """Count *cycles*, each a verdict and the name of a depth ("" if unknown)."""
+        seen = list(cycles)
+        depths = [
+            depth for verdict, depth in seen if verdict is not Verdict.INCONCLUSIVE
+        ]
+        return cls(
+            losses=sum(verdict is Verdict.FAIL for verdict, _ in seen),
+            cuts=len(depths),
+            inconclusive=len(seen) - len(depths),
+            depths=Counter(depths),
+        )
+
+    @classmethod
+    def together(cls, parts: Iterable[Statistics]) -> Tally:
+        """Count the cuts of several targets as those of one configuration."""
+        seen = list(parts)
+        depths = Counter[str]()
+        for one in seen:
+            depths.update(one.depths)
+        return cls(
+            losses=sum(one.losses for one in seen),
+            cuts=sum(one.cuts for one in seen),
+            inconclusive=sum(one.inconclusive for one in seen),
+            depths=depths,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """Say what the cuts prove, for a report."""
+        if not self.cuts:
+            return f"no cut counts{self._left_out}: nothing is shown"
+        most = percent_up(loss_ppm_max(self.losses, self.cuts))
+        where = f"in {count_of(self.cuts, 'cut')}{self._at_depths}"
+        if not self.losses:
+            text = f"no loss {where}: at most {most} of cuts lose, {CONFIDENCE}"
+            return text + self._left_out
+        least = percent_down(loss_ppm_min(self.losses, self.cuts))
+        bounds = f"at least {least} of cuts lose, {CONFIDENCE}"
+        if self.losses < self.cuts:
+            bounds += f", and at most {most}, {CONFIDENCE}"
+        return f"{count_of(self.losses, 'loss')} {where}: {bounds}{self._left_out}"
+
+    @property
+    def _at_depths(self) -> str:
+        if not any(self.depths):
+            return ""
+        if len(self.depths) == 1:
+            return f" at {next(iter(self.depths))} depth"
+        parts = [
+            f"{count} at {depth} depth" if depth else f"{count} at a depth not measured"
+            for depth, count in sorted(self.depths.items())
+        ]
+        return f" ({', '.join(parts)})"
+
+    @property
+    def _left_out(self) -> str:
+        if not self.inconclusive:
+            return ""
+        return f" ({count_of(self.inconclusive, 'cycle')} inconclusive, not counted)"
+
+    @property
+    def statistics(self) -> Statistics:
+        """What it proves."""
+        return Statistics(
+            self.losses,
+            self.cuts,
+            self.inconclusive,
+            dict(self.depths),
+            loss_ppm_max(self.losses, self.cuts),
+            loss_ppm_min(self.losses, self.cuts),
+            self.sentence,
+        )
+
+
+def unseen_sentence(cuts: int) -> str:
+    """Say how easily a drive that loses now and then would have passed *cuts* cuts."""
+    chance = percent_up(unseen_ppm(PPM // 4, cuts))
+    return (
+        "a drive that loses in a quarter of its cuts would pass "
+        f"{count_of(cuts, 'cut')} with a chance of {chance}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two configurations, A and B, cut for cut."""
+
+    a: Tally
+    b: Tally
+
+    @property
+    def p_ppm(self) -> int:
+        """Fisher's exact test, two-sided: p in ppm, rounded up.
+
+        The probability that, if both lose equally often, the same losses fall on A and
+        B at least as unevenly as they did, that is in a way that is not more probable.
+        R. A. Fisher, "On the interpretation of chi-squared from contingency tables, and
+        the calculation of P", J. R. Stat. Soc. 85 (1922) 87-94, and The Design of
+        Experiments (1935), section 6.
+        """
+        a, b = self.a, self.b
+        losses = a.losses + b.losses
+        ways = [
+            comb(a.cuts, in_a) * comb(b.cuts, losses - in_a)
+            for in_a in range(losses + 1)
+        ]
+        as_uneven = sum(way for way in ways if way <= ways[a.losses])
+        return ceil(Fraction(as_uneven * PPM, sum(ways)))
+
+    @property
+    def difference_ppm(self) -> int | None:
+        """How much larger B's share of lossy cuts was than A's; None without cuts."""
+        if not (self.a.cuts and self.b.cuts):
+            return None
+        shares = [Fraction(one.losses, one.cuts) for one in (self.a, self.b)]
+        return round((shares[1] - shares[0]) * PPM)
+
+    @property
+    def sentence(self) -> str:
+        """Say how the two compare, for a report."""
+        a, b = self.a, self.b
+        text = f"losses in {a.losses} of {a.cuts} cuts against {b.losses} of {b.cuts}"
+        if self.difference_ppm is None:
+            return f"{text}: nothing to compare"
+        rare = self.p_ppm * _DOUBT <= PPM
+        chance = "unlikely to be chance" if rare else "which can be chance"
+        points = abs(self.difference_ppm) * 100 / PPM
+        p = -(-self.p_ppm // _step(self.p_ppm)) * _step(self.p_ppm) / PPM
+        return (
+            f"{text}: {points:.0f} percentage points apart, {chance} "
+            f"(Fisher's exact test, two-sided, p at most {p:g})"
+        )
+
+    @property
+    def result(self) -> ComparisonResult:
+        """Return how the two compare, for --json."""
+        return ComparisonResult(self.difference_ppm, self.p_ppm, self.sentence)
+
+
+def percent_up(ppm: int) -> str:
+    """Return a share as percent, rounded up: whole, or two digits if below 10%."""
+    return _percent(-(-ppm // _step(ppm)) * _step(ppm))
+
+
+def percent_down(ppm: int) -> str:
+    """Return a share as percent, rounded down, with as many digits as percent_up()."""
+    return _percent(ppm // _step(ppm) * _step(ppm))
+
+
+def _step(ppm: int) -> int:
+    """Return what the last digit that is printed counts, in ppm."""
+    if ppm >= PPM // 10:
+        return 10_000
+    return int(10 ** max(0, len(str(ppm)) - 2))
+
+
+def _percent(ppm: int) -> str:
+    return f"{ppm * 100 / PPM:g}%"
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number of things, which *noun* names in the singular."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dbcheck.model.target import TargetFacts, Volume
+from dbcheck.model.host import TargetFacts, Volume
 from dbcheck.rows.table import Definition
 
 SEEN_MAX = 100  # values that are kept; one who toggles a setting shows two

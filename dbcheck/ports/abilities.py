@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from dbcheck.model.audited import OtherSettings
-from dbcheck.model.held import HeldCanary
-from dbcheck.model.refill import Refill
+from dbcheck.model.depth import HeldCanary
 from dbcheck.model.replication import (
     Descent,
     Detached,
@@ -19,14 +18,13 @@ from dbcheck.model.replication import (
     Membership,
     Received,
 )
-from dbcheck.model.server import ServerFacts
-from dbcheck.model.tablecheck import TableCheck
+from dbcheck.model.server import Refill, ServerFacts, TableCheck
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.host import Look
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.conditions import Broken
-from dbcheck.rows.leftover import Decisions
 from dbcheck.rows.operation import StatementSpec
+from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.table import Definition, TableSpec
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
@@ -203,7 +201,7 @@ class TwoPhaseCommits(Protocol):
     def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
         """Return the names of dbcheck's transactions that are prepared.
 
-        Of those that write to its tables; see rows.leftover.Name.
+        Of those that write to its tables; see rows.prepared.Name.
         """
 
     def decide(

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.cut import OtherUsers
 from dbcheck.model.places import Place
 from dbcheck.model.server import ServerFacts
-from dbcheck.rows.history import Row
+from dbcheck.rows.acks import Row
 from dbcheck.rows.operation import Operation, StatementSpec
 from dbcheck.rows.table import TableFacts, TableSpec
 

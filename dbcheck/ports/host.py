@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dbcheck.model.counters import Sample
-from dbcheck.model.datadir import DataNames
 from dbcheck.model.depth import Completed, Remains
-from dbcheck.model.places import Place
-from dbcheck.model.readings import Readings
-from dbcheck.model.target import LogMarks, LogTail, TargetFacts, Volume
-from dbcheck.model.timed import Shape, Timed
+from dbcheck.model.flushes import Sample, Shape, Timed
+from dbcheck.model.host import LogMarks, LogTail, Readings, TargetFacts, Volume
+from dbcheck.model.places import DataNames, Place
 from dbcheck.model.watched import Folders, Looked
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dbcheck.base.progress import Progress
-from dbcheck.model.counters import UnderLoad
+from dbcheck.model.flushes import UnderLoad
 
 
 class Phase(enum.Enum):

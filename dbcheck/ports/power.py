@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.drivecut import DriveCut
+from dbcheck.model.cut import Cut, CutClass, DriveCut, PowerState, SwitchKind
 
 
 class PowerSwitch(Protocol):

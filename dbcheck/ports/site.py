@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.promise import Promise
-from dbcheck.model.reached import Reached
+from dbcheck.model.depth import Reached
 from dbcheck.model.replication import Promotion
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
@@ -49,7 +48,7 @@ class Site(Protocol):
 
     @property
     def kind(self) -> SiteKind:
-        """What decides whose data may be read after a cut, see model.site.lineage()."""
+        """What decides whose data may be read after a cut, see cluster.lineage()."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:

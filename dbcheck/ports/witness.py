@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from dbcheck.base.values import Json
 from dbcheck.model.unobserved import Gap
-from dbcheck.model.witnessed import LogFacts, Watermark, WindowFacts
-from dbcheck.rows.history import Ack, AckValues
+from dbcheck.model.witness import LogFacts, Watermark, WindowFacts
+from dbcheck.rows.acks import Ack, AckValues
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
     from dbcheck.rows.acks import AckArray
@@ -187,7 +187,7 @@ class LogReader(Protocol):
 
     Raise LogDamaged if it is not log *number* of the run, is damaged before its
     tail, or holds less than *confirmed*, which the client saw confirmed.
-    by_witness: date acks by the witness's clock, see model.witnesstime; else they have
+    by_witness: date acks by the witness's clock, see model.witness; else they have
     the clock of the machine that received them.
     """
 

@@ -28,8 +28,7 @@ from dbcheck.hosts.drives import (
     TakenOff,
 )
 from dbcheck.hosts.host import TargetHost
-from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.drivecut import CutDrive, DriveCut, Remounted
+from dbcheck.model.cut import Cut, CutDrive, DriveCut, PowerState, Remounted
 from dbcheck.ports.power import PowerSwitch, Preparing
 from dbcheck.power import putback
 from dbcheck.power.putback import Back

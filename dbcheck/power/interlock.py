@@ -7,8 +7,8 @@ from ipaddress import ip_address
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.model.identity import Expected, Identity
-from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.cut import OtherUsers
+from dbcheck.model.host import Expected, Identity
 from dbcheck.remote.addresses import boot_id
 
 I_KNOW = "--i-know"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.model.reached import Reached
+from dbcheck.model.depth import Reached
 from dbcheck.power import notes
 from dbcheck.power.wiring import Wiring
 

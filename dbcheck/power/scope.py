@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.drives import Survey
-from dbcheck.model.cut import SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.power.kinds.command import shown
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.plan import PowerPlan

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
-from dbcheck.model.identity import Expected
+from dbcheck.model.host import Expected
 from dbcheck.power.kinds.plan import NOT_AGREED_TO, PowerPlan
 from dbcheck.power.scope import DriveScope
 

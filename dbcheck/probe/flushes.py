@@ -6,9 +6,9 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dbcheck.model.host import WRITE_BACK, WRITE_THROUGH, Layer, Volume
 from dbcheck.model.places import BINARY_LOG, REDO_LOG, ROCKSDB_LOG, WAL
-from dbcheck.model.statistics import PPM
-from dbcheck.model.target import WRITE_BACK, WRITE_THROUGH, Layer, Volume
+from dbcheck.model.verdict import PPM
 from dbcheck.probe.windows import Window, Windows, flushed, wrote
 
 DOUBT_PPM = PPM // 10  # more than that unseen, and nothing can be said

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dbcheck.errors import DbcheckError
-from dbcheck.model.target import Layer
+from dbcheck.model.host import Layer
 from dbcheck.probe.flushes import Outcome, Path, judge, stopped_at, with_settings
 from dbcheck.probe.windows import Windows, flushed, wrote
 

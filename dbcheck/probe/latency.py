@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbcheck.model.timed import Method, Shape, Timed
+from dbcheck.model.flushes import Method, Shape, Timed
 
 PAGE_BYTES = 8192  # of PostgreSQL's WAL, and what pg_test_fsync writes
 SIZES = (1, 512, 4096, PAGE_BYTES, 16384, 131072)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.model.timed import Method, Shape, Timed
+from dbcheck.model.flushes import Method, Shape, Timed
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import MAIN, Bucket, Spread, device_share
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.model.counters import Counts, Sample
-from dbcheck.model.statistics import PPM, loss_ppm_max
+from dbcheck.model.flushes import Counts, Sample
+from dbcheck.model.verdict import PPM, loss_ppm_max
 
 Window = Mapping[str, Counts]  # by device
 

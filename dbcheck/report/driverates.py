@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dbcheck.model.counters import Counts, UnderLoad
+from dbcheck.model.flushes import Counts, UnderLoad
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.model.fleet import RigStatus, State
-from dbcheck.model.statistics import count_of
+from dbcheck.model.verdict import count_of
 from dbcheck.report.inplace import InPlace
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.style import BAD, DOUBTFUL, GOOD, MINOR
+
+
+class State(enum.Enum):
+    """How far a campaign of a fleet is; the value is what tables show."""
+
+    WAITING = "waiting"  # for a worker
+    RUNNING = "running"
+    ENDED = "ended"
+    LOST = "worker lost"  # what it was at is settled by --resume
+
+
+@dataclass(frozen=True, slots=True)
+class RigStatus:
+    """One campaign of a fleet at one moment.
+
+    cuts, losses: that count so far, of *planned* cuts.
+    doing:   what the campaign is at.
+    rate:    acks a second, None if no load runs.
+    silent_s: since the worker was last heard of; None if no worker has it.
+    error:   why the campaign ended before it was finished, "" if it did not.
+    """
+
+    name: str
+    state: State
+    cuts: int
+    losses: int
+    planned: int
+    doing: str = ""
+    rate: float | None = None
+    silent_s: float | None = None
+    error: str = ""
+
 
 _SILENT_S = 15.0  # after which the table says since when
 _OTHER_LINES = 8  # of the terminal: heads, the sums, and some events above

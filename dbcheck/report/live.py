@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.base.progress import Progress, Unit
-from dbcheck.model.counters import UnderLoad
+from dbcheck.model.flushes import UnderLoad
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.report.driverates import drive_rates
 from dbcheck.report.inplace import InPlace

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from dbcheck.judge.diagnosis import Explanation
 from dbcheck.report.style import MINOR
-from dbcheck.rows.lossshape import LossShape, Share
-from dbcheck.rows.losswindows import WindowShare
+from dbcheck.rows.lossshape import LossShape, Share, WindowShare
 
 SHAPE_TITLE = "What was lost, of the operations in each class"
 DIAGNOSIS_TITLE = "What explains the losses, the best explanation first"

@@ -23,8 +23,7 @@ from dbcheck.judge.results import (
     RowResult,
 )
 from dbcheck.model.records import LoadRecord
-from dbcheck.model.statistics import PPM, Statistics
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import PPM, Statistics, Verdict
 from dbcheck.report.subject import RunSubject, Verdicts, harmless
 
 _LABELS = ("kind", "target", "configuration")

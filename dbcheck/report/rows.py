@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import MatrixResult, RowResult, price_per_rate
-from dbcheck.model.statistics import Comparison, Tally
-from dbcheck.model.verdict import Verdict, worst
+from dbcheck.model.verdict import Comparison, Tally, Verdict, worst
 from dbcheck.report.words.run import depth_of
 
 

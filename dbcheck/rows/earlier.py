@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from dbcheck.rows.distinct import distinct
-from dbcheck.rows.expected import Ints
 from dbcheck.rows.loss import CODES, LossArray, LossKind, without_key
-from dbcheck.rows.survivors import DIFFERENT, Records
+from dbcheck.rows.schedule import Ints
+from dbcheck.rows.survivors import DIFFERENT, Records, distinct
 from dbcheck.rows.table import TableFacts, TableSpec
 
 WEIGHT_MODULUS = 2**64

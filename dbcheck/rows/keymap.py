@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.rows.acks import AckArray
-from dbcheck.rows.distinct import distinct
-from dbcheck.rows.expected import Ints
-from dbcheck.rows.history import SESSION_MAX
+from dbcheck.rows.acks import SESSION_MAX, AckArray
 from dbcheck.rows.loss import Losses, operations_of
-from dbcheck.rows.observed import AckStream, SurvivorStream
+from dbcheck.rows.reconcile import AckStream, SurvivorStream
+from dbcheck.rows.schedule import Ints
+from dbcheck.rows.survivors import distinct
 
 CELLS_MAX = 100
 LANES_MAX = 48

@@ -7,7 +7,7 @@ for each ack is all that is kept, since a session's acks have no gaps.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -17,10 +17,8 @@ import numpy.typing as npt
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged
-from dbcheck.rows.acks import AckArray
+from dbcheck.rows.acks import SESSION_MAX, AckArray
 from dbcheck.rows.earlier import Earlier
-from dbcheck.rows.history import SESSION_MAX
-from dbcheck.rows.leftover import Undecided
 from dbcheck.rows.loss import (
     CODES,
     MISSING,
@@ -31,9 +29,48 @@ from dbcheck.rows.loss import (
     LossKind,
     of_acks,
 )
-from dbcheck.rows.observed import AckStream, Claim, Observed, SurvivorStream
+from dbcheck.rows.prepared import LeftOver, Undecided
 from dbcheck.rows.survivors import DIFFERENT, RECORD, Records
-from dbcheck.rows.table import LEDGER, TABLES, TableSpec
+from dbcheck.rows.table import LEDGER, TABLES, TableFacts, TableSpec
+
+AckStream = Callable[[], Iterable[AckArray]]
+SurvivorStream = Callable[[], Iterable[Records]]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the client recorded of its sessions.
+
+    sent, acked: session -> operations sent, acks received.
+    """
+
+    sent: Mapping[int, int]
+    acked: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was observed of one run; each stream can be read again from its beginning.
+
+    survivors:   by the table's name, every row, read before anything wrote again.  A
+                 side table that is not there has none.
+    before:      by the table's name, what it held before the load.
+    claim:       None if the client was lost before it could make one.  Rows beyond the
+                 acks are then legal as far as *window_acks* and one operation in
+                 flight for each session explain them.
+    window_acks: most acks that could be unconfirmed at once.
+    left_over:   the run's transactions that the server still listed as prepared.
+    is_ddl_atomic: a CREATE, DROP, TRUNCATE or ALTER is part of its transaction.
+    """
+
+    acks: AckStream
+    survivors: Mapping[str, SurvivorStream]
+    before: Mapping[str, TableFacts]
+    claim: Claim | None
+    window_acks: int
+    left_over: Sequence[LeftOver] = ()
+    is_ddl_atomic: bool = False
+
 
 Ints = npt.NDArray[np.int64]
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import numpy as np
 
-from dbcheck.rows.effects import Effects, sorted_out
-from dbcheck.rows.expected import Ints
-from dbcheck.rows.history import SESSION_MAX
+from dbcheck.rows.acks import SESSION_MAX
+from dbcheck.rows.effects import Effects, Markers, sorted_out
 from dbcheck.rows.loss import Loss, LossArray, Losses, LossKind
-from dbcheck.rows.markers import Markers
-from dbcheck.rows.observed import Observed
+from dbcheck.rows.reconcile import Observed
+from dbcheck.rows.schedule import Ints
 from dbcheck.rows.survivors import DIFFERENT, Records
 from dbcheck.rows.table import TableSpec
 

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbcheck.rows.acks import ACK_DTYPE, AckArray
-from dbcheck.rows.distinct import is_among
-from dbcheck.rows.expected import Ints
-from dbcheck.rows.history import SEQ_MAX, SESSION_MAX
-from dbcheck.rows.observed import AckStream, Claim, SurvivorStream
-from dbcheck.rows.reconcile import count_acks
-from dbcheck.rows.survivors import Records
+from dbcheck.rows.acks import ACK_DTYPE, SEQ_MAX, SESSION_MAX, AckArray
+from dbcheck.rows.reconcile import AckStream, Claim, SurvivorStream, count_acks
+from dbcheck.rows.schedule import Ints
+from dbcheck.rows.survivors import Records, is_among
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from dbcheck.base.explained import Explained
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.limits import (
@@ -19,10 +20,31 @@ from dbcheck.limits import (
     ROWS_BEFORE_MAX,
     SESSIONS_MAX,
 )
+from dbcheck.rows.acks import SESSION_MAX
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.history import SESSION_MAX
 from dbcheck.rows.mix import Mix
-from dbcheck.rows.plans.kinds import PlanKind
+
+
+class PlanKind(Explained):
+    """Which plan a workload follows; rows.plans.registry has the plans."""
+
+    INSERT = "insert", "One row for each commit."
+    MIXED = "mixed", "Kinds of operations, by weight."
+    TWO_PHASE = (
+        "two-phase",
+        "Transactions that one operation prepares and the next one commits or rolls "
+        "back.",
+    )
+    REGISTERS = (
+        "registers",
+        "Transactions that insert a row and update a row of another table.",
+    )
+    ORDER_ENTRY = (
+        "order-entry",
+        "Orders with their lines, and payments, after TPC-C.",
+    )
+    CLASSIC = "classic", "An auto-increment id and nothing else."
+
 
 assert SESSIONS_MAX < SESSION_MAX  # session numbers are left for reconnecting clients
 

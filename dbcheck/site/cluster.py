@@ -22,8 +22,8 @@ from dbcheck.errors import (
     PowerError,
     UsageError,
 )
+from dbcheck.model.cluster import Promise, SiteKind, require_stagger, staggered
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.promise import Promise, require_stagger, staggered
 from dbcheck.model.replication import (
     PromotedBy,
     Promotion,
@@ -31,7 +31,6 @@ from dbcheck.model.replication import (
     WriterOff,
     most_advanced,
 )
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.abilities import Replicates, replicates
 from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node

@@ -10,9 +10,8 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from dbcheck.errors import EngineError
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.replication import PromotedBy, Promotion, Received
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.site import Node
 from dbcheck.site.bootstrap import Bootstrap
 from dbcheck.site.cluster import Cluster, replicating

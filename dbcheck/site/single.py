@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
+from dbcheck.model.cluster import ONLY_NODE, SiteKind
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.site import ONLY_NODE, SiteKind
 from dbcheck.ports.power import Preparing
 from dbcheck.ports.site import Node
 

@@ -21,10 +21,15 @@ from dbcheck import plain
 from dbcheck.base.values import Json
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, WitnessError
-from dbcheck.model.witnessed import LogFacts, Watermark
-from dbcheck.model.witnesstime import WitnessTime
-from dbcheck.rows.acks import AckArray, count, pack, unpack
-from dbcheck.rows.history import PREFLIGHT_SESSION, SESSION_MAX
+from dbcheck.model.witness import LogFacts, Watermark, WitnessTime
+from dbcheck.rows.acks import (
+    PREFLIGHT_SESSION,
+    SESSION_MAX,
+    AckArray,
+    count,
+    pack,
+    unpack,
+)
 from dbcheck.witness.agent import (
     ACKS,
     BODY_BYTES_MAX,

@@ -15,11 +15,10 @@ from dbcheck.clock import now_us
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import WitnessError
 from dbcheck.model.unobserved import GAPS_MAX, Gap, OtherClock
-from dbcheck.model.witnessed import Watermark, WindowFacts
+from dbcheck.model.witness import Watermark, WindowFacts
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
-from dbcheck.rows.acks import count, pack
-from dbcheck.rows.history import Ack, AckValues
+from dbcheck.rows.acks import Ack, AckValues, count, pack
 from dbcheck.witness import agent
 from dbcheck.witness.window import Batch, Window, WindowLimits
 

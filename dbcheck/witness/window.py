@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from dbcheck import limits
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError, WitnessError
-from dbcheck.model.witnessed import WindowFacts
-from dbcheck.rows.history import Ack, AckValues
+from dbcheck.model.witness import WindowFacts
+from dbcheck.rows.acks import Ack, AckValues
 
 Batch = list[AckValues] | bytes  # acks, or the JSON of one event
 

@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL, make_url
 
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
-from dbcheck.rows.history import Row
+from dbcheck.rows.acks import Row
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
-from dbcheck.rows.history import Ack
+from dbcheck.rows.acks import Ack
 from dbcheck.runs import new_run_id
 from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness

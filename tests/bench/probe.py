@@ -25,7 +25,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.timed import Method
+from dbcheck.model.flushes import Method
 from dbcheck.probe.latency import MAIN, Spread
 from tests.bench.shown import SPREAD, console, spread, table
 from tests.kit.lab_access import server_pid

@@ -20,7 +20,7 @@ import numpy as np
 
 from dbcheck import workload
 from dbcheck.campaign.judging import judge_run
-from dbcheck.model.witnessed import Watermark
+from dbcheck.model.witness import Watermark
 from dbcheck.rows.decks import SLOTS
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.survivors import RECORD, Records

@@ -15,7 +15,7 @@ from dbcheck.inventory.entry import KNOWN
 from dbcheck.inventory.fields import Fields
 from dbcheck.lab.lab import Lab
 from dbcheck.model.cut import PowerState, SwitchKind
-from dbcheck.model.identity import Expected
+from dbcheck.model.host import Expected
 from dbcheck.power import registry
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.exec import ExecPlan

@@ -10,10 +10,9 @@ import pytest
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.promise import Promise
 from dbcheck.model.replication import Received
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.site import Node, Site
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group

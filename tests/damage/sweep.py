@@ -14,7 +14,7 @@ from dbcheck.errors import LabError
 from dbcheck.hosts.agent import log as server_log
 from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge.absence import judge_absence
-from dbcheck.model.target import LogTail
+from dbcheck.model.host import LogTail
 from dbcheck.server_log.startlog import lines_of
 from tests.damage.innocent import CAUSES
 from tests.damage.servers import ROWS, SETUPS, Prepared, prepared

@@ -25,7 +25,7 @@ from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.innodb import InnodbServer
-from dbcheck.model.crashstate import Part
+from dbcheck.model.cut import Part
 
 _PIECE = 4096  # of the base: zeros are left out piece by piece
 _PROGRAMS = {"mysql": "mysqld", "mariadb": "mariadbd", "myrocks": "mariadbd"}

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dbcheck.audit import devices
 from dbcheck.audit.rules import located
 from dbcheck.audit.stack import subjects_of
-from dbcheck.model.readings import Reading, Readings
-from dbcheck.model.target import Drive, Layer, TargetFacts, Volume
+from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts, Volume
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.target import Target
 

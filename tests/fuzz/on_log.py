@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dbcheck.errors import DbcheckError, LogDamaged
-from dbcheck.model.witnessed import Watermark
-from dbcheck.rows.acks import pack, unpack
-from dbcheck.rows.history import Ack
+from dbcheck.model.witness import Watermark
+from dbcheck.rows.acks import Ack, pack, unpack
 from dbcheck.witness import agent
 from tests.fuzz.script import ODD, Script, edit_bytes, edit_value
 from tests.fuzz.target import Target

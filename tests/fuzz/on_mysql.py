@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql.wire import Refusal, answers
-from dbcheck.rows.history import ROW_ID_MAX
+from dbcheck.rows.acks import ROW_ID_MAX
 from tests.fuzz.target import Target
 
 COUNTS = (1, 3)  # of one statement alone, and between the ends of a transaction

@@ -18,7 +18,7 @@ from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.postgresql import copy as postgresql_copy
 from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.rows import CopyParser
-from dbcheck.rows.history import Row
+from dbcheck.rows.acks import Row
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 from tests.kit.tables import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.serverlog import crash_item, replayed
-from dbcheck.model.target import LogTail
+from dbcheck.model.host import LogTail
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 

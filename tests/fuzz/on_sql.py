@@ -17,8 +17,8 @@ from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import EngineError
 from dbcheck.ports.engine import Session
-from dbcheck.rows.history import Row
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.acks import Row
+from dbcheck.rows.plans.plan import INSERT
 from tests.fuzz.target import Target
 from tests.kit.hostile import EOF, OK
 from tests.kit.memory import scratch

@@ -18,7 +18,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from tests.kit.servers import NewServer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "privileges.md"

@@ -9,11 +9,10 @@ from typing import Any
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, Standing
 from dbcheck.judge.server import same_server
-from dbcheck.model.cut import Cut
-from dbcheck.model.gone import Gone
+from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cut import Cut, Gone
+from dbcheck.model.host import HostAfter, HostBefore
 from dbcheck.model.records import LoadRecord, RestoreRecord
-from dbcheck.model.site import ONLY_NODE
-from dbcheck.model.target import HostAfter, HostBefore
 from tests.kit.nodes import after_of, having
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 

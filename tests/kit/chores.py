@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import INSERTING, KINDS, State, halfway
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
-from dbcheck.rows.observed import Claim, Observed
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
-from dbcheck.rows.plans.insert import InsertPlan
-from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.plans.plan import InsertPlan
+from dbcheck.rows.reconcile import Claim, Observed, Reconciliation
 from dbcheck.rows.schedule import Schedule
 from tests.kit.cycles import (
     EPOCH,

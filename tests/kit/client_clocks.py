@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbcheck.model.clocks import ClientClocks
+from dbcheck.model.host import ClientClocks
 
 
 def clocks(moment_us: int, *, set_us: int = 0, boot: str = "c1") -> ClientClocks:

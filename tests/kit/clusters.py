@@ -27,7 +27,7 @@ from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI, ClusterSpec
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise
 from dbcheck.model.replication import PromotedBy
 from dbcheck.report.progress import PlainProgress
 from dbcheck.site.cluster import Cluster, Promote

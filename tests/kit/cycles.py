@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from dbcheck.rows.acks import AckArray, pack, unpack
-from dbcheck.rows.history import Ack
-from dbcheck.rows.observed import Claim, Observed
-from dbcheck.rows.reconcile import Reconciliation, reconcile
+from dbcheck.rows.acks import Ack, AckArray, pack, unpack
+from dbcheck.rows.reconcile import Claim, Observed, Reconciliation, reconcile
 from dbcheck.rows.survivors import INTACT, RECORD, Records
 from dbcheck.rows.table import LEDGER, TableFacts
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES128
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from dbcheck.rows.history import Key
+from dbcheck.rows.acks import Key
 
 
 def payload(seed: int, key: Key, part: int, size: int) -> bytes:

@@ -21,7 +21,7 @@ from dbcheck.judge.explored import StateJudgement
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.rows.workload import Workload
 from tests.kit.rigs import Said
 

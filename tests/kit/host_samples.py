@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dbcheck.model.target import (
+from dbcheck.model.host import (
     Drive,
     HostAfter,
     HostBefore,

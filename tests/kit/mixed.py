@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, cast
 
 from dbcheck.rows.mix import Mix
-from dbcheck.rows.observed import Claim, Observed
 from dbcheck.rows.operation import (
     ROLLBACK,
     ROLLBACK_TO,
@@ -23,7 +22,7 @@ from dbcheck.rows.plans.mixed import (
     MixedPlan,
 )
 from dbcheck.rows.plans.plan import Plan
-from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.reconcile import Claim, Observed, Reconciliation
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import (

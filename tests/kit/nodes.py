@@ -6,7 +6,9 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from dbcheck.campaign.rig import Rig
+from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import Cut
+from dbcheck.model.host import HostAfter
 from dbcheck.model.records import (
     AfterRecord,
     LoadRecord,
@@ -16,8 +18,6 @@ from dbcheck.model.records import (
     NodeBefore,
 )
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.site import ONLY_NODE
-from dbcheck.model.target import HostAfter
 from dbcheck.ports.site import Node
 from dbcheck.site.single import SingleServer
 

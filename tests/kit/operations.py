@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.history import Row
+from dbcheck.rows.acks import Row
 from dbcheck.rows.operation import Operation, Statement
 from dbcheck.rows.plans.classic import ClassicPlan
-from dbcheck.rows.plans.insert import INSERT, InsertPlan
+from dbcheck.rows.plans.plan import INSERT, InsertPlan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import LEDGER, TableSpec

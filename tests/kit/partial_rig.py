@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dbcheck.campaign.rig import Rig
-from dbcheck.model.cut import SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
 from dbcheck.rows.operation import StatementSpec

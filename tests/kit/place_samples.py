@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from dbcheck.model.depth import Completed, Counted, Depth, Remains, Ring
-from dbcheck.model.target import HostAfter
+from dbcheck.model.host import HostAfter
 from tests.kit.host_samples import FACTS as HOST
 from tests.kit.host_samples import VOLUME
 

@@ -31,7 +31,7 @@ from dbcheck.judge.results import (
     ReceiptResult,
 )
 from dbcheck.model.audited import RuleStanding, Severity
-from dbcheck.model.timed import Method
+from dbcheck.model.flushes import Method
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.flushes import Outcome

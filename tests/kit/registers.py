@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.mix import Mix
-from dbcheck.rows.observed import Claim, Observed
 from dbcheck.rows.plans.mixed import MixedPlan
-from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.reconcile import Claim, Observed, Reconciliation
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import (

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from dbcheck import workload
 from dbcheck.campaign.folder import Plan
-from dbcheck.model.cut import Cut, SwitchKind
-from dbcheck.model.gone import Gone
+from dbcheck.model.cluster import ONLY_NODE, SiteKind
+from dbcheck.model.cut import Cut, Gone, SwitchKind
 from dbcheck.model.records import LoadRecord, Manifest, NodeAtTheCut, NodeBefore
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.site import ONLY_NODE, SiteKind
-from dbcheck.model.witnessed import Watermark, WindowFacts
+from dbcheck.model.witness import Watermark, WindowFacts
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.table import LEDGER, TableFacts

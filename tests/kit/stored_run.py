@@ -6,10 +6,17 @@ from dataclasses import replace
 from functools import cache
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.model.control import ControlFacts, ControlOutcome
-from dbcheck.model.cut import Cut, SwitchKind
+from dbcheck.model.cluster import ONLY_NODE, SiteKind
+from dbcheck.model.cut import Cut, Gone, SwitchKind
 from dbcheck.model.depth import Completed, Counted, Remains, Ring
-from dbcheck.model.gone import Gone
+from dbcheck.model.host import (
+    Drive,
+    HostAfter,
+    HostBefore,
+    Layer,
+    LogTail,
+    VolumeCanaries,
+)
 from dbcheck.model.moments import Moment, Stratum
 from dbcheck.model.places import Place
 from dbcheck.model.records import (
@@ -20,18 +27,9 @@ from dbcheck.model.records import (
     RestoreRecord,
 )
 from dbcheck.model.server import LogPosition, ServerFacts
-from dbcheck.model.site import ONLY_NODE, SiteKind
-from dbcheck.model.target import (
-    Drive,
-    HostAfter,
-    HostBefore,
-    Layer,
-    LogTail,
-    VolumeCanaries,
-)
-from dbcheck.model.verdict import CycleVerdict
-from dbcheck.model.witnessed import WindowFacts
-from dbcheck.rows.history import Ack
+from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict
+from dbcheck.model.witness import WindowFacts
+from dbcheck.rows.acks import Ack
 from dbcheck.rows.table import LEDGER, TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.workload import load

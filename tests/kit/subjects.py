@@ -11,7 +11,7 @@ from dbcheck.campaign.detail import detail_of
 from dbcheck.campaign.judging import judge_run
 from dbcheck.judge.detail import RunDetail
 from dbcheck.judge.results import CampaignsResult
-from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.subject import RunSubject, Step, Verdicts

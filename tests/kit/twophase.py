@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from dbcheck.rows.leftover import LeftFate, LeftOver, is_committed
-from dbcheck.rows.observed import Claim, Observed
-from dbcheck.rows.plans.twophase import TwoPhasePlan
-from dbcheck.rows.plans.twophase_judge import PART
-from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.plans.twophase import PART, TwoPhasePlan
+from dbcheck.rows.prepared import LeftFate, LeftOver, is_committed
+from dbcheck.rows.reconcile import Claim, Observed, Reconciliation
 from dbcheck.rows.schedule import Schedule
 from tests.kit.cycles import (
     EPOCH,

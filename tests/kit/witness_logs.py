@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from dbcheck.errors import WitnessError
 from dbcheck.model.unobserved import Gap
-from dbcheck.model.witnessed import Watermark
-from dbcheck.rows.acks import pack, unpack
-from dbcheck.rows.history import Ack, AckValues
+from dbcheck.model.witness import Watermark
+from dbcheck.rows.acks import Ack, AckValues, pack, unpack
 from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import Window, WindowLimits

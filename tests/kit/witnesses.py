@@ -13,10 +13,10 @@ import pytest
 
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd
-from dbcheck.model.witnessed import Watermark
+from dbcheck.model.witness import Watermark
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.remote.address import SshOptions
-from dbcheck.rows.history import Ack
+from dbcheck.rows.acks import Ack
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import AckBatch, Event, LogScan
 from dbcheck.witness.openlog import OpenLog

@@ -10,8 +10,8 @@ from typing import Any, cast
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import open_host
+from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import Place
-from dbcheck.model.target import TargetFacts
 from dbcheck.ports.host import TargetHost
 
 

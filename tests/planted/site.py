@@ -23,8 +23,7 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.rows.acks import Key
 from dbcheck.rows.fill import PARTS
-from dbcheck.rows.history import Key
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import Workload

@@ -12,7 +12,7 @@ from dbcheck.campaign import observable
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.errors import EngineError
 from dbcheck.judge.result import to_values
-from dbcheck.model.tablecheck import CheckOutcome
+from dbcheck.model.server import CheckOutcome
 from dbcheck.rows.table import ITEM, LEDGER, REGISTER, TableSpec
 from dbcheck.rows.workload import Workload
 from dbcheck.workload import load

@@ -14,8 +14,8 @@ import pytest
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.files import sql
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION, Key
 from dbcheck.rows.chores import SIDE_BYTES, ChoreKind, Chores
-from dbcheck.rows.history import HOUSEKEEPING_SESSION, Key
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
 from dbcheck.rows.table import SIDES

@@ -9,10 +9,10 @@ import pytest
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.rows.acks import Key
 from dbcheck.rows.conditions import ConditionCheck
-from dbcheck.rows.history import Key
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.plans.orders import (
+from dbcheck.rows.plans.orderentry import (
     DISTRICT_PARTS,
     LINE_PARTS,
     ORDER_PART,

@@ -11,8 +11,8 @@ import pytest
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
+from dbcheck.rows.acks import Key
 from dbcheck.rows.decks import SLOTS
-from dbcheck.rows.history import Key
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.mix import Mix
 from dbcheck.rows.operation import Operation

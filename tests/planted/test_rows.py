@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.load.commit import commit
-from dbcheck.rows.history import Key
+from dbcheck.rows.acks import Key
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.schedule import Schedule
 from tests.kit.definition import checksum
 from tests.kit.operations import insert

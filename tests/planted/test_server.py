@@ -25,10 +25,10 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.load.commit import commit
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.host import TargetHost
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 from tests.kit.operations import insert

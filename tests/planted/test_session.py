@@ -18,7 +18,7 @@ from dbcheck.judge.cutmoment import SENT_AGE_MAX_S
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Session
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
 from tests.kit.operations import INSERTS
 from tests.kit.proxy import FORGE, PASS_ON, SWALLOW, SWALLOW_AND_CLOSE, Proxy

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
 from tests.kit.sessions import run_on
 from tests.planted.fault import FAIL, Fault, engines

@@ -15,7 +15,7 @@ from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.power.restart import RestartProgram
-from dbcheck.rows.again import SecondReading
+from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder

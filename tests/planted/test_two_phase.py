@@ -21,10 +21,10 @@ from dbcheck.judge.diagnosis import Cause
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.history import Key
-from dbcheck.rows.leftover import LeftFate, Name, is_committed
+from dbcheck.rows.acks import Key
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.plans.twophase_judge import PART
+from dbcheck.rows.plans.twophase import PART
+from dbcheck.rows.prepared import LeftFate, Name, is_committed
 from dbcheck.rows.workload import Workload
 from dbcheck.runs import RunFolder
 from dbcheck.workload import load

@@ -14,8 +14,8 @@ import pytest
 
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.judge.result import to_values
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload
 from dbcheck.workload import load

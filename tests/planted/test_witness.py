@@ -13,10 +13,9 @@ from dbcheck.campaign.loading import sealed_load
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.preflight import preflight
 from dbcheck.errors import UsageError, WitnessError
-from dbcheck.model.witnessed import LOAD_EVENT
+from dbcheck.model.witness import LOAD_EVENT
 from dbcheck.remote.wire import clock_us
-from dbcheck.rows.acks import pack
-from dbcheck.rows.history import Ack
+from dbcheck.rows.acks import Ack, pack
 from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
 from tests.kit.rigs import SEED, quick, store_manifest

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dbcheck.explore.choice import KINDS, drawn_by_name, states
 from dbcheck.explore.coverage import coverage
 from dbcheck.explore.states import Timeline
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from tests.kit.recordings import Came, Flushed, recording_of
 
 Events = list[Came | Flushed]

@@ -9,9 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.rows.expected import crc32_of_words
-from dbcheck.rows.history import SEQ_MAX, SESSION_MAX, Key, Row
-from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.acks import SEQ_MAX, SESSION_MAX, Key, Row
+from dbcheck.rows.schedule import Schedule, crc32_of_words
 from dbcheck.rows.survivors import DIFFERENT, Inspector, RowBatch
 from tests.kit.definition import checksum
 

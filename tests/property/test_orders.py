@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.plans.orders import (
+from dbcheck.rows.plans.orderentry import (
     DISTRICT_PARTS,
     LINE_PARTS,
     WAREHOUSE_PART,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.rows.observed import Claim
+from dbcheck.rows.reconcile import Claim
 from tests.kit.cycles import reconciled, record
 
 COUNTS = st.dictionaries(st.integers(0, 5), st.integers(1, 12), max_size=4)

@@ -22,7 +22,7 @@ from dbcheck.lab.drive.model import Drive, Mark
 from dbcheck.lab.drive.recording import Recorder, Recording
 from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
-from dbcheck.model.crashstate import Part
+from dbcheck.model.cut import Part
 
 SIZE = 1 << 20
 USED = 4096  # bytes of the drive, so that writes overlap

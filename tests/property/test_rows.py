@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.postgresql.rows import CopyParser
-from dbcheck.rows.history import Row
+from dbcheck.rows.acks import Row
 from tests.kit.tables import (
     COPY_HEADER,
     COPY_TRAILER,

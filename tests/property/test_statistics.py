@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.model.statistics import (
+from dbcheck.model.verdict import (
     PPM,
     cuts_needed,
     loss_ppm_max,

@@ -4,8 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbcheck.errors import LogDamaged
-from dbcheck.rows.acks import TIME_UNIT_US, pack, unpack
-from dbcheck.rows.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, Ack
+from dbcheck.rows.acks import (
+    ROW_ID_MAX,
+    SEQ_MAX,
+    SESSION_MAX,
+    TIME_UNIT_US,
+    Ack,
+    pack,
+    unpack,
+)
 from tests.kit.witness_logs import LogMaker, entries
 
 any_ack = st.builds(

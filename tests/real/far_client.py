@@ -19,7 +19,7 @@ from dbcheck.campaign import preflight
 from dbcheck.cli import assemble, campaign_run, main
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory import reaching
-from dbcheck.model.target import TargetFacts
+from dbcheck.model.host import TargetFacts
 from dbcheck.remote.address import SshOptions
 
 

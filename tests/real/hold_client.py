@@ -16,8 +16,7 @@ from dbcheck.campaign.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
-from dbcheck.model.cut import PowerState
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, PowerState
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from tests.kit.nodes import with_node
 from tests.kit.rigs import Said

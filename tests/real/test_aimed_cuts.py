@@ -17,8 +17,8 @@ from dbcheck.model.moments import Met, Moment, Stratum
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import LoadStatus
 from dbcheck.report.verdict import verdict_report
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.workload import load
 from tests.kit.reports import printed
 from tests.kit.rigs import FAMILIES, SEED, Bench, Said, bench

@@ -11,7 +11,7 @@ import pytest
 
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.model.target import Volume
+from dbcheck.model.host import Volume
 from tests.kit.drive_mounts import own_mounts as own_mounts
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]

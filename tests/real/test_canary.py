@@ -18,7 +18,7 @@ from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.model.depth import Depth, find_depth, wrote_until_us
-from dbcheck.model.target import HostBefore
+from dbcheck.model.host import HostBefore
 from dbcheck.ports.listener import Phase
 from dbcheck.remote.address import SshOptions
 from tests.kit.canaries import EXT4, QUICK, is_free, judge, wrote

@@ -9,10 +9,10 @@ import pytest
 from dbcheck.load.commit import commit
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import KINDS, ChoreKind
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
-from dbcheck.rows.plans.insert import InsertPlan
+from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER, SIDES, TableSpec
 

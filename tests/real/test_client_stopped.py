@@ -19,8 +19,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.cut import PowerState
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone, PowerState
 from dbcheck.model.verdict import Verdict
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader

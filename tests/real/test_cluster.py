@@ -27,8 +27,8 @@ from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.cluster import Promise
 from dbcheck.model.depth import Depth
-from dbcheck.model.promise import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Node
 from dbcheck.witness.log import FrameLogReader

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group

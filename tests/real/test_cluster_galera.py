@@ -12,7 +12,7 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group

@@ -19,8 +19,7 @@ from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec
-from dbcheck.model.promise import Promise
-from dbcheck.model.site import SiteKind
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.loss import LossKind
 from dbcheck.site.cluster import Cluster

@@ -21,8 +21,8 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.model.cluster import Promise
 from dbcheck.model.depth import Depth
-from dbcheck.model.promise import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.loss import LossKind
 from dbcheck.site.group import Group

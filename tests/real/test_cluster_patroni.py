@@ -17,7 +17,7 @@ from dbcheck.lab.lab import missing
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Verdict
 from dbcheck.witness.log import FrameLogReader
@@ -88,7 +88,7 @@ def test_nothing_is_left_of_a_cluster_whose_client_is_killed(tmp_path: Path) -> 
     source = f"""
 import sys
 from pathlib import Path
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise
 from tests.kit.clusters import cluster_of
 
 with cluster_of(Path(sys.argv[1]), promoted_by={PATRONI!r}) as (cluster, _):

@@ -17,7 +17,7 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.agreement import OtherNode
+from dbcheck.rows.differences import OtherNode
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
 from tests.kit.clusters import cluster_of, cycle, standing

@@ -17,7 +17,7 @@ from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from tests.kit.clusters import (
     WORKLOAD,

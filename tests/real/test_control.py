@@ -19,8 +19,7 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import with_node
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick

@@ -19,7 +19,7 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 from dbcheck.witness.log import FrameLogReader

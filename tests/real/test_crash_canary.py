@@ -16,7 +16,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, NoCanary
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.held import HeldCanary
+from dbcheck.model.depth import HeldCanary
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect

@@ -12,7 +12,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER
 from tests.kit.nodes import at_the_cut, cut_of

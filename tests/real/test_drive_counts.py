@@ -14,7 +14,7 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.counters import UnderLoad
+from dbcheck.model.flushes import UnderLoad
 from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import at_the_cut
 from tests.kit.rigs import SEED, bench, quick

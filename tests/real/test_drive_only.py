@@ -26,9 +26,8 @@ from dbcheck.judge.judge import judge
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.switch import start_server
-from dbcheck.model.cut import PowerScope, PowerState
-from dbcheck.model.drivecut import DriveCut
-from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cut import DriveCut, PowerScope, PowerState
 from dbcheck.model.verdict import Verdict
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope

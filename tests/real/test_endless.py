@@ -25,8 +25,8 @@ from dbcheck.engines.postgresql import login
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.errors import CommitUnknown, EngineError
-from dbcheck.rows.history import Row
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.acks import Row
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
 from tests.kit.hostile import OK, MysqlPeer, PgPeer, hostile

@@ -23,10 +23,10 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.model.server import is_restarted
 from dbcheck.ports.engine import Engine, Session
-from dbcheck.rows.history import Row
+from dbcheck.rows.acks import Row
 from dbcheck.rows.operation import Operation, StatementSpec
 from dbcheck.rows.plans.classic import INSERT_ID, ClassicPlan
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import CLASSIC, LEDGER, TABLES, TableFacts, TableSpec
 from tests.kit.lab_access import connect

@@ -20,7 +20,7 @@ from dbcheck.load.commit import commit
 from dbcheck.model.records import CutAsked
 from dbcheck.model.server import difference
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder, new_run_id
 from tests.kit.cases import is_same

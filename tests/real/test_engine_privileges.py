@@ -13,11 +13,11 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
-from dbcheck.model.tablecheck import CheckOutcome
+from dbcheck.model.server import CheckOutcome
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.chores import KINDS, ChoreKind
-from dbcheck.rows.plans.insert import INSERT, InsertPlan
+from dbcheck.rows.plans.plan import INSERT, InsertPlan
 from dbcheck.rows.plans.registry import statements_of, tables_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER

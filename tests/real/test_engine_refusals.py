@@ -35,7 +35,7 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.classic import INSERT_ID
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import CLASSIC, LEDGER
 from dbcheck.workload import load

@@ -13,8 +13,7 @@ from dbcheck.engines.postgresql import session as postgresql_session
 from dbcheck.errors import EngineError, TableLost
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.plans.insert import INSERT
-from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.plans.plan import INSERT, Plan
 from dbcheck.rows.table import LEDGER
 from tests.kit.operations import CLASSICS, INSERTS
 

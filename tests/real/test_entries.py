@@ -29,7 +29,7 @@ from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan

@@ -33,9 +33,8 @@ from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.crashstate import CrashState
-from dbcheck.model.server import ServerFacts
-from dbcheck.model.tablecheck import CheckOutcome, TableCheck
+from dbcheck.model.cut import CrashState
+from dbcheck.model.server import CheckOutcome, ServerFacts, TableCheck
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.acks import AckArray
 from tests.kit.explorations import load, recorded, replaying

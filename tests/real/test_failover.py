@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.campaign.cycle import run_cycle
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.words.run import scope
 from tests.kit.labs import process_lab

@@ -28,8 +28,8 @@ from dbcheck.fleet.local import AT_ONCE_MAX, own_workers
 from dbcheck.fleet.messages import Begin, Ended, Job, packed
 from dbcheck.inventory.entry import Entry
 from dbcheck.local import Channel
-from dbcheck.model.fleet import RigStatus, State
 from dbcheck.power.kinds.exec import ExecPlan
+from dbcheck.report.fleet import RigStatus, State
 from tests.kit import played_campaign
 from tests.kit.samples import PLAN
 from tests.kit.waiting import wait_until

@@ -22,8 +22,8 @@ from dbcheck.hosts.agent import files as host_files
 from dbcheck.hosts.agent import serve
 from dbcheck.hosts.agent.facts import host_facts, look
 from dbcheck.hosts.counting import Look
+from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import DATA, Place
-from dbcheck.model.target import TargetFacts
 from dbcheck.model.watched import folders_of, lying, places_looked
 from dbcheck.remote.channel import Channel
 from tests.kit.waiting import wait_until

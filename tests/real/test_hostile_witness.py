@@ -22,16 +22,16 @@ from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.judge.result import to_values
+from dbcheck.model.host import HostBefore
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import HostBefore
 from dbcheck.model.verdict import Verdict
-from dbcheck.model.witnessed import CUT_EVENT, LOAD_EVENT
+from dbcheck.model.witness import CUT_EVENT, LOAD_EVENT
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.verdict import verdict_report
-from dbcheck.rows.history import Ack
+from dbcheck.rows.acks import Ack
 from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
 from dbcheck.runs import RunFolder
 from dbcheck.witness.base import AgentWitness

@@ -25,7 +25,7 @@ from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from tests.kit.certificates import Authority
 from tests.kit.files import let_write
 from tests.kit.hostile import (

@@ -16,9 +16,7 @@ from dbcheck.campaign.rig import Limits
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Cut, CutClass, Gone, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
 from dbcheck.runs import RunFolder
 from tests.kit.loads import await_load, load_with_a_broken_session

@@ -22,15 +22,15 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.group import END_S, Break, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.load import Load
+from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import Cut
 from dbcheck.model.depth import Completed, Counted
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.site import ONLY_NODE
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.progress import PlainProgress
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness

@@ -27,12 +27,12 @@ from dbcheck.load.lease import Lease
 from dbcheck.load.load import Load
 from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.unobserved import GAP_US
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.rows.history import HOUSEKEEPING_SESSION, AckValues
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION, AckValues
 from dbcheck.rows.operation import Operation
 from dbcheck.rows.schedule import Schedule
 from tests.kit.chores import PLAN

@@ -21,7 +21,7 @@ from dbcheck.campaign.rig import Limits
 from dbcheck.errors import EngineError, LoadError, OtherServer
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
 from dbcheck.witness.url import open_witness

@@ -21,7 +21,7 @@ from dbcheck.errors import LoadError, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.load.farworkers import FarWorkers, opened
 from dbcheck.load.lease import LEASE_S
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
 from dbcheck.witness.url import open_witness

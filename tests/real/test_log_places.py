@@ -15,7 +15,7 @@ from dbcheck.hosts.agent import journal as host_journal
 from dbcheck.hosts.agent import log as host_log
 from dbcheck.hosts.agent import process as host_process
 from dbcheck.hosts.agent import servers as host_servers
-from dbcheck.model.target import COLLECTOR, JOURNAL, STDERR
+from dbcheck.model.host import COLLECTOR, JOURNAL, STDERR
 from dbcheck.remote.wire import Refusal
 from tests.kit.files import ACCOUNT, AS_ROOT
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dbcheck.hosts.host import open_host
+from dbcheck.model.host import Volume
 from dbcheck.model.places import Place
-from dbcheck.model.target import Volume
 from tests.kit.blockdevices import below, edges
 
 

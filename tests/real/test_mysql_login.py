@@ -12,7 +12,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from tests.kit.accounts import connect
 from tests.kit.far_host import far_listener, far_network
 from tests.kit.overheard import overheard

@@ -10,8 +10,8 @@ from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.history import Row
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.acks import Row
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect
 from tests.kit.operations import insert

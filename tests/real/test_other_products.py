@@ -20,7 +20,7 @@ from dbcheck.cli.root import run
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import OtherProduct
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from tests.kit.hostile import PgPeer, hostile
 from tests.kit.waiting import wait_until
 from tests.runs import make

@@ -25,7 +25,7 @@ from dbcheck.load.loop import Loop
 from dbcheck.load.sessions import Sessions
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.rows.plans.insert import INSERT, InsertPlan
+from dbcheck.rows.plans.plan import INSERT, InsertPlan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 from tests.kit.certificates import Authority

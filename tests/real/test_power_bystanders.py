@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.cut import OtherUsers
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import CLASSIC, LEDGER
 from tests.kit.accounts import Least, statements

@@ -12,8 +12,8 @@ from dbcheck.campaign.cycle import run_cycle
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState, SwitchKind
-from dbcheck.model.site import ONLY_NODE
 from dbcheck.model.verdict import Verdict
 from dbcheck.power.kinds.fence import FencePlan, FenceSwitch
 from dbcheck.secret import Secret

@@ -22,7 +22,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.timed import Method, Shape
+from dbcheck.model.flushes import Method, Shape
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import MAIN, Spread
 from tests.kit.labs import lab_of

@@ -28,15 +28,15 @@ from dbcheck.errors import (
     UsageError,
     WitnessError,
 )
+from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.records import Manifest, PreparedRecord, StoredRows
-from dbcheck.model.site import ONLY_NODE
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.ports.witness import Witness, WitnessLog
 from dbcheck.report.progress import PlainProgress
-from dbcheck.rows.history import Ack
-from dbcheck.rows.leftover import Name
+from dbcheck.rows.acks import Ack
+from dbcheck.rows.prepared import Name
 from dbcheck.rows.table import LEDGER, TableFacts
 from dbcheck.runs import RunFolder
 from dbcheck.witness.base import AgentWitness

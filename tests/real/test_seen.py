@@ -21,7 +21,7 @@ from dbcheck.campaign.totals import result
 from dbcheck.judge.results import SeenTotal
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.history import HOUSEKEEPING_SESSION, AckValues
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION, AckValues
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import process_lab

@@ -12,7 +12,7 @@ from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.model.target import COLLECTOR, STDERR, LogTail
+from dbcheck.model.host import COLLECTOR, STDERR, LogTail
 from dbcheck.server_log.startlog import StartOutcome, other_server, starts_in
 from tests.kit.lab_access import connect
 from tests.kit.servers import NewServer, engine_of

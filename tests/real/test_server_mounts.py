@@ -24,8 +24,8 @@ from dbcheck.hosts.agent import drives, process, remount
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer
+from dbcheck.model.host import HostBefore, TargetFacts
 from dbcheck.model.places import DATA, Place
-from dbcheck.model.target import HostBefore, TargetFacts
 from dbcheck.rows.table import LEDGER
 from tests.kit.drive_mounts import MS_SLAVE
 from tests.kit.refusals import refused

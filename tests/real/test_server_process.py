@@ -22,8 +22,7 @@ from dbcheck.hosts.agent.process import is_no_sync, server_process
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.audited import RuleStanding
-from dbcheck.model.readings import Readings
-from dbcheck.model.target import ServerProcess
+from dbcheck.model.host import Readings, ServerProcess
 from tests.kit.host_samples import BEFORE
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.waiting import wait_until

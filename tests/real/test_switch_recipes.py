@@ -19,8 +19,7 @@ import pytest
 from dbcheck import files
 from dbcheck.errors import PowerError
 from dbcheck.inventory.load import load
-from dbcheck.model.cut import PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan

@@ -17,8 +17,8 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.outcome import Outcome
 from dbcheck.errors import PowerError
 from dbcheck.judge.item import Standing
+from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState
-from dbcheck.model.site import ONLY_NODE
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runs import RunFolder

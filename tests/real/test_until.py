@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.cli import FAIL, PASS
 from dbcheck.cli.lab import as_host
-from dbcheck.model.statistics import PPM, cuts_needed
+from dbcheck.model.verdict import PPM, cuts_needed
 from tests.kit.labs import process_lab
 from tests.kit.rigs import bench
 

@@ -27,8 +27,7 @@ from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.ended import ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.cut import Cut
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import FactKind, Looked, WatchTally
 from dbcheck.ports.abilities import can_be_watched

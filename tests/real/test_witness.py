@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import WitnessError
-from dbcheck.model.witnessed import Watermark
+from dbcheck.model.witness import Watermark
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.rows.history import Ack
+from dbcheck.rows.acks import Ack
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import WindowLimits
 from tests.kit.waiting import wait_until
@@ -312,7 +312,7 @@ def test_an_ack_that_cannot_be_logged_fails_the_log(place: Place) -> None:
 
 CLIENT = """
 import sys
-from dbcheck.rows.history import Ack
+from dbcheck.rows.acks import Ack
 from dbcheck.remote.address import SshOptions
 from dbcheck.witness.url import open_witness
 from pathlib import Path

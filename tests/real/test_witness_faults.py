@@ -20,7 +20,7 @@ from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.ssh.sshd import Sshd, _descendants
 from dbcheck.lab.storage.drive import DriveStorage
-from dbcheck.model.witnessed import Watermark
+from dbcheck.model.witness import Watermark
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits

@@ -17,8 +17,7 @@ from dbcheck.campaign.preflight import preflight
 from dbcheck.errors import HostError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Cut, Gone, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.remote.address import Address, SshOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbcheck.ports.abilities import weakens_sessions
 from dbcheck.ports.engine import Engine, Session
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 
 
 def weak_session(engine: Engine) -> Session:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from dbcheck.model.statistics import loss_ppm_max, percent_up
+from dbcheck.model.verdict import loss_ppm_max, percent_up
 from tests.soak.items import Result, is_tests
 
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"

@@ -13,9 +13,9 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.serverlog import server_log
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
+from dbcheck.model.host import LogTail
 from dbcheck.model.records import LoadRecord
-from dbcheck.model.target import LogTail
 from dbcheck.model.verdict import Verdict
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, after

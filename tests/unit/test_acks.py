@@ -5,12 +5,15 @@ import pytest
 from dbcheck.rows.acks import (
     ACKS_PER_BODY_MAX,
     BODY_BYTES_MAX,
+    ROW_ID_MAX,
+    SEQ_MAX,
+    SESSION_MAX,
     TIME_UNIT_US,
+    Ack,
     count,
     pack,
     unpack,
 )
-from dbcheck.rows.history import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, Ack
 from dbcheck.witness import agent
 
 

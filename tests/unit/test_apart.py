@@ -13,7 +13,7 @@ from dbcheck.engines.registry import open_engine
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.judge.item import Standing
 from dbcheck.judge.witness import witness_apart
-from dbcheck.model.apart import Apart, same_host, same_start
+from dbcheck.model.witness import Apart, same_host, same_start
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.addresses import locate_target
 from tests.kit.cases import case

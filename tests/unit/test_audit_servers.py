@@ -9,9 +9,8 @@ import pytest
 
 from dbcheck.audit.rules import located
 from dbcheck.audit.servers import platform_of, server_subject, version_of
-from dbcheck.model.readings import Reading, Readings
+from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts, Volume
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import Drive, Layer, TargetFacts, Volume
 from tests.kit.host_samples import FACTS, VOLUME
 
 SAFE = {

@@ -11,8 +11,7 @@ import pytest
 from dbcheck.audit.rules import located
 from dbcheck.audit.stack import subjects_of, unseen_host
 from dbcheck.audit.subject import Subject
-from dbcheck.model.readings import Reading, Readings
-from dbcheck.model.target import Drive, Layer, TargetFacts
+from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts
 from tests.kit.host_samples import FACTS, VOLUME
 
 DISK = Layer("sda", "disk", "", "", "", "write back", "1", ())

@@ -11,8 +11,7 @@ from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.judge import control as judge_control
 from dbcheck.judge.item import Standing
-from dbcheck.model.control import ControlFacts, ControlOutcome
-from dbcheck.model.verdict import CycleVerdict, Verdict
+from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict, Verdict
 from tests.kit.cases import case
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import PLAN

@@ -10,7 +10,7 @@ from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.campaign.groups import groups
 from dbcheck.campaign.totals import result
 from dbcheck.judge.results import CampaignResult, CampaignsResult
-from dbcheck.model.target import Drive
+from dbcheck.model.host import Drive
 from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.words import campaign as words
 from dbcheck.runs import RunFolder

@@ -11,10 +11,9 @@ from dbcheck.campaign import host as campaign_host
 from dbcheck.campaign.host import ask_host
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
-from dbcheck.model.datadir import DataNames
 from dbcheck.model.depth import Remains
-from dbcheck.model.places import Place
-from dbcheck.model.target import HostAfter, LogMarks, LogTail, TargetFacts
+from dbcheck.model.host import HostAfter, LogMarks, LogTail, TargetFacts
+from dbcheck.model.places import DataNames, Place
 from dbcheck.ports.host import Canaries
 from dbcheck.ports.listener import Phase
 from tests.kit.host_samples import BEFORE, FACTS

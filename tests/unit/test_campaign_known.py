@@ -17,10 +17,10 @@ from dbcheck.campaign.survivors import DIFFERENT_MAX
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
 from dbcheck.model.cut import SwitchKind
+from dbcheck.model.host import Layer, Volume
 from dbcheck.model.places import Place
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.target import Layer, Volume
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.earlier import EpochTotals
 from dbcheck.rows.table import TableFacts, TableSpec

@@ -8,6 +8,7 @@ from itertools import chain, combinations
 
 import pytest
 
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import (
     INSERTING,
     KINDS,
@@ -16,7 +17,6 @@ from dbcheck.rows.chores import (
     Chores,
     problem,
 )
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.rows.survivors import DIFFERENT
 from tests.kit.chores import CHORES, PLAN, Model, named, rows_of
 from tests.kit.cycles import record

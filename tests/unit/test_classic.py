@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pytest
 
-from dbcheck.rows.acks import ACK_DTYPE, AckArray
-from dbcheck.rows.history import Ack
-from dbcheck.rows.observed import Claim, Observed
-from dbcheck.rows.plans.classic_judge import reconcile_ids
-from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.acks import ACK_DTYPE, Ack, AckArray
+from dbcheck.rows.plans.classic import reconcile_ids
+from dbcheck.rows.reconcile import Claim, Observed, Reconciliation
 from dbcheck.rows.survivors import RECORD, Records
 from dbcheck.rows.table import CLASSIC, TableFacts
 from tests.kit.cycles import NOTHING_BEFORE, array_of, records_of

@@ -13,9 +13,8 @@ from dbcheck.judge.clients import by_clients
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.verdict import Judgement, judge_rows
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.leftover import Decisions, LeftFate
-from dbcheck.rows.observed import Claim
-from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.prepared import Decisions, LeftFate
+from dbcheck.rows.reconcile import Claim, Reconciliation
 from dbcheck.runs import RunFolder
 from tests.kit.cases import case
 from tests.kit.cycles import reconciled, record

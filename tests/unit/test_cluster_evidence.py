@@ -13,9 +13,8 @@ from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.table import evidence
-from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.gone import Gone
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise, SiteKind, lineage
+from dbcheck.model.cut import Cut, Gone, PowerState
 from dbcheck.model.promised import kept_by
 from dbcheck.model.records import NodeAfter, NodeAtTheCut
 from dbcheck.model.replication import (
@@ -29,11 +28,8 @@ from dbcheck.model.replication import (
     ReplicationTally,
     WriterOff,
 )
-from dbcheck.model.site import SiteKind, lineage
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.agreement import OtherNode, counts
-from dbcheck.rows.changed import ChangedRow
-from dbcheck.rows.left import Left, left_on
+from dbcheck.rows.differences import ChangedRow, Left, OtherNode, counts, left_on
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from tests.kit.cases import item, loaded
 from tests.kit.cycles import record, records_of

@@ -10,10 +10,9 @@ import pytest
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, PartlyCut, PowerError, UsageError
+from dbcheck.model.cluster import Promise, SiteKind, staggered
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.promise import Promise, staggered
 from dbcheck.model.replication import Descent, PromotedBy, Received
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.site import Node
 from dbcheck.site import cluster
 from dbcheck.site.cluster import Cluster

@@ -7,7 +7,7 @@ import pytest
 from dbcheck.errors import UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.site import SiteKind
+from dbcheck.model.cluster import SiteKind
 
 GALERA, GROUP = "galera", "group-replication"
 

@@ -10,9 +10,9 @@ import pytest
 from dbcheck import files
 from dbcheck.judge.commitflush import commits_per_flush
 from dbcheck.judge.item import Item, Standing
-from dbcheck.model.counters import Counts, UnderLoad
-from dbcheck.model.target import Layer, Volume, VolumeCanaries
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
+from dbcheck.model.flushes import Counts, UnderLoad
+from dbcheck.model.host import Layer, Volume, VolumeCanaries
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.operation import ROLLBACK
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule

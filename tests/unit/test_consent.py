@@ -15,9 +15,9 @@ from rich.console import Console
 from dbcheck.cli import assemble
 from dbcheck.errors import RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.identity import Expected
-from dbcheck.model.reached import Reached
+from dbcheck.model.cut import CutClass
+from dbcheck.model.depth import Reached
+from dbcheck.model.host import Expected
 from dbcheck.power import consent, notes, reached
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan

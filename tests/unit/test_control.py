@@ -10,8 +10,7 @@ import pytest
 from dbcheck.judge.control import control, judge_control
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
-from dbcheck.model.control import ControlFacts, ControlOutcome
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import ControlFacts, ControlOutcome, Verdict
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.table import LEDGER

@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
-from dbcheck.model.target import LogTail
+from dbcheck.model.host import LogTail
 from dbcheck.server_log.lines import read
 from dbcheck.server_log.startlog import was_cut, was_shut_down
 from tests.kit.server_logs import MARIA, MYSQL, PG

@@ -29,7 +29,7 @@ from dbcheck.model.cut import Cut, SwitchKind
 from dbcheck.model.moments import AT_ONCE, Moment, Stratum
 from dbcheck.model.records import CutAsked
 from dbcheck.model.server import LogPosition
-from dbcheck.model.witnessed import CUT_EVENT
+from dbcheck.model.witness import CUT_EVENT
 from dbcheck.ports.listener import Phase
 from tests.kit.nodes import site_of
 from tests.kit.samples import FACTS

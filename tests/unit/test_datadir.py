@@ -13,7 +13,7 @@ from dbcheck.campaign.host import inspect_host
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.data import data_names
 from dbcheck.hosts.agent.facts import changed, made
-from dbcheck.model.datadir import DataNames, other_data, unmarked
+from dbcheck.model.places import DataNames, other_data, unmarked
 from dbcheck.model.server import ServerFacts
 from tests.kit.partial_rig import RecordingListener, node_of
 

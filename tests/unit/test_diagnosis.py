@@ -12,8 +12,7 @@ from dbcheck.audit.rules import Finding
 from dbcheck.judge.diagnosis import Cause, Explanation, diagnosis
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.lossshape import NO_SHAPE, LossShape, Share
-from dbcheck.rows.losswindows import WindowShare
+from dbcheck.rows.lossshape import NO_SHAPE, LossShape, Share, WindowShare
 
 TAIL, HOLE, TORN = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE, LossKind.TORN
 END = LossShape(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbcheck.rows.distinct import distinct, is_among
+from dbcheck.rows.survivors import distinct, is_among
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from dbcheck.campaign.preflight import Started
 from dbcheck.campaign.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
-from dbcheck.model.counters import Counts, Sample, UnderLoad
-from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.flushes import Counts, Sample, UnderLoad
 from dbcheck.ports.host import TargetHost
 from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import site_of

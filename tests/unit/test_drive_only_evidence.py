@@ -17,8 +17,16 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.load import load_at_the_cut
 from dbcheck.judge.table import evidence
 from dbcheck.judge.timeoff import time_without_power
-from dbcheck.model.cut import Cut, PowerScope
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cut import (
+    Cut,
+    CutClass,
+    CutDrive,
+    DriveCut,
+    Gone,
+    PowerScope,
+    Remounted,
+)
 from dbcheck.model.depth import (
     Completed,
     Counted,
@@ -28,11 +36,8 @@ from dbcheck.model.depth import (
     Ring,
     Tally,
 )
-from dbcheck.model.drivecut import CutDrive, DriveCut, Remounted
-from dbcheck.model.gone import Gone
+from dbcheck.model.host import HostAfter
 from dbcheck.model.records import RestoreRecord
-from dbcheck.model.site import ONLY_NODE
-from dbcheck.model.target import HostAfter
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME, after
 

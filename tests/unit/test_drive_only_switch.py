@@ -18,8 +18,7 @@ from dbcheck.hosts.drives import (
     Survey,
     TakenOff,
 )
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.driveonly import DriveOnlySwitch, Server
 from tests.kit.drives_alone import SCOPE, SEEN
 

@@ -13,8 +13,8 @@ from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
 from dbcheck.limits import POWER_TIMEOUT_S
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.identity import Expected
+from dbcheck.model.cut import CutClass
+from dbcheck.model.host import Expected
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.scope import DriveScope, of_unit, require_fit

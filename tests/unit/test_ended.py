@@ -12,13 +12,10 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.ended import Ended, judge_end, not_shut_down
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
-from dbcheck.model.cut import Cut, PowerScope
-from dbcheck.model.drivecut import CutDrive, DriveCut
-from dbcheck.model.gone import Gone
+from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cut import Cut, CutDrive, DriveCut, Gone, PowerScope
 from dbcheck.model.records import LoadRecord, RestoreRecord
-from dbcheck.model.site import ONLY_NODE
-from dbcheck.model.statistics import Tally
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import Tally, Verdict
 from dbcheck.model.watched import WatchTally, settings_looked
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation

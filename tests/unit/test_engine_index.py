@@ -9,8 +9,7 @@ import pytest
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import Judgement, judge_index
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.indexloss import IndexLoss
-from dbcheck.rows.loss import Losses
+from dbcheck.rows.loss import IndexLoss, Losses
 from dbcheck.rows.reconcile import Reconciliation
 
 INDEX = IndexLoss("the primary key has 9 rows where the table has 10", 1)

@@ -14,16 +14,14 @@ from dbcheck.judge.load import load_at_the_cut, since_checkpoint
 from dbcheck.judge.server import restarted, same_server, same_settings, same_tables
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from dbcheck.judge.witness import witness_at_the_cut
-from dbcheck.model.cut import Cut
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, Gone
 from dbcheck.model.depth import Depth
-from dbcheck.model.gone import Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.server import LogPosition
 from dbcheck.model.unobserved import Observed
 from dbcheck.model.verdict import Verdict, worst
 from dbcheck.model.watched import WatchTally, tables_looked
-from dbcheck.model.witnessed import CUT_EVENT, LogFacts, WindowFacts
+from dbcheck.model.witness import CUT_EVENT, LogFacts, WindowFacts
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.table import LEDGER, PLAIN, Definition, TableFacts

@@ -17,7 +17,7 @@ from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import StateJudgement
 from dbcheck.lab.storage.blocks import Extent, FileBlocks
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.model.server import is_restarted
 from dbcheck.model.verdict import Verdict
 from tests.kit.recordings import Came, Flushed, recording_of

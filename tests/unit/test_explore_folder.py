@@ -21,7 +21,7 @@ from dbcheck.judge.explored import (
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.spec import LabSpec
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
 
 PLAN = Plan("0.1.0", 7, "20260102-030405-a1b2c3")

@@ -18,7 +18,7 @@ from dbcheck.judge.explored import (
     StateJudgement,
     StateResult,
 )
-from dbcheck.model.crashstate import CrashState
+from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.explore import explore_report, state_report
 

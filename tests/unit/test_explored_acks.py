@@ -10,8 +10,15 @@ import pytest
 
 from dbcheck.errors import LabError
 from dbcheck.explore.acked import Acked
-from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, AckArray, pack, unpack
-from dbcheck.rows.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
+from dbcheck.rows.acks import (
+    ACK_DTYPE,
+    HOUSEKEEPING_SESSION,
+    PREFLIGHT_SESSION,
+    TIME_UNIT_US,
+    AckArray,
+    pack,
+    unpack,
+)
 from tests.kit.samples import LOAD
 
 # session, seq, row_id, acked_us

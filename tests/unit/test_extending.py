@@ -11,10 +11,10 @@ from types import ModuleType
 import pytest
 
 from dbcheck import files, workload
-from dbcheck.rows.plans.kinds import PlanKind
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import DIFFERENT
+from dbcheck.rows.workload import PlanKind
 from tests.kit.cycles import EPOCH, SEED
 from tests.kit.mixed import Model, Rows
 

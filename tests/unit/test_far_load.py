@@ -15,7 +15,7 @@ from dbcheck.load.group import Break, GroupResult, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.lease import LEASE_S, Lease
 from dbcheck.load.sessions import Sessions
-from dbcheck.model.gone import Replaced
+from dbcheck.model.cut import Replaced
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.unobserved import Observed
 from dbcheck.model.watched import WatchTally, settings_looked

@@ -15,7 +15,7 @@ import pytest
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
-from dbcheck.model.target import LogTail
+from dbcheck.model.host import LogTail
 from tests.damage.__main__ import recorded
 from tests.damage.sweep import NO_DAMAGE, Line, judged
 from tests.kit.cases import case, loaded

@@ -8,8 +8,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from dbcheck.model.fleet import RigStatus, State
-from dbcheck.report.fleet import LiveFleet, PlainFleet, fleet_table, fleet_view
+from dbcheck.report.fleet import (
+    LiveFleet,
+    PlainFleet,
+    RigStatus,
+    State,
+    fleet_table,
+    fleet_view,
+)
 
 RUNNING = RigStatus("db1", State.RUNNING, 3, 0, 20, "load: 5 acked", 1234.5, 0.5)
 LOST = RigStatus("db2", State.LOST, 1, 0, 20, error="its worker ended")

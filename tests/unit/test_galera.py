@@ -13,9 +13,8 @@ from dbcheck.engines.mysql.galera import is_node, options, view_of
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.galera import Ports, galera_settings
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.promised import kept_by
-from dbcheck.model.site import SiteKind
 
 CLUSTER = "b42ade03-e99a-11f1-8f09-17a7438f329c"
 STATUS = {

@@ -17,12 +17,10 @@ from dbcheck.judge.server import same_settings
 from dbcheck.judge.serverlog import server_log_sql
 from dbcheck.judge.settings import settings_of
 from dbcheck.judge.timeoff import time_without_power
-from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cluster import Promise, SiteKind, lineage
+from dbcheck.model.cut import Cut, CutClass, Gone, PowerState
 from dbcheck.model.depth import Depth
-from dbcheck.model.gone import Gone
 from dbcheck.model.places import DATA, Place
-from dbcheck.model.promise import Promise
 from dbcheck.model.records import NodeAfter, NodeAtTheCut, RestoreRecord
 from dbcheck.model.replication import (
     GALERA_CLUSTER,
@@ -35,11 +33,9 @@ from dbcheck.model.replication import (
     WriterOff,
 )
 from dbcheck.model.server import DATA_NAME
-from dbcheck.model.site import SiteKind, lineage
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import Watched
-from dbcheck.rows.agreement import OtherNode
-from dbcheck.rows.changed import ChangedRow
+from dbcheck.rows.differences import ChangedRow, OtherNode
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from tests.kit.cases import item, loaded
 from tests.kit.client_clocks import LATER

@@ -14,9 +14,8 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.lab.group_replication import group_settings
 from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import Promise, SiteKind, lineage
 from dbcheck.model.promised import kept_by
-from dbcheck.model.site import SiteKind, lineage
 
 GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
 FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"

@@ -10,10 +10,9 @@ import pytest
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, StillBootstraps, UsageError
+from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import Cut, PowerState
-from dbcheck.model.promise import Promise
 from dbcheck.model.replication import Descent, Detached, Membership, Received
-from dbcheck.model.site import SiteKind
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.judge.item import ItemId
-from dbcheck.model.statistics import PPM, cuts_needed, loss_ppm_max
+from dbcheck.model.verdict import PPM, cuts_needed, loss_ppm_max
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.volumes import volume_depths
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
-from dbcheck.model.target import HostBefore, Layer
+from dbcheck.model.host import HostBefore, Layer
 from tests.kit.host_samples import FACTS, VOLUME
 from tests.kit.place_samples import DONE, LEFT, after
 

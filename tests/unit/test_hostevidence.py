@@ -9,10 +9,9 @@ from dbcheck.judge import host as host_items
 from dbcheck.judge.ended import Ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, Gone
 from dbcheck.model.depth import Depth, DepthFinding, Remains, Tally
-from dbcheck.model.gone import Gone
-from dbcheck.model.target import Drive, HostAfter
+from dbcheck.model.host import Drive, HostAfter
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.reconcile import Reconciliation
 from tests.kit.cases import case, lab, loaded

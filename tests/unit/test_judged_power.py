@@ -17,10 +17,8 @@ from dbcheck.campaign.totals import result
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.result import to_values
-from dbcheck.model.cut import Cut, PowerScope, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, Gone, PowerScope, SwitchKind
 from dbcheck.model.depth import Completed, Counted, Remains, Ring
-from dbcheck.model.gone import Gone
 from dbcheck.model.moments import Moment, Stratum, with_hold
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.replication import ReplicationSeen

@@ -11,8 +11,8 @@ from dbcheck.engines.mysql.check import require_packet
 from dbcheck.engines.mysql.session import _text
 from dbcheck.engines.mysql.wire import Template
 from dbcheck.errors import EngineError
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.rows.operation import Operation, Verb
 from dbcheck.rows.plans.registry import (
     payload_bytes_max,

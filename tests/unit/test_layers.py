@@ -9,8 +9,8 @@ import pytest
 
 from dbcheck.hosts.agent import facts as host_facts
 from dbcheck.judge.hostcache import host_cache
+from dbcheck.model.host import Layer
 from dbcheck.model.layers import kinds
-from dbcheck.model.target import Layer
 
 # device -> device-mapper name, UUID and what it is made of; "ID" stands for the 64
 # characters of a volume of LVM.  As LVM 2.03 and cryptsetup 2.7 name them.

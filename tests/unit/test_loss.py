@@ -6,8 +6,7 @@ import numpy as np
 
 from dbcheck.rows.acks import ACK_DTYPE
 from dbcheck.rows.loss import IdRange, Loss, Losses, LossKind
-from dbcheck.rows.observed import Observed
-from dbcheck.rows.reconcile import reconcile
+from dbcheck.rows.reconcile import Observed, reconcile
 from dbcheck.rows.table import LEDGER, REGISTER, TABLES
 from tests.kit.cycles import NOTHING_BEFORE
 

@@ -7,14 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dbcheck.rows.acks import ACK_DTYPE, AckArray
+from dbcheck.rows.acks import ACK_DTYPE, HOUSEKEEPING_SESSION, AckArray
 from dbcheck.rows.chores import ChoreKind, Chores
-from dbcheck.rows.expected import Sizes
-from dbcheck.rows.history import HOUSEKEEPING_SESSION
 from dbcheck.rows.loss import Loss, Losses, LossKind
-from dbcheck.rows.lossshape import LossShape, Share, shape_of
-from dbcheck.rows.losswindows import Windows
-from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.lossshape import LossShape, Share, Windows, shape_of
+from dbcheck.rows.schedule import Schedule, Sizes
 from dbcheck.rows.table import ITEM, LEDGER
 
 TAIL, HOLE = LossKind.MISSING_TAIL, LossKind.MISSING_HOLE

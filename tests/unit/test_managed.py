@@ -26,7 +26,7 @@ from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.model.audited import RuleStanding
-from dbcheck.model.cutclass import DECLARABLE, CutClass
+from dbcheck.model.cut import DECLARABLE, CutClass, OtherUsers
 from dbcheck.model.managed import (
     ALLOYDB,
     AURORA,
@@ -38,7 +38,6 @@ from dbcheck.model.managed import (
     of_mysql,
     of_postgresql,
 )
-from dbcheck.model.other_users import OtherUsers
 from dbcheck.model.server import ServerFacts, difference, unread_identity
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch

@@ -19,7 +19,7 @@ from dbcheck.engines.mysql.wire import (
     query,
     texts,
 )
-from dbcheck.rows.history import Row
+from dbcheck.rows.acks import Row
 from dbcheck.rows.table import LEDGER
 
 ROW = Row(0, 2**62, 65535, 2**32 - 1, 0, b"\0'\xff", 2**32 - 1)

@@ -18,10 +18,9 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, RunFormatError, UsageError
 from dbcheck.judge.case import Case
 from dbcheck.judge.server import restarted
-from dbcheck.model.cut import SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.records import NodeAfter, NodeAtTheCut, RestoreRecord
-from dbcheck.model.site import ONLY_NODE
 from dbcheck.ports.site import Node
 from dbcheck.runs import RunFolder
 from tests.kit.host_samples import BEFORE

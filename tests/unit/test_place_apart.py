@@ -14,7 +14,7 @@ from dbcheck.judge.item import Standing
 from dbcheck.judge.places import places as places_item
 from dbcheck.judge.volumes import least_depth, volume_depths
 from dbcheck.model.depth import Depth
-from dbcheck.model.target import HostBefore, Layer, Volume, VolumeCanaries
+from dbcheck.model.host import HostBefore, Layer, Volume, VolumeCanaries
 from tests.kit.cases import case
 from tests.kit.host_samples import FACTS, VOLUME
 from tests.kit.place_samples import DONE, LEFT, after

@@ -20,19 +20,18 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.places import places as places_item
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.judge.volumes import least_depth, shallowest, volume_depths
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.datadir import DataNames
+from dbcheck.model.cluster import ONLY_NODE
+from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Completed, Depth, Remains, Ring
-from dbcheck.model.places import Place
-from dbcheck.model.server import ServerFacts
-from dbcheck.model.site import ONLY_NODE
-from dbcheck.model.target import (
+from dbcheck.model.host import (
     HostBefore,
     LogMarks,
     LogTail,
     TargetFacts,
     VolumeCanaries,
 )
+from dbcheck.model.places import DataNames, Place
+from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import Verdict
 from dbcheck.runs import RunFolder, read_manifest
 from dbcheck.site.single import SingleServer
@@ -468,7 +467,7 @@ def test_a_place_that_the_server_finds_otherwise_takes_depth_and_pass_away(
 
 @pytest.mark.parametrize("why", ["", "no process of the server can be seen there"])
 def test_a_view_that_is_not_known_is_assumed(why: str) -> None:
-    """Also of a record that says nothing of it: see model.target.TargetFacts."""
+    """Also of a record that says nothing of it: see model.host.TargetFacts."""
     before = replace(BEFORE, facts=replace(TWO, view_unread=why))
     item = places_item(case(before=before))
     assert item is not None

@@ -17,7 +17,7 @@ from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
-from dbcheck.rows.plans.insert import INSERT
+from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
 
 

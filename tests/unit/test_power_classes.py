@@ -15,7 +15,7 @@ from dbcheck.cli.guard import require_passable
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
-from dbcheck.model.cutclass import DECLARABLE, CutClass, shown
+from dbcheck.model.cut import DECLARABLE, CutClass, shown
 from dbcheck.power.kinds.classes import agreed, of_agent
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan

@@ -10,8 +10,8 @@ import pytest
 from dbcheck.cli import assemble
 from dbcheck.cli.guard import guard
 from dbcheck.errors import UsageError
-from dbcheck.model.identity import Expected, Identity
-from dbcheck.model.other_users import OtherUsers
+from dbcheck.model.cut import OtherUsers
+from dbcheck.model.host import Expected, Identity
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.power import interlock

@@ -16,12 +16,9 @@ from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.volumes import VolumeDepth
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.depth import Depth
-from dbcheck.model.identity import Identity
-from dbcheck.model.reached import Reached
-from dbcheck.model.target import Volume
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
+from dbcheck.model.depth import Depth, Reached
+from dbcheck.model.host import Identity, Volume
 from dbcheck.power import reached, selftest
 
 

@@ -11,7 +11,7 @@ import pytest
 from dbcheck.campaign import control, preflight
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
-from dbcheck.model.site import ONLY_NODE
+from dbcheck.model.cluster import ONLY_NODE
 from tests.kit.partial_rig import Parts, rig_with
 from tests.kit.stored_run import manifest
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.model.counters import Counts, Sample
+from dbcheck.model.flushes import Counts, Sample
+from dbcheck.model.host import Drive, Layer
 from dbcheck.model.places import BINARY_LOG, REDO_LOG, WAL
-from dbcheck.model.statistics import PPM
-from dbcheck.model.target import Drive, Layer
+from dbcheck.model.verdict import PPM
 from dbcheck.probe.flushes import (
     Outcome,
     Path,

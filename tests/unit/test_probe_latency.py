@@ -7,8 +7,7 @@ import statistics
 
 import pytest
 
-from dbcheck.model.counters import Counts, Sample
-from dbcheck.model.timed import Method, Shape, Timed
+from dbcheck.model.flushes import Counts, Method, Sample, Shape, Timed
 from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import (
     MAIN,

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dbcheck.base.progress import Progress, Unit
 from dbcheck.cli import output
-from dbcheck.model.counters import Counts, UnderLoad
+from dbcheck.model.flushes import Counts, UnderLoad
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.report.live import LiveProgress, progress
 from dbcheck.report.progress import PlainProgress

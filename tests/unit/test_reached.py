@@ -10,9 +10,8 @@ import pytest
 from dbcheck.campaign.judging import judge_run
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.places import switch_depth
-from dbcheck.model.identity import Expected
-from dbcheck.model.reached import Reached, ReachedVolume
-from dbcheck.model.target import HostBefore
+from dbcheck.model.depth import Reached, ReachedVolume
+from dbcheck.model.host import Expected, HostBefore
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.reached import recall, remember
 from dbcheck.power.wiring import Wiring

@@ -12,10 +12,10 @@ from dbcheck.clock import now_us
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.readers import Readers
-from dbcheck.model.witnessed import Watermark
+from dbcheck.model.witness import Watermark
 from dbcheck.ports.engine import KeyRead
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.rows.history import AckValues
+from dbcheck.rows.acks import AckValues
 
 
 class Table:

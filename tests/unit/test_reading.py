@@ -16,13 +16,11 @@ from dbcheck.campaign.recovery import read_survivors
 from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, OtherServer, UsageError
-from dbcheck.model.promise import Promise
+from dbcheck.model.cluster import ONLY_NODE, Promise, SiteKind
 from dbcheck.model.records import AfterRecord, NodeAfter, PreparedRecord
-from dbcheck.model.refill import Refill
-from dbcheck.model.server import ServerFacts
-from dbcheck.model.site import ONLY_NODE, SiteKind
-from dbcheck.rows.history import Row
-from dbcheck.rows.leftover import Decisions, LeftFate, Name
+from dbcheck.model.server import Refill, ServerFacts
+from dbcheck.rows.acks import Row
+from dbcheck.rows.prepared import Decisions, LeftFate, Name
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import LEDGER, TableFacts, TableSpec

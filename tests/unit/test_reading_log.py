@@ -10,7 +10,7 @@ import pytest
 from dbcheck.campaign import reading_log
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, HostError
-from dbcheck.model.target import LogTail
+from dbcheck.model.host import LogTail
 from dbcheck.rows.table import LEDGER
 from tests.kit.nodes import site_of
 from tests.kit.server_logs import (

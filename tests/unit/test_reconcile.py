@@ -3,11 +3,10 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.errors import LogDamaged
+from dbcheck.rows.acks import Ack
 from dbcheck.rows.earlier import WEIGHT_MODULUS
-from dbcheck.rows.history import Ack
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.observed import Claim
-from dbcheck.rows.reconcile import Reconciliation, count_acks
+from dbcheck.rows.reconcile import Claim, Reconciliation, count_acks
 from dbcheck.rows.survivors import DIFFERENT, INTACT
 from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import ack, acks_of, array_of, reconciled, record

@@ -18,8 +18,7 @@ from dbcheck.audit import devices, storage
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.stack import subjects_of
 from dbcheck.audit.subject import Fact, Subject
-from dbcheck.model.readings import Reading, Readings
-from dbcheck.model.target import TargetFacts, Volume
+from dbcheck.model.host import Reading, Readings, TargetFacts, Volume
 from tests.kit.blockdevices import below, edges
 from tests.recorded import guest
 

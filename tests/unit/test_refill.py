@@ -21,13 +21,11 @@ from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.server import not_refilled
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from dbcheck.model.records import AfterRecord
-from dbcheck.model.refill import Refill, of_both
+from dbcheck.model.server import Refill, of_both
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.again import SecondReading
-from dbcheck.rows.changed import ChangedRow
 from dbcheck.rows.conditions import Broken, ConditionCheck
-from dbcheck.rows.indexloss import IndexLoss
-from dbcheck.rows.loss import Loss, Losses, LossKind
+from dbcheck.rows.differences import ChangedRow, SecondReading
+from dbcheck.rows.loss import IndexLoss, Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.table import CLASSIC, LEDGER
 from tests.kit.cases import case

@@ -8,8 +8,7 @@ import pytest
 
 from dbcheck.engines.mysql.gtids import counts, newest
 from dbcheck.errors import PowerError
-from dbcheck.model.cut import PowerState
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, PowerState
 from dbcheck.model.replication import (
     Received,
     most_advanced,

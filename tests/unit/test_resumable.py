@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dbcheck.cli import output, reconcile, reconcile_server, resumable
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from tests.kit.nodes import having
 from tests.kit.samples import LOAD
 

@@ -9,12 +9,11 @@ import pytest
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.judge import judge
-from dbcheck.model.counters import Counts, UnderLoad
-from dbcheck.model.cut import PowerScope
+from dbcheck.model.cut import DriveCut, PowerScope
 from dbcheck.model.depth import Completed, Counted, Depth, Remains, Ring
-from dbcheck.model.drivecut import DriveCut
+from dbcheck.model.flushes import Counts, UnderLoad
+from dbcheck.model.host import WRITE_BACK, WRITE_THROUGH, Layer
 from dbcheck.model.records import RestoreRecord
-from dbcheck.model.target import WRITE_BACK, WRITE_THROUGH, Layer
 from dbcheck.model.unobserved import Observed
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import Fact, FactKind, Watched, WatchTally

@@ -17,6 +17,7 @@ from dbcheck import stored
 from dbcheck.campaign.reading import nothing_read
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
+from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.records import (
     LOGS_MAX,
     AfterRecord,
@@ -25,9 +26,8 @@ from dbcheck.model.records import (
     RestoreRecord,
     StoredRows,
 )
-from dbcheck.model.refill import Refill
-from dbcheck.model.site import ONLY_NODE
-from dbcheck.rows.leftover import Decisions, Name
+from dbcheck.model.server import Refill
+from dbcheck.rows.prepared import Decisions, Name
 from dbcheck.runs import RunFolder, new_run_id, read_manifest, require_run_id
 from tests.kit.cycles import record, records_of
 from tests.kit.nodes import after_of

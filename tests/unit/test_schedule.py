@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from dbcheck.rows.history import Key, Row
+from dbcheck.rows.acks import Key, Row
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.rows.survivors import DIFFERENT, INTACT, Inspector, Records, RowBatch
 from tests.kit.definition import checksum, payload

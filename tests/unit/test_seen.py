@@ -16,8 +16,8 @@ from dbcheck.cli.root import root
 from dbcheck.judge.result import SeenRow
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
-from dbcheck.rows.history import Ack
-from dbcheck.rows.observed import Claim
+from dbcheck.rows.acks import Ack
+from dbcheck.rows.reconcile import Claim
 from dbcheck.rows.seen import seen_rows
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder

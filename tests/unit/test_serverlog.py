@@ -12,7 +12,7 @@ from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge import serverlog
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.target import LogTail
+from dbcheck.model.host import LogTail
 from tests.kit.cases import case
 from tests.kit.host_samples import BEFORE
 from tests.kit.host_samples import after as host_after

@@ -18,10 +18,9 @@ from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.judge.settings import Settings, hiding, made_durable, settings_at
 from dbcheck.lab.spec import SURVIVORS
 from dbcheck.model.depth import Depth, Remains, Ring
+from dbcheck.model.host import HostAfter
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
-from dbcheck.model.statistics import Tally
-from dbcheck.model.target import HostAfter
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import Tally, Verdict
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs import RunFolder

@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
-from dbcheck.model.target import LogTail
+from dbcheck.model.host import LogTail
 from dbcheck.server_log.postgresql import with_early
 from dbcheck.server_log.startlog import (
     StartOutcome,

@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from dbcheck.model.statistics import (
+from dbcheck.model.verdict import (
     PPM,
     Comparison,
     Tally,
+    Verdict,
     cuts_needed,
     loss_ppm_max,
     loss_ppm_min,
@@ -18,7 +19,6 @@ from dbcheck.model.statistics import (
     unseen_ppm,
     unseen_sentence,
 )
-from dbcheck.model.verdict import Verdict
 from tests.kit.binomial import exactly
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE

@@ -13,9 +13,8 @@ from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.logs import StoredLogs
 from dbcheck.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.model.records import LoadRecord
-from dbcheck.model.witnessed import WindowFacts
-from dbcheck.rows.acks import pack
-from dbcheck.rows.history import Ack
+from dbcheck.model.witness import WindowFacts
+from dbcheck.rows.acks import Ack, pack
 from dbcheck.rows.reconcile import count_acks
 from dbcheck.runs import RunFolder
 from dbcheck.witness import agent

@@ -14,9 +14,8 @@ from dbcheck.campaign.outcome import Outcome
 from dbcheck.errors import RunFormatError
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.expected import Sizes
 from dbcheck.rows.loss import LossKind
-from dbcheck.rows.schedule import Schedule
+from dbcheck.rows.schedule import Schedule, Sizes
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader

@@ -12,7 +12,7 @@ from dbcheck import files
 from dbcheck.cli.root import root
 from dbcheck.errors import UsageError
 from dbcheck.inventory.load import inventory
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan
 from tests import switches as document
 from tests.unit.inventories import hosts

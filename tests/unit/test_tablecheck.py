@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.judge.item import Standing
 from dbcheck.judge.tablecheck import dropped_tables, table_check
-from dbcheck.model.tablecheck import CheckOutcome, TableCheck
+from dbcheck.model.server import CheckOutcome, TableCheck
 from tests.kit.cases import case
 
 

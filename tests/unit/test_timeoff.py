@@ -10,7 +10,7 @@ from dbcheck.judge.elapsed import UNKNOWN as NO_CLOCK
 from dbcheck.judge.elapsed import Elapsed
 from dbcheck.judge.item import Standing
 from dbcheck.judge.timeoff import TimeOff, judge_time
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 
 MEANT_S = 15.0

@@ -11,9 +11,9 @@ from dbcheck.campaign.leftover import Refusal, decide_rest, fates
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NotPrepared
 from dbcheck.ports.engine import Engine
-from dbcheck.rows.leftover import LeftFate, LeftOver, Name, Undecided
 from dbcheck.rows.operation import TwoPhase
-from dbcheck.rows.plans.twophase_judge import PART
+from dbcheck.rows.plans.twophase import PART
+from dbcheck.rows.prepared import LeftFate, LeftOver, Name, Undecided
 from dbcheck.rows.survivors import DIFFERENT
 from tests.kit.cycles import EPOCH, record, records_of
 from tests.kit.samples import FACTS

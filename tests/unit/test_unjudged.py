@@ -16,11 +16,11 @@ from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.unjudged import require_none_on_witness, require_none_pending
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Gone
 from dbcheck.model.records import CutAsked, LoadRecord, Manifest
 from dbcheck.model.server import ServerFacts
-from dbcheck.model.witnessed import CUT_EVENT, LOAD_EVENT
-from dbcheck.rows.history import Ack
+from dbcheck.model.witness import CUT_EVENT, LOAD_EVENT
+from dbcheck.rows.acks import Ack
 from dbcheck.rows.table import TableSpec
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader

@@ -11,8 +11,7 @@ from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, Standing
 from dbcheck.judge.load import load_at_the_cut
 from dbcheck.judge.witness import witness_at_the_cut
-from dbcheck.model.cut import Cut
-from dbcheck.model.gone import Gone
+from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.unobserved import (
     GAPS_MAX,
@@ -24,7 +23,7 @@ from dbcheck.model.unobserved import (
     OtherClock,
     Rounds,
 )
-from dbcheck.model.witnessed import LogFacts
+from dbcheck.model.witness import LogFacts
 from tests.kit.cases import case, item, loaded
 
 S = 1_000_000

@@ -17,17 +17,16 @@ from dbcheck.judge.server import same_settings, same_tables
 from dbcheck.judge.settings import settings_at, settings_of
 from dbcheck.judge.watched import LATE_S, through_the_load
 from dbcheck.judge.writecache import write_cache
-from dbcheck.model.cut import Cut
+from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.depth import Depth
-from dbcheck.model.gone import Gone
-from dbcheck.model.records import LoadRecord
-from dbcheck.model.target import (
+from dbcheck.model.host import (
     WRITE_BACK,
     WRITE_THROUGH,
     HostBefore,
     Layer,
     ServerProcess,
 )
+from dbcheck.model.records import LoadRecord
 from dbcheck.model.unobserved import Gap, GapClock, Observed
 from dbcheck.model.watched import (
     CANARY,

@@ -20,8 +20,8 @@ from dbcheck.campaign.watching import Watching, watch_hosts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost
+from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.places import DATA, Place
-from dbcheck.model.site import ONLY_NODE
 from dbcheck.model.watched import FactKind, Looked, settings_looked
 from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import having

@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from dbcheck.remote import wire
-from dbcheck.rows.acks import pack
-from dbcheck.rows.history import Ack
+from dbcheck.rows.acks import Ack, pack
 from dbcheck.witness import agent, folders
 from tests.kit.files import AS_ROOT, let_write
 from tests.kit.witness_logs import RUN, entries

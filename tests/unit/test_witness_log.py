@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.errors import LogDamaged, WitnessError
-from dbcheck.model.witnessed import Watermark
-from dbcheck.rows.acks import pack
-from dbcheck.rows.history import Ack
+from dbcheck.model.witness import Watermark
+from dbcheck.rows.acks import Ack, pack
 from dbcheck.witness import agent
 from dbcheck.witness.log import TAIL_BYTES_MAX, FrameLogReader, Tail
 from tests.kit.witness_logs import RUN, LogMaker, entries

@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError, WitnessError
-from dbcheck.rows.history import Ack
+from dbcheck.rows.acks import Ack
 from dbcheck.witness.window import Window, WindowLimits
 
 ACK = Ack(1, 1, 1, 1)

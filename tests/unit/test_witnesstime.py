@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from dbcheck.model.witnesstime import Anchor, WitnessTime, anchor_of
+from dbcheck.model.witness import Anchor, WitnessTime, anchor_of
 from dbcheck.rows.acks import ACK_DTYPE, TIME_UNIT_US, AckArray
 
 HOURS_US = 5 * 3_600_000_000

@@ -9,10 +9,9 @@ import pytest
 from dbcheck import files, workload
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.errors import UsageError
-from dbcheck.rows.plans.kinds import PlanKind
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule
-from dbcheck.rows.workload import Workload
+from dbcheck.rows.workload import PlanKind, Workload
 
 GOOD: dict[str, Any] = {
     "plan": "insert",

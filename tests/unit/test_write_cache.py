@@ -10,7 +10,7 @@ from dbcheck.judge.item import Item, Standing
 from dbcheck.judge.volumes import VolumeDepth
 from dbcheck.judge.writecache import write_cache
 from dbcheck.model.depth import Depth, DepthFinding, Tally
-from dbcheck.model.target import Drive, Layer, Volume, VolumeCanaries
+from dbcheck.model.host import Drive, Layer, Volume, VolumeCanaries
 from tests.kit.cases import case
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME
 

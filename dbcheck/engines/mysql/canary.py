@@ -51,7 +51,7 @@ Open = Callable[[], MysqlLink]
 
 
 class HeldRow:
-    """The session that holds the row; see model.held.HeldCanary."""
+    """The session that holds the row; see model.depth.HeldCanary."""
 
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*, which has the table locked and the row inserted."""

@@ -62,17 +62,16 @@ from dbcheck.engines.url import read_url
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.model.audited import OtherSettings
+from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import SERVICE, of_hosts, of_mysql
-from dbcheck.model.other_users import OtherUsers
 from dbcheck.model.places import Place, numbered
-from dbcheck.model.server import ServerFacts
-from dbcheck.model.tablecheck import TableCheck
+from dbcheck.model.server import ServerFacts, TableCheck
+from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.conditions import Broken
 from dbcheck.rows.fill import Fill
-from dbcheck.rows.history import Row
-from dbcheck.rows.leftover import Decisions
 from dbcheck.rows.operation import StatementSpec, verbs_by_table
+from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TABLES, Definition, TableFacts, TableSpec
 

@@ -14,7 +14,7 @@ from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import ConnectionLost, EngineError, OtherServer, unless_refused
-from dbcheck.model.refill import Refill
+from dbcheck.model.server import Refill
 
 OFF = frozenset({"OFF", "0", ""})
 _OF_A_REPLICA = (

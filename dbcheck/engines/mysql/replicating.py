@@ -18,7 +18,6 @@ from dbcheck.engines.mysql.refill import refill_of
 from dbcheck.engines.reach import accepts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
-from dbcheck.model.refill import Refill
 from dbcheck.model.replication import (
     GALERA_CLUSTER,
     REPLICATION_GROUP,
@@ -27,7 +26,7 @@ from dbcheck.model.replication import (
     Membership,
     Received,
 )
-from dbcheck.model.server import ServerFacts
+from dbcheck.model.server import Refill, ServerFacts
 from dbcheck.ports.abilities import Followers
 from dbcheck.rows.table import TableSpec
 

@@ -8,7 +8,7 @@ from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql.index import require_indexes
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.errors import IndexDamaged
-from dbcheck.model.tablecheck import CheckOutcome, TableCheck
+from dbcheck.model.server import CheckOutcome, TableCheck
 from dbcheck.rows.table import TableSpec
 
 _SOUND, _CORRUPT = "OK", "Corrupt"  # sql/sql_admin.cc, HA_ADMIN_OK and HA_ADMIN_CORRUPT

@@ -8,7 +8,7 @@ from dbcheck.engines.mysql.check import quote_account
 from dbcheck.engines.mysql.link import MysqlLink, code_of
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, NotPrepared
-from dbcheck.rows.leftover import PREFIX, Decisions
+from dbcheck.rows.prepared import PREFIX, Decisions
 
 _BRANCH_CHARS = 8
 _XAER_NOTA = 1397  # ER_XAER_NOTA: unknown XID (MySQL 8.4 error reference)
@@ -61,6 +61,6 @@ def decide(link: MysqlLink, name: str, database: str, *, commit: bool) -> None:
 
 
 def decisions(link: MysqlLink) -> Decisions:
-    """Return what the server counts; see rows.leftover.Decisions."""
+    """Return what the server counts; see rows.prepared.Decisions."""
     counted = {name: int(value) for name, value in link.rows("decisions")}
     return Decisions(counted["Com_xa_commit"], counted["Com_xa_rollback"])

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dbcheck.engines.link import ProtocolViolation
-from dbcheck.rows.history import ROW_ID_MAX
+from dbcheck.rows.acks import ROW_ID_MAX
 from dbcheck.rows.operation import Value
 from dbcheck.rows.table import Column, Kind
 

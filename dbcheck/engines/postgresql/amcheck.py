@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.errors import EngineError, TableLost
-from dbcheck.model.tablecheck import CheckOutcome, TableCheck
+from dbcheck.model.server import CheckOutcome, TableCheck
 from dbcheck.rows.table import TableSpec
 
 _SCHEMA = "dbcheck"

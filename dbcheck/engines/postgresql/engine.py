@@ -40,17 +40,15 @@ from dbcheck.engines.url import read_url
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, OtherProduct, TableLost, TableRefused
 from dbcheck.model.audited import OtherSettings
+from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import OWN_DATABASES, SERVICE, of_hosts, of_postgresql
-from dbcheck.model.other_users import OtherUsers
 from dbcheck.model.places import Place, numbered
-from dbcheck.model.refill import Refill
 from dbcheck.model.replication import Descent, Membership, Received
-from dbcheck.model.server import LogPosition, ServerFacts
-from dbcheck.model.tablecheck import TableCheck
+from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
+from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.conditions import Broken
 from dbcheck.rows.fill import Fill
-from dbcheck.rows.history import Row
 from dbcheck.rows.operation import StatementSpec, verbs_by_table
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import Definition, TableFacts, TableSpec

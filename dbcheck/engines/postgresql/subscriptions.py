@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
-from dbcheck.model.refill import Refill
+from dbcheck.model.server import Refill
 from dbcheck.rows.table import TableSpec
 
 _ADVICE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbcheck.engines.postgresql.link import PostgresqlLink, code_of
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, NotPrepared
-from dbcheck.rows.leftover import PREFIX
+from dbcheck.rows.prepared import PREFIX
 
 _UNDEFINED_OBJECT = "42704"  # no such transaction (twophase.c, LockGXact)
 

@@ -1,7 +1,7 @@
 """How often block devices wrote and flushed.
 
 This file is sent to the target's host, see serve.py: Python 3.8, no more than the
-standard library.  What the fields mean is in model/counters.py.
+standard library.  What the fields mean is in model/flushes.py.
 """
 
 from __future__ import annotations

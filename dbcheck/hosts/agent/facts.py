@@ -37,7 +37,7 @@ from dbcheck.remote.wire import (
 
 LAYERS_MAX = 64
 BY_UUID = "/dev/disk/by-uuid"
-# Files of an array in /sys (Documentation/admin-guide/md.rst), by model.target.Layer.md
+# Files of an array in /sys (Documentation/admin-guide/md.rst), by model.host.Layer.md
 MD = {
     "level": "level",
     "degraded": "degraded",

@@ -22,7 +22,7 @@ from dbcheck.remote.wire import Refusal
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
 STDERR = "stderr:"  # and a data directory: a file, or the journal of its service
-COLLECTOR = "collector:"  # see model.target
+COLLECTOR = "collector:"  # see model.host
 END_BYTES = 4096  # before a mark, which show that a file continues from there
 LINE_BYTES_MAX = 4096  # what is longer is a dump
 SCAN_BYTES_MAX = 1 << 28  # of all logs, also of the dumps in them

@@ -71,7 +71,7 @@ def error_file(directory: str) -> str:
 def server_process(directory: str) -> dict[str, Any]:
     """Return what may keep the flushes of the server of *directory* from its files.
 
-    See model.target.ServerProcess.
+    See model.host.ServerProcess.
     """
     folder = next(of_server(directory), "")  # which started the others
     if not folder:

@@ -24,7 +24,7 @@ from dbcheck.lab.drive.recording import RecordingFile
 from dbcheck.lab.reply import NotUnderstood, result_in
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.local import Channel, NotAMessage
-from dbcheck.model.crashstate import Part
+from dbcheck.model.cut import Part
 
 WATCHDOG_S = 5.0
 _START_S = 20.0

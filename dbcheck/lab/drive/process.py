@@ -29,7 +29,7 @@ from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.local import Channel
-from dbcheck.model.crashstate import Part
+from dbcheck.model.cut import Part
 
 _WORDS_MAX = 500  # of an error
 

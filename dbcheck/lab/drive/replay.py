@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dbcheck.lab.drive.model import Drive
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import DriveSpec
-from dbcheck.model.crashstate import Part
+from dbcheck.model.cut import Part
 
 _NO_LIMIT = 1 << 60
 

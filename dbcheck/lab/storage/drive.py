@@ -24,7 +24,7 @@ from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
-from dbcheck.model.crashstate import Part
+from dbcheck.model.cut import Part
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Which class of cut each kind of switch makes (model.cutclass)."""
+"""Which class of cut each kind of switch makes (model.cut)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass
 
 # What each switches, from the manual pages of fence-agents 4.12.  Agents of
 # frameworks in front of something else (powerman, ironic, skalar) are not listed.

@@ -15,8 +15,7 @@ from dbcheck.clock import now_us
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.hosts.host import TargetHost
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.command import TAIL_MAX, run, shown
 from dbcheck.power.kinds.off_timer import OffTimer, wait_for

@@ -18,8 +18,7 @@ from dbcheck.clock import now_us
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import fence_metadata, shared
 from dbcheck.power.kinds.classes import of_agent
 from dbcheck.power.kinds.command import TAIL_MAX, Finished, run

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar, Self
 from msgspec import Meta
 
 from dbcheck.hosts.host import TargetHost
-from dbcheck.model.cut import SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.classes import agreed

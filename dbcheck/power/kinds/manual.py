@@ -8,8 +8,7 @@ from typing import ClassVar, Self
 
 from dbcheck import limits
 from dbcheck.hosts.host import TargetHost
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.plan import Fields
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost
-from dbcheck.model.cut import SwitchKind
-from dbcheck.model.cutclass import CutClass
+from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.secret import Secret
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta
 
 from dbcheck import limits
-from dbcheck.model.cutclass import DECLARABLE, CutClass
+from dbcheck.model.cut import DECLARABLE, CutClass
 from dbcheck.power.kinds.plan import Fields, PowerPlan
 from dbcheck.validated import one_of
 

@@ -13,9 +13,8 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.hosts.reset import ArmedReset
-from dbcheck.model.cut import Cut, PowerState, SwitchKind
-from dbcheck.model.cutclass import CutClass
-from dbcheck.model.identity import Identity
+from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
+from dbcheck.model.host import Identity
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.classes import agreed
 from dbcheck.power.kinds.plan import Fields

@@ -10,15 +10,15 @@ from typing import Any
 from markupsafe import Markup
 
 from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
-from dbcheck.model.statistics import (
+from dbcheck.model.verdict import (
     CONFIDENCE,
     PPM,
+    CycleVerdict,
     count_of,
     loss_ppm_max,
     loss_ppm_min,
     percent_up,
 )
-from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.html.runcharts import Figure
 from dbcheck.report.html.svg import Axis, Plot, linear, logarithmic, number
 from dbcheck.report.subject import Step

@@ -9,7 +9,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from dbcheck.judge.detail import DriveSeries, RunDetail
-from dbcheck.model.statistics import count_of
+from dbcheck.model.verdict import count_of
 from dbcheck.report.html.svg import (
     WIDTH,
     Axis,
@@ -18,7 +18,7 @@ from dbcheck.report.html.svg import (
     linear,
     logarithmic,
 )
-from dbcheck.rows.history import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
+from dbcheck.rows.acks import HOUSEKEEPING_SESSION, PREFLIGHT_SESSION
 from dbcheck.rows.keymap import Fate, KeyMap, Lane
 from dbcheck.rows.timeline import Bin, Timeline
 

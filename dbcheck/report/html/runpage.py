@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbcheck.judge.detail import RunDetail
-from dbcheck.model.statistics import count_of
+from dbcheck.model.verdict import count_of
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.html.stack import stacks
 from dbcheck.report.lossshape import DIAGNOSIS_TITLE, SHAPE_TITLE, axes

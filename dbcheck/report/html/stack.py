@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dbcheck.model.host import Drive, Layer, Volume
 from dbcheck.model.layers import kind_of
 from dbcheck.model.records import Manifest
-from dbcheck.model.target import Drive, Layer, Volume
 
 
 @dataclass(frozen=True, slots=True)

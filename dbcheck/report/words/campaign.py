@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dbcheck.judge.results import CampaignResult, CampaignsResult, CycleResult
-from dbcheck.model.cutclass import CutClass, shown
-from dbcheck.model.statistics import (
+from dbcheck.model.cut import CutClass, shown
+from dbcheck.model.verdict import (
     CONFIDENCE,
+    CycleVerdict,
     count_of,
     percent_up,
     unseen_sentence,
 )
-from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.words.run import (
     HOLDS_FOR,
     NOT_A_DRIVE,

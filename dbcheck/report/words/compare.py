@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dbcheck.judge.results import ComparedResult, SideResult
-from dbcheck.model.statistics import percent_down, percent_up
+from dbcheck.model.verdict import percent_down, percent_up
 from dbcheck.report.words.run import number, sentence
 
 COLUMNS = ("", "A", "B")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dbcheck.judge.results import MatrixResult, RowResult
-from dbcheck.model.cutclass import shown
+from dbcheck.model.cut import shown
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.words.run import depth_of, lab_scope, sentence, with_id
 

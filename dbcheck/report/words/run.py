@@ -19,12 +19,11 @@ from dbcheck.model.cut import PowerScope, Rung
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
-from dbcheck.model.statistics import Tally, count_of
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import Tally, Verdict, count_of
 from dbcheck.report.drive import faults
 from dbcheck.report.driverates import drive_rates
 from dbcheck.report.words.unexplained import where_to_look
-from dbcheck.rows.agreement import OtherNode
+from dbcheck.rows.differences import OtherNode
 from dbcheck.rows.loss import LossKind
 
 RANGES_SHOWN = 12

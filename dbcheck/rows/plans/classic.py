@@ -1,14 +1,232 @@
-"""Each operation inserts an auto-increment id and nothing else."""
+"""Each operation inserts an auto-increment id and nothing else.
+
+A row is recognised by its id alone.  It names one insert as long as the
+server hands out no id twice, which holds while nothing writes between the cut
+and the reading; a content cannot be checked at all.
+
+Acks and survivors are streamed and never held: a byte for each id is kept.
+"""
 
 from __future__ import annotations
 
-from dbcheck.rows.observed import Observed
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from dbcheck.rows.acks import SESSION_MAX, AckArray
+from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, of_acks, without_key
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
-from dbcheck.rows.plans.classic_judge import reconcile_ids
-from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.reconcile import (
+    AckStream,
+    Ints,
+    Observed,
+    Reconciliation,
+    SurvivorStream,
+    count_acks,
+    missing_kinds,
+    require_claimed,
+)
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import Inspector
 from dbcheck.rows.table import CLASSIC, TableSpec
+
+Flags = npt.NDArray[np.bool_]
+
+_ACKED, _ACKED_AGAIN, _FOUND, _FOUND_AGAIN = 1, 2, 4, 8
+_AGAIN = _ACKED_AGAIN | _FOUND_AGAIN
+_PLACES_AT_ONCE = 1 << 22
+_ID_BYTES = 8
+
+
+def reconcile_ids(seen: Observed, table: TableSpec) -> Reconciliation:
+    """Return the fate of each acked id and of each id that was found in *table*."""
+    acks, survivors = seen.acks, seen.survivors[table.name]
+    before, claim = seen.before[table.name], seen.claim
+    per_session = count_acks(acks)
+    require_claimed(per_session, claim)
+    marks = _Marks(acks, survivors, before.row_id_max)
+    kept = sum(int((~marks.bad(batch["row_id"])).sum()) for batch in acks())
+    confirmed = int(per_session.sum())
+    copies = marks.unacked_copies()
+    losses = _losses(seen, table, marks, confirmed - kept, copies)
+    old = int(np.count_nonzero(copies <= before.row_id_max))
+    earlier, surplus = marks.count_found()
+    if claim is not None:
+        legal = sum(claim.sent.values()) - confirmed
+        in_flight = sum(claim.sent.values()) - sum(claim.acked.values())
+    else:
+        in_flight = max(1, int(np.count_nonzero(per_session)))
+        legal = seen.window_acks + in_flight
+    # Nothing shows which ids are another run's, or whether there was one.
+    strangers = max(0, surplus - legal)
+    recovered = min(surplus, in_flight)
+    rows_before = sum(before.rows_by_epoch.values())
+    return Reconciliation(
+        confirmed=confirmed,
+        kept=kept,
+        recovered=recovered,
+        unconfirmed=surplus - recovered - strangers,
+        # More than were counted before: they were being committed at that time.
+        foreign=strangers + max(0, earlier - rows_before),
+        earlier=earlier,
+        earlier_lost={0: rows_before - earlier} if earlier < rows_before else {},
+        losses=losses,
+        earlier_damaged={LossKind.DUPLICATE: old} if old else {},
+    )
+
+
+class _Ids:
+    """Where the mark of each id is: ids in a row have places in a row.
+
+    Ids that lie so far apart that the gaps would take more memory than the ids
+    themselves, as with a large auto_increment_increment, are kept and searched.
+    """
+
+    def __init__(self, acks: AckStream, survivors: SurvivorStream) -> None:
+        """Know every id that was acked or found."""
+        count, low, high = 0, 0, -1
+        for ids in _all_ids(acks, survivors):
+            if ids.size:
+                least, most = int(ids.min()), int(ids.max())
+                low = min(low, least) if count else least
+                high = max(high, most) if count else most
+                count += ids.size
+        self._low = low
+        self._ids: Ints | None = None
+        self.places = high - low + 1
+        if self.places > _ID_BYTES * count:
+            self._ids = _distinct(_all_ids(acks, survivors), count)
+            self.places = len(self._ids)
+
+    def places_of(self, ids: Ints) -> Ints:
+        """Return the places of ids that were acked or found."""
+        if self._ids is None:
+            return ids - self._low
+        return np.searchsorted(self._ids, ids)
+
+    def place_after(self, row_id: int) -> int:
+        """Return the place from which on the ids are larger than *row_id*."""
+        if self._ids is None:
+            return min(max(0, row_id - self._low + 1), self.places)
+        return int(np.searchsorted(self._ids, row_id, side="right"))
+
+    def ids_at(self, places: Ints) -> Ints:
+        """Return the ids of *places*."""
+        return places + self._low if self._ids is None else self._ids[places]
+
+
+def _all_ids(acks: AckStream, survivors: SurvivorStream) -> Iterator[Ints]:
+    for batch in chain(acks(), survivors()):
+        yield batch["row_id"].astype(np.int64)
+
+
+def _distinct(parts: Iterable[Ints], count: int) -> Ints:
+    """Return the ids in *parts*, which are *count*, in their order, each once."""
+    ids, at = np.empty(count, np.int64), 0
+    for part in parts:
+        ids[at : at + part.size] = part
+        at += part.size
+    ids.sort()
+    return ids[np.r_[True, ids[1:] != ids[:-1]]]
+
+
+class _Marks:
+    """One byte for each id: was it acked or found, and twice?
+
+    Rows with an id up to *row_id_max* were there before the run.
+    """
+
+    def __init__(
+        self, acks: AckStream, survivors: SurvivorStream, row_id_max: int
+    ) -> None:
+        self._ids = _Ids(acks, survivors)
+        self._fresh = self._ids.place_after(row_id_max)
+        self._marks = np.zeros(self._ids.places, np.uint8)
+        for batch in acks():
+            self._add(batch["row_id"], _ACKED, _ACKED_AGAIN)
+        for records in survivors():
+            self._add(records["row_id"], _FOUND, _FOUND_AGAIN)
+
+    def _add(self, ids: Ints, once: int, again: int) -> None:
+        places = self._ids.places_of(ids)
+        twice = places[self._marks[places] & once > 0]
+        ordered = np.sort(places)
+        self._marks[places] |= once
+        self._marks[twice] |= again
+        self._marks[ordered[1:][ordered[1:] == ordered[:-1]]] |= again
+
+    def gone(self, ids: Ints) -> Flags:
+        """Say which acked ids no row of the run has."""
+        places = self._ids.places_of(ids)
+        gone: Flags = (self._marks[places] & _FOUND == 0) | (places < self._fresh)
+        return gone
+
+    def bad(self, ids: Ints) -> Flags:
+        """Say which acked ids are gone, or were acked or found twice."""
+        again: Flags = self._marks[self._ids.places_of(ids)] & _AGAIN > 0
+        return again | self.gone(ids)
+
+    def count_found(self) -> tuple[int, int]:
+        """Return how many ids of before the run were found, and never acked of it."""
+        earlier = surplus = 0
+        for at, marks in self._in_parts():
+            found = marks & _FOUND > 0
+            fresh = max(0, self._fresh - at)
+            earlier += int(found[:fresh].sum())
+            surplus += int((found[fresh:] & (marks[fresh:] & _ACKED == 0)).sum())
+        return earlier, surplus
+
+    def unacked_copies(self) -> Ints:
+        """Return the ids that were found twice and never acked."""
+        wanted = _FOUND_AGAIN | _ACKED
+        parts = [
+            at + np.flatnonzero(marks & wanted == _FOUND_AGAIN)
+            for at, marks in self._in_parts()
+        ]
+        return self._ids.ids_at(np.concatenate([np.empty(0, np.int64), *parts]))
+
+    def _in_parts(self) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+        """Yield all marks, and the place of the first, so that copies stay small."""
+        for at in range(0, len(self._marks), _PLACES_AT_ONCE):
+            yield at, self._marks[at : at + _PLACES_AT_ONCE]
+
+
+def _losses(
+    seen: Observed, table: TableSpec, marks: _Marks, bad: int, copies: Ints
+) -> Losses:
+    """Return the acked ids that are gone, and those that were acked or found twice.
+
+    bad: how many acks those are.  copies: ids found twice that were never acked.
+    """
+    kinds = np.full(len(copies), CODES[LossKind.DUPLICATE], np.uint8)
+    parts: Iterable[LossArray] = [without_key(kinds, copies, table)]
+    if bad:
+        parts = chain(parts, _acked_losses(seen.acks, marks, table))
+    return Losses.gathered(len(copies) + bad, parts)
+
+
+def _acked_losses(
+    acks: AckStream, marks: _Marks, table: TableSpec
+) -> Iterator[LossArray]:
+    tail = _missing_after(acks, marks)
+    for batch in acks():
+        batch = batch[marks.bad(batch["row_id"])]
+        gone = marks.gone(batch["row_id"])
+        kinds = np.full(len(batch), CODES[LossKind.DUPLICATE], np.uint8)
+        kinds[gone] = missing_kinds(batch[gone], tail)
+        yield of_acks(kinds, batch, table)
+
+
+def _missing_after(acks: AckStream, marks: _Marks) -> Ints:
+    """Return, by session, the last seq whose row is present."""
+    last = np.zeros(SESSION_MAX + 1, np.int64)
+    for batch in acks():
+        there: AckArray = batch[~marks.gone(batch["row_id"])]
+        np.maximum.at(last, there["session"], there["seq"])
+    return last
+
 
 INSERT_ID = StatementSpec(Verb.INSERT, CLASSIC, ())
 _STATEMENTS = (Statement(INSERT_ID.name, ()),)

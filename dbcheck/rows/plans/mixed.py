@@ -6,25 +6,28 @@ shows after recovery whether the operation took place, and the other tables must
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from dbcheck.rows.decks import (
+    PAIRS,
     PARTS_MAX,
     REGISTERS_MAX,
     ROLLED_BACK_PART,
+    SLOTS,
     Card,
+    Dealt,
     Deck,
     Decks,
     is_first_write,
     slots_of,
 )
-from dbcheck.rows.effects import with_effects
-from dbcheck.rows.items import judge_items
-from dbcheck.rows.markers import Markers
+from dbcheck.rows.effects import Markers, with_effects
+from dbcheck.rows.items import Items, judge_items
 from dbcheck.rows.mix import BATCH_ROWS, Action, Mix
-from dbcheck.rows.observed import Observed
 from dbcheck.rows.operation import (
     ROLLBACK,
     ROLLBACK_TO,
@@ -34,13 +37,65 @@ from dbcheck.rows.operation import (
     StatementSpec,
     Verb,
 )
-from dbcheck.rows.plans.dealt import items_dealt, registers_dealt
-from dbcheck.rows.plans.insert import INSERT
-from dbcheck.rows.reconcile import Reconciliation, reconcile
+from dbcheck.rows.plans.plan import INSERT
+from dbcheck.rows.reconcile import Observed, Reconciliation, reconcile
 from dbcheck.rows.registers import judge_registers
-from dbcheck.rows.schedule import RowValues, Schedule
+from dbcheck.rows.schedule import Ints, RowValues, Schedule
 from dbcheck.rows.survivors import Inspector
 from dbcheck.rows.table import ITEM, LEDGER, REGISTER, TableSpec
+
+
+def items_dealt(decks: Decks, session: int, top: int) -> Iterator[Items]:
+    """Yield the items of a session; see rows.items.Written."""
+    for dealt in decks.dealt(session, top, more=1):
+        yield from _items(dealt, decks)
+
+
+def registers_dealt(
+    decks: Decks, session: int, top: int
+) -> Iterator[tuple[Ints, Ints]]:
+    """Yield which registers of a session are written; see rows.registers.Written."""
+    for dealt in decks.dealt(session, top):
+        yield from _registers(dealt, decks)
+
+
+def _items(dealt: Dealt, decks: Decks) -> Iterator[Items]:
+    """Yield the items of all decks of *dealt* but the last, which only writes to them.
+
+    What a rollback or a rollback to a savepoint took back was inserted by none.
+    """
+    batches = dealt.numbers(Action.BATCH)[:-1]
+    inserted = np.repeat(batches, BATCH_ROWS, axis=1)
+    part = np.broadcast_to(
+        np.tile(np.arange(1, BATCH_ROWS + 1), batches.shape[1]), inserted.shape
+    )
+    columns = []
+    begin = 0
+    for action in (Action.UPDATE, Action.DELETE, Action.ROLLBACK):
+        writing = dealt.numbers(action)[1:]
+        writing = writing[:, : max(0, inserted.shape[1] - begin)]
+        column = np.zeros_like(inserted)
+        column[:, begin : begin + writing.shape[1]] = writing
+        begin += decks.weights[action]
+        columns.append(column.ravel())
+    yield Items(part.ravel(), inserted.ravel(), *columns)
+    savepoints = dealt.numbers(Action.SAVEPOINT)[:-1].ravel()
+    yield Items.inserts(np.ones_like(savepoints), savepoints)
+    for action in (Action.SAVEPOINT, Action.ROLLBACK):
+        undone = dealt.numbers(action)[:-1].ravel()
+        yield Items.undone(np.full_like(undone, ROLLED_BACK_PART), undone)
+
+
+def _registers(dealt: Dealt, decks: Decks) -> Iterator[tuple[Ints, Ints]]:
+    seq = dealt.numbers(Action.REGISTERS).ravel()
+    before = dealt.first * decks.weights[Action.REGISTERS]
+    yield (before + np.arange(seq.size)) % SLOTS + 1, seq
+    seq = dealt.numbers(Action.TRANSFER).ravel()
+    before = dealt.first * decks.weights[Action.TRANSFER]
+    first = SLOTS + (before + np.arange(seq.size)) % PAIRS * 2 + 1
+    yield first, seq
+    yield first + 1, seq
+
 
 REGISTER_BYTES = 100
 

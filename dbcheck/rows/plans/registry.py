@@ -7,15 +7,13 @@ from dbcheck.rows.mix import Mix
 from dbcheck.rows.operation import StatementSpec
 from dbcheck.rows.plans.classic import INSERT_ID, ClassicPlan
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
-from dbcheck.rows.plans.insert import INSERT, InsertPlan
-from dbcheck.rows.plans.kinds import PlanKind
 from dbcheck.rows.plans.mixed import MixedPlan, statements_of_mix
 from dbcheck.rows.plans.orderentry import OrderEntryPlan
-from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.plans.plan import INSERT, InsertPlan, Plan
 from dbcheck.rows.plans.twophase import TwoPhasePlan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import TableSpec
-from dbcheck.rows.workload import Workload
+from dbcheck.rows.workload import PlanKind, Workload
 
 _REGISTERS = Mix(registers=1)
 

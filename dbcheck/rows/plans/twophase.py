@@ -1,23 +1,202 @@
 """Each operation decides the transaction that the one before it prepared.
 
 Then it leaves its row in the ledger, and prepares a transaction of its own.  So at most
-one is prepared for each session, for as long as its operations take.
+one is prepared for each session, for as long as its operations take.  After recovery
+the server must list each of them as prepared, unless it was decided.
 """
 
 from __future__ import annotations
 
-from dbcheck.rows.effects import with_effects
-from dbcheck.rows.leftover import Name, is_committed
-from dbcheck.rows.markers import Markers
-from dbcheck.rows.observed import Observed
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dbcheck.rows.effects import Effects, Markers, sorted_out, with_effects
+from dbcheck.rows.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, TwoPhase
-from dbcheck.rows.plans.insert import INSERT
 from dbcheck.rows.plans.mixed import INSERT_ITEM
-from dbcheck.rows.plans.twophase_judge import PART, judge_two_phase
-from dbcheck.rows.reconcile import Reconciliation, reconcile
-from dbcheck.rows.schedule import Schedule
-from dbcheck.rows.survivors import Inspector
+from dbcheck.rows.plans.plan import INSERT
+from dbcheck.rows.prepared import LeftFate, LeftOver, Name, Undecided, is_committed
+from dbcheck.rows.reconcile import Observed, Reconciliation, reconcile
+from dbcheck.rows.schedule import Ints, Schedule
+from dbcheck.rows.survivors import DIFFERENT, Flags, Inspector, Records, is_among
 from dbcheck.rows.table import ITEM, LEDGER, TableSpec
+
+PART = 1  # of the item that a prepared transaction inserts
+_NO_LOSS = 255
+_PREPARED, _TORN = CODES[LossKind.PREPARED], CODES[LossKind.TORN]
+_RESURRECTED, _CORRUPT = CODES[LossKind.RESURRECTED], CODES[LossKind.CORRUPT]
+_UNEXPECTED, _DUPLICATE = CODES[LossKind.UNEXPECTED], CODES[LossKind.DUPLICATE]
+
+
+_KINDS = {
+    LeftFate.REFUSED: _PREPARED,
+    LeftFate.ABSENT: _PREPARED,
+    LeftFate.DIFFERENT: _CORRUPT,
+    LeftFate.PRESENT: _RESURRECTED,
+    LeftFate.GONE: _PREPARED,
+}
+
+
+def judge_two_phase(
+    seen: Observed, table: TableSpec, epoch: int, markers: Markers
+) -> Effects:
+    """Return what *table* and the list of prepared transactions show.
+
+    table: read before any transaction of that list was decided.
+    """
+    own, earlier = sorted_out(seen, table, epoch)
+    rows = _Rows(table, own, markers)
+    left = _by_session(seen.left_over)
+    losses, undecided = [rows.others()], Undecided()
+    for session in markers.sessions():
+        listed = left.pop(session, {})
+        lost, unsure = _losses_of(session, markers, rows, listed)
+        losses.append(lost)
+        undecided += unsure
+    for session, listed in left.items():
+        losses.append(_strangers(session, listed, table))
+    return Effects(np.concatenate(losses), earlier, undecided)
+
+
+def _losses_of(
+    session: int, markers: Markers, rows: _Rows, listed: Mapping[int, LeftOver]
+) -> tuple[LossArray, Undecided]:
+    """Return the losses among the transactions of one session, and those undecided."""
+    top = int(markers.tops[session])
+    seq = np.arange(1, top + 1, dtype=np.int64)
+    row_ids, damaged = rows.of(session, top)
+    is_listed = np.zeros(top, np.bool_)
+    is_listed[[one - 1 for one in listed if one <= top]] = True
+    kinds = _judged(session, seq, markers, row_ids > 0, is_listed)
+    kinds[damaged] = _NO_LOSS  # that row is a loss already
+    # Without its row in the ledger it is half of an operation: nobody decided that.
+    is_open = (kinds != _NO_LOSS) & markers.perhaps(session, seq)
+    is_open &= (seq == top) | ~markers.present(session, seq + 1)
+    # One that is listed was not decided, unless another client did that afterwards.
+    is_open &= ~is_listed | is_among(seq, _gone(listed))
+    for one, over in listed.items():
+        if one <= top and kinds[one - 1] == _NO_LOSS:
+            kinds[one - 1] = _KINDS.get(over.fate, _NO_LOSS)
+            is_open[one - 1] = over.fate is LeftFate.GONE
+    is_gone = is_open & is_listed
+    undecided = Undecided(
+        rolled_back=int(np.count_nonzero(is_open & ~is_gone & (row_ids == 0))),
+        committed=int(np.count_nonzero(is_open & ~is_gone & (row_ids > 0))),
+        gone=int(np.count_nonzero(is_gone)),
+    )
+    at = np.flatnonzero(kinds != _NO_LOSS)
+    found = _losses(session, seq[at], kinds[at], rows.table)
+    found["row_id"] = np.where(row_ids[at] > 0, row_ids[at], -1)
+    strangers = {one: over for one, over in listed.items() if one > top}
+    losses = np.concatenate([found, _strangers(session, strangers, rows.table)])
+    return losses, undecided
+
+
+def _gone(listed: Mapping[int, LeftOver]) -> Ints:
+    """Return which another client decided, or may have, once they were listed."""
+    gone = [
+        one
+        for one, over in listed.items()
+        if over.fate is LeftFate.GONE or over.perhaps_earlier
+    ]
+    return np.array(gone, np.int64)
+
+
+def _judged(
+    session: int, seq: Ints, markers: Markers, is_visible: Flags, is_listed: Flags
+) -> Codes:
+    """Return what kind of loss each transaction of a session is.
+
+    is_visible: its row is in the table.  is_listed: the server lists it as prepared.
+    An operation first decides the transaction of the one before, then leaves its row in
+    the ledger, then prepares its own transaction.
+    """
+    top = seq.size
+    was_acked = seq <= markers.acked[session]
+    may_be_decided = seq < top
+    decided = may_be_decided & markers.present(session, seq + 1)
+    in_ledger = markers.perhaps(session, seq)  # if not, all of it may be missing
+    commits = is_committed(seq)
+    lost = in_ledger & (was_acked | decided) & ~is_visible & ~is_listed
+    lost &= commits | ~may_be_decided
+    conditions = (
+        (is_visible & ~commits, _RESURRECTED),
+        (is_listed & (decided | is_visible), _PREPARED),
+        (lost, _PREPARED),
+        (is_visible & ~may_be_decided, _UNEXPECTED),
+        ((is_visible | is_listed) & ~was_acked & ~in_ledger, _TORN),
+    )
+    kinds = np.full(top, _NO_LOSS, np.uint8)
+    for condition, kind in reversed(conditions):
+        kinds[condition] = kind
+    return kinds
+
+
+class _Rows:
+    """The rows of prepared transactions that are in the table."""
+
+    def __init__(self, table: TableSpec, records: Records, markers: Markers) -> None:
+        self.table = table
+        own = markers.own(records)
+        own = own[own["part"] == PART]
+        is_known = is_among(records["row_id"], own["row_id"])
+        own = own[np.lexsort((own["row_id"], own["seq"], own["session"]))]
+        intact = own["content"] != DIFFERENT
+        self._damaged, own = own[~intact], own[intact]
+        again = np.zeros(len(own), np.bool_)
+        again[1:] = (own["seq"][1:] == own["seq"][:-1]) & (
+            own["session"][1:] == own["session"][:-1]
+        )
+        self._own, self._again = own[~again], own[again]
+        self._strange = records[~is_known]
+
+    def others(self) -> LossArray:
+        """Return the losses of the rows that are no transaction's one intact row."""
+        return np.concatenate(
+            [
+                self._of(_CORRUPT, self._damaged),
+                self._of(_DUPLICATE, self._again),
+                self._of(_UNEXPECTED, self._strange),
+            ]
+        )
+
+    def _of(self, kind: int, records: Records) -> LossArray:
+        return of_rows(np.full(len(records), kind, np.uint8), records, self.table)
+
+    def of(self, session: int, top: int) -> tuple[Ints, Flags]:
+        """Return the id of each transaction's row, 0 if none, and which are damaged."""
+        ids, damaged = np.zeros(top, np.int64), np.zeros(top, np.bool_)
+        own = self._own[slice(*np.searchsorted(self._own["session"], _span(session)))]
+        ids[own["seq"] - 1] = own["row_id"]
+        harmed = self._damaged[self._damaged["session"] == session]
+        damaged[harmed["seq"] - 1] = True
+        return ids, damaged
+
+
+def _span(session: int) -> tuple[int, int]:
+    return session, session + 1
+
+
+def _by_session(left: Sequence[LeftOver]) -> dict[int, dict[int, LeftOver]]:
+    found: dict[int, dict[int, LeftOver]] = {}
+    for over in left:
+        found.setdefault(over.session, {})[over.seq] = over
+    return found
+
+
+def _strangers(
+    session: int, listed: Mapping[int, LeftOver], table: TableSpec
+) -> LossArray:
+    """Return the losses of transactions that no operation can have prepared."""
+    seq = np.array(sorted(listed), np.int64)
+    return _losses(session, seq, np.full(seq.size, _UNEXPECTED, np.uint8), table)
+
+
+def _losses(session: int, seq: Ints, kinds: Codes, table: TableSpec) -> LossArray:
+    losses = none_of(kinds, table)
+    losses["session"], losses["seq"] = session, seq
+    return losses
 
 
 class TwoPhasePlan:

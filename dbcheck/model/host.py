@@ -2,11 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from dbcheck.model.clocks import ClientClocks
+from msgspec import Meta
+
 from dbcheck.model.depth import Remains
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a host reports of itself; "" where it cannot.
+
+    serial:  of the machine (DMI), which only root may read.
+    boot_id: another one after each boot (random(4)).
+    """
+
+    hostname: str
+    machine_id: str
+    boot_id: str
+    serial: str
+    addresses: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the right host reports of itself; "" where nothing is expected."""
+
+    hostname: Annotated[
+        str,
+        Meta(description="The host name that the host must report before a cut."),
+    ] = ""
+    serial: Annotated[
+        str, Meta(description="The serial number that it must report.")
+    ] = ""
+    machine_id: Annotated[
+        str, Meta(description="The machine id that it must report.")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientClocks:
+    """What the clocks of a client show at one moment, in microseconds.
+
+    boot: names the machine's boot; clocks of two boots cannot be compared.
+    clock_us: CLOCK_MONOTONIC, which stands still while the machine is suspended.
+    boot_us: CLOCK_BOOTTIME, which does not (clock_gettime(2)).
+    wall_us: the time of day, since the epoch; it may be set.
+    """
+
+    boot: str
+    clock_us: int
+    boot_us: int
+    wall_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One text that was read on the host.
+
+    of:   the block device or ZFS dataset that it is about, "" the host itself.
+    what: names it, see hosts.agent.readings.
+    how:  the file or command, for reports.
+    text: what it held; of a tool also what it printed before it failed.
+    why:  the reason if it could not be read, else "".
+    """
+
+    of: str
+    what: str
+    how: str
+    text: str
+    why: str
+
+
+class Readings:
+    """All that was read of one host."""
+
+    def __init__(self, found: Iterable[Reading] = ()) -> None:
+        """Hold what was *found*; of readings with one name the first counts."""
+        self._found: dict[tuple[str, str], Reading] = {}
+        for each in found:
+            self._found.setdefault((each.of, each.what), each)
+
+    def get(self, of: str, what: str) -> Reading | None:
+        """Return one of them, None if nothing of that name was tried."""
+        return self._found.get((of, what))
+
+    def text(self, of: str, what: str) -> str:
+        """Return its text, "" if it could not be read."""
+        found = self.get(of, what)
+        return "" if found is None or found.why else found.text.strip()
+
+    def named(self, *whats: str) -> list[Reading]:
+        """Return those with one of these names, whatever they are of."""
+        return [each for each in self._found.values() if each.what in whats]
+
 
 WRITE_BACK, WRITE_THROUGH = "write back", "write through"  # queue/write_cache
 

@@ -1,4 +1,4 @@
-"""How often block devices wrote and flushed, as their kernel counts it.
+"""How often block devices wrote and flushed, and how long a durable write took.
 
 Linux, Documentation/block/stat.rst: a device's "stat" has the numbers of writes that
 were completed (field 5), their sectors of 512 bytes (7) and milliseconds (8), and since
@@ -10,6 +10,7 @@ and bcache that pass everything on at once.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -88,3 +89,37 @@ class UnderLoad:
 
 def _less(now: int | None, earlier: int | None) -> int | None:
     return None if now is None or earlier is None else now - earlier
+
+
+class Method(enum.StrEnum):
+    """How a write is made durable, as a server can do it (open(2), pwritev2(2))."""
+
+    FSYNC = "fsync"
+    FDATASYNC = "fdatasync"
+    DSYNC = "O_DSYNC"
+    DIRECT = "O_DIRECT + fdatasync"
+    RWF_DSYNC = "RWF_DSYNC"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One kind of write: so many bytes at an offset of a file, over and over."""
+
+    method: Method
+    size: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Writes of one shape.
+
+    took_ns: how long each took, until it was durable, nanoseconds, in order.
+    before, after: what the devices had done; device counters count whole milliseconds.
+    why: the reason why there are none, "" if there are.
+    """
+
+    took_ns: tuple[int, ...]
+    before: Sample
+    after: Sample
+    why: str = ""
