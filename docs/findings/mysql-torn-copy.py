@@ -26,8 +26,11 @@ def two_batches(before, after):
     return second, first
 
 
-def overwritten(old, page_of, full, other):
-    """Return (page, old slot, its new content, copy): slots of stale copies."""
+def overwritten(old, after, page_of, full, other):
+    """Return (page, old slot, its new content, copy): slots of stale copies.
+
+    No whole copy comes before: the server would restore that (mysql-older-copy.py).
+    """
     newest = {page: (file, n) for file, n, page in full}
     last = {slot[:2]: slot[2] for slot in other}
     return [
@@ -35,7 +38,7 @@ def overwritten(old, page_of, full, other):
         for number, page in enumerate(page_of)
         if page in newest
         for slot in copies(old, page)
-        if slot[:2] in last and slot[:2] < newest[page]
+        if slot[:2] in last and slot < copies(after, page)[0]
     ]
 
 
@@ -57,8 +60,9 @@ def check(server, asked):
         server.write_out(checkpoint=False)
         server.kill()
         new = {name: server.pages(name) for name in FILES}
-        full, other = two_batches(before, server.slots())
-        found = overwritten(before, new["d/t.ibd"], full, other)
+        after = server.slots()
+        full, other = two_batches(before, after)
+        found = overwritten(before, after, new["d/t.ibd"], full, other)
         if found:
             break
         server.start()
