@@ -161,6 +161,8 @@ def main(check):
         here = Server(asked, Path(folder))
         try:
             here.create()
+            if not mariadb and "MariaDB" in here.version():
+                raise OSError(f"{asked.server} is MariaDB: name a mysqld (--server)")
             seen = check(here, asked)
         finally:
             here.kill()

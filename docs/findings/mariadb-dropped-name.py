@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from server import Server, find_programs, parse, require_root, run
+from server import CANNOT_RUN, Server, find_programs, parse, require_root, run
 
 TRIES = 10
 
@@ -103,7 +103,7 @@ def main():
         (folder / "drive").mkdir()
         print("Control: the filesystem is synced before the power loss.")
         if is_listed(folder, asked, synced=True):
-            return 1
+            return CANNOT_RUN
         for number in range(1, TRIES + 1):
             print(f"Power loss {number}:")
             if is_listed(folder, asked, synced=False):

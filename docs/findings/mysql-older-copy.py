@@ -47,8 +47,7 @@ def check(server, asked):
             break
         server.start()
     else:
-        print(f"in {asked.loads} loads no page had an older copy first")
-        return False
+        raise OSError(f"in {asked.loads} loads no page had an older copy first")
     number, all_of_it = found[0]
     print("all changed pages were written in one batch, then SIGKILL")
     print(f"{len(found)} pages of t.ibd have a first copy of two writes before")

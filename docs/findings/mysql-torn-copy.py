@@ -26,19 +26,22 @@ def two_batches(before, after):
     return second, first
 
 
-def overwritten(old, after, page_of, full, other):
-    """Return (page, old slot, its new content, copy): slots of stale copies.
+def overwritten(before, after, old, new, full, other):
+    """Return (number of a page, slot of its stale copy, new content, whole copy).
 
-    No whole copy comes before: the server would restore that (mysql-older-copy.py).
+    before, after: the slots.  old, new: the table's pages.  The first whole copy that
+    is left is the newest: an older one would be restored (mysql-older-copy.py).
     """
     newest = {page: (file, n) for file, n, page in full}
     last = {slot[:2]: slot[2] for slot in other}
     return [
         (number, slot, last[slot[:2]], newest[page])
-        for number, page in enumerate(page_of)
-        if page in newest
-        for slot in copies(old, page)
-        if slot[:2] in last and slot < copies(after, page)[0]
+        for number, page in enumerate(new)
+        if page in newest and page != old[number]
+        for slot in copies(before, page)
+        if slot[:2] in last
+        and slot[:2] < newest[page] == copies(after, page)[0][:2]
+        and lsn(page) < lsn(last[slot[:2]])
     ]
 
 
@@ -62,13 +65,13 @@ def check(server, asked):
         new = {name: server.pages(name) for name in FILES}
         after = server.slots()
         full, other = two_batches(before, after)
-        found = overwritten(before, after, new["d/t.ibd"], full, other)
+        pages = [each["d/t.ibd"] for each in (old, new)]
+        found = overwritten(before, after, *pages, full, other)
         if found:
             break
         server.start()
     else:
-        print(f"in {asked.loads} loads no second batch met such a slot")
-        return False
+        raise OSError(f"in {asked.loads} loads no second batch met such a slot")
     number, (file, slot, stale), content, place = found[0]
     page = new["d/t.ibd"][number]
     print("all changed pages were written in two batches, then SIGKILL")
@@ -79,7 +82,8 @@ def check(server, asked):
         f"second batch: in {file} slot {slot} its copy of LSN {lsn(stale)} is ", end=""
     )
     print(
-        f"overwritten with one of page {int.from_bytes(content[4:8], 'big')} of another"
+        f"overwritten with a copy of page {int.from_bytes(content[4:8], 'big')}"
+        f" of space {int.from_bytes(content[34:38], 'big')}"
     )
     second = {copy for _, _, copy in other}  # which are not yet written in place
     undone = [

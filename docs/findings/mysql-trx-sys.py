@@ -47,7 +47,9 @@ def check(server, asked):
             print(f"its last {tear} bytes are old: ", end="")
             print(server.rows() if up else server.why(WHY))
             seen = seen and not up and "ERROR" in server.why(WHY)
-        server.attempt(*log, torn, more="innodb-force-recovery=1")
+        if not server.attempt(*log, torn, more="innodb-force-recovery=1"):
+            print("with innodb_force_recovery=1: it does not start")
+            continue
         print(f"with innodb_force_recovery=1: {server.rows()}", end="")
         server.sql("shutdown")
         server.process.wait()

@@ -89,8 +89,7 @@ def check(server, asked):
             break
         server.start()
     else:
-        print(f"in {asked.loads} loads no segment had an older copy first")
-        return False
+        raise OSError(f"in {asked.loads} loads no segment had an older copy first")
     name, number, all_of_it = found
     page = new[name][number]
     print("all changed pages were written in one batch, then SIGKILL")

@@ -66,9 +66,10 @@ def show(folder, facts, content, asked, lossy):
         started = server.start() or (lossy and server.start())
         print("    The server", "starts." if started else "does not start.")
         if started:
-            for table in facts["tables"]:
-                print(server.ask(f"check table {table}; select count(*) from {table}"))
-            return not lossy
+            query = "check table {0}; select count(*) from {0}"
+            answers = [server.ask(query.format(table)) for table in facts["tables"]]
+            print("\n".join(answers))
+            return not lossy and "error" not in " ".join(answers).lower()
         for line in server.said("|".join(facts["log"]))[:6] or server.said("")[-6:]:
             print("   ", line[:300])
         return lossy and bool(server.said(facts["log"][0]))

@@ -54,7 +54,7 @@ def main() -> int:
                 f"{name:20} {time_no:3} {result:10} {loads(done.stdout):3} loads"
                 f" {time.monotonic() - began:4.0f} s\n"
             )
-            if args.times == 1 or done.returncode not in _SAID:
+            if args.times == 1 or done.returncode != SEEN:
                 sys.stdout.write(done.stdout + done.stderr)
             sys.stdout.flush()
     return 1 if missed else 0
