@@ -53,6 +53,9 @@ def check(server, asked):
     server.fill("u", 4 * rows - 1)
     for load in range(1, asked.loads + 1):
         print(f"load {load}", flush=True)
+        for number in range(load % 3):  # other writes: each load takes other slots
+            server.sql(f"update d.u set v = 'other {number}' where id = 1")
+            server.write_out()
         server.sql("update d.t set v = repeat('b', 1000)")
         server.write_out()
         server.sql("update d.t set v = repeat('c', 1000)")
