@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from dbcheck.rows.acks import Ints
 from dbcheck.rows.survivors import RECORD, Records
 
 LOOKUPS_MAX = 100_000
 _MODULI = (1048573, 65521)  # of count_any.sql; their product times a batch fits
 _SESSION_FACTOR = 40009  # of count_key_any.sql; above any part
-
-Ints = npt.NDArray[np.int64]
 
 
 class RowsRead:

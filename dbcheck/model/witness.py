@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbcheck.base.values import Json
-from dbcheck.rows.acks import TIME_UNIT_US, AckArray
-from dbcheck.rows.schedule import Ints
+from dbcheck.rows.acks import TIME_UNIT_US, AckArray, Ints
 
 CUT_EVENT = "cut asked"  # noted when the switch is asked soon; then "cut asked 2"
 LOAD_EVENT = "load"  # with what the client saw of the load

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from dbcheck.rows.acks import Ints
 from dbcheck.rows.loss import CODES, LossArray, LossKind, without_key
-from dbcheck.rows.schedule import Ints
 from dbcheck.rows.survivors import DIFFERENT, Records, distinct
 from dbcheck.rows.table import TableFacts, TableSpec
 

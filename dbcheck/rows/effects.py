@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dbcheck.rows.acks import LOAD_SESSION_MAX, SESSION_MAX
+from dbcheck.rows.acks import LOAD_SESSION_MAX, SESSION_MAX, Ints
 from dbcheck.rows.earlier import Earlier
 from dbcheck.rows.loss import (
     CODES,
@@ -24,7 +24,6 @@ from dbcheck.rows.loss import (
 )
 from dbcheck.rows.prepared import Undecided
 from dbcheck.rows.reconcile import AckStream, Observed, Reconciliation
-from dbcheck.rows.schedule import Ints
 from dbcheck.rows.survivors import DIFFERENT, RECORD, Flags, Records, distinct, is_among
 from dbcheck.rows.table import TableSpec
 

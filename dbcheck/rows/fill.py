@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbcheck.rows.schedule import Bytes, Ints, Payloads, Schedule, Sizes, crc32_of_words
+from dbcheck.rows.acks import Ints
+from dbcheck.rows.schedule import Bytes, Payloads, Schedule, Sizes, crc32_of_words
 from dbcheck.rows.survivors import alike
 
 # The parts of one session, whose seq is the part and one.  So no two rows have session

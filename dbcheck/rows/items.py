@@ -13,11 +13,10 @@ from typing import Self
 
 import numpy as np
 
-from dbcheck.rows.acks import SEQ_MAX, SESSION_MAX
+from dbcheck.rows.acks import SEQ_MAX, SESSION_MAX, Ints
 from dbcheck.rows.effects import Effects, Markers, sorted_out
 from dbcheck.rows.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
 from dbcheck.rows.reconcile import Observed
-from dbcheck.rows.schedule import Ints
 from dbcheck.rows.survivors import DIFFERENT, Flags, Records, is_among
 from dbcheck.rows.table import TableSpec
 

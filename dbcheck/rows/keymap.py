@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.rows.acks import SESSION_MAX, AckArray
+from dbcheck.rows.acks import SESSION_MAX, AckArray, Ints
 from dbcheck.rows.loss import Losses, operations_of
 from dbcheck.rows.reconcile import AckStream, SurvivorStream
-from dbcheck.rows.schedule import Ints
 from dbcheck.rows.survivors import distinct
 
 CELLS_MAX = 100

@@ -11,14 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbcheck.rows.acks import HOUSEKEEPING_SESSION, TIME_UNIT_US, AckArray
+from dbcheck.rows.acks import (
+    HOUSEKEEPING_SESSION,
+    NEVER,
+    TIME_UNIT_US,
+    AckArray,
+    Ints,
+    SessionTimes,
+)
 from dbcheck.rows.chores import KINDS, ChoreKind, Chores
 from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, operations_of
 from dbcheck.rows.reconcile import AckStream
-from dbcheck.rows.schedule import Ints, Sizes
+from dbcheck.rows.schedule import Sizes
 from dbcheck.rows.survivors import Flags, distinct, is_among_distinct
 from dbcheck.rows.table import TABLES, TableSpec
-from dbcheck.rows.timeline import NEVER, SessionTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple, Self, overload
 
-from dbcheck.rows.schedule import Ints
+from dbcheck.rows.acks import Ints
 from dbcheck.rows.survivors import Flags
 
 PREFIX = "dbcheck-"

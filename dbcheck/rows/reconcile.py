@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged
-from dbcheck.rows.acks import SESSION_MAX, AckArray
+from dbcheck.rows.acks import SESSION_MAX, AckArray, Ints
 from dbcheck.rows.earlier import Earlier
 from dbcheck.rows.loss import (
     CODES,
@@ -71,8 +71,6 @@ class Observed:
     left_over: Sequence[LeftOver] = ()
     is_ddl_atomic: bool = False
 
-
-Ints = npt.NDArray[np.int64]
 
 _SEEN, _DIFFERENT, _TWICE = 1, 2, 4
 _PLACES_AT_ONCE = 1 << 22

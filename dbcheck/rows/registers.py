@@ -12,11 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import numpy as np
 
-from dbcheck.rows.acks import SESSION_MAX
+from dbcheck.rows.acks import SESSION_MAX, Ints
 from dbcheck.rows.effects import Effects, Markers, sorted_out
 from dbcheck.rows.loss import Loss, LossArray, Losses, LossKind
 from dbcheck.rows.reconcile import Observed
-from dbcheck.rows.schedule import Ints
 from dbcheck.rows.survivors import DIFFERENT, Records
 from dbcheck.rows.table import TableSpec
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES128
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
-from dbcheck.rows.acks import Row
+from dbcheck.rows.acks import Ints, Row
 
 BLOCK_BYTES = 16  # of AES
 
@@ -123,7 +123,6 @@ class _Streams(threading.local):
 _streams = _Streams()
 
 
-Ints = npt.NDArray[np.int64]
 Sums = npt.NDArray[np.uint32]
 Bytes = npt.NDArray[np.uint8]
 

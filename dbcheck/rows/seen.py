@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbcheck.rows.acks import ACK_DTYPE, SEQ_MAX, SESSION_MAX, AckArray
+from dbcheck.rows.acks import ACK_DTYPE, SEQ_MAX, SESSION_MAX, AckArray, Ints
 from dbcheck.rows.reconcile import AckStream, Claim, SurvivorStream, count_acks
-from dbcheck.rows.schedule import Ints
 from dbcheck.rows.survivors import Records, is_among
 
 

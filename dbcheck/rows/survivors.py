@@ -10,10 +10,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.rows.acks import SEQ_MAX, SESSION_MAX, Row
+from dbcheck.rows.acks import SEQ_MAX, SESSION_MAX, Ints, Row
 from dbcheck.rows.schedule import (
     Bytes,
-    Ints,
     Payloads,
     Schedule,
     Sizes,

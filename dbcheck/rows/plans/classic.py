@@ -15,12 +15,11 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.rows.acks import SESSION_MAX, AckArray
+from dbcheck.rows.acks import SESSION_MAX, AckArray, Ints
 from dbcheck.rows.loss import CODES, LossArray, Losses, LossKind, of_acks, without_key
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, Verb
 from dbcheck.rows.reconcile import (
     AckStream,
-    Ints,
     Observed,
     Reconciliation,
     SurvivorStream,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dbcheck.rows.acks import Ints
 from dbcheck.rows.decks import (
     PAIRS,
     PARTS_MAX,
@@ -40,7 +41,7 @@ from dbcheck.rows.operation import (
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.reconcile import Observed, Reconciliation, reconcile
 from dbcheck.rows.registers import judge_registers
-from dbcheck.rows.schedule import Ints, RowValues, Schedule
+from dbcheck.rows.schedule import RowValues, Schedule
 from dbcheck.rows.survivors import Inspector
 from dbcheck.rows.table import ITEM, LEDGER, REGISTER, TableSpec
 

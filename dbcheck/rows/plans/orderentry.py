@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dbcheck.rows.acks import Ints
 from dbcheck.rows.conditions import CONDITIONS_OF_ORDERS
 from dbcheck.rows.effects import Markers, with_effects
 from dbcheck.rows.items import Items, judge_items
@@ -28,7 +29,7 @@ from dbcheck.rows.operation import ROLLBACK, Operation, Statement, StatementSpec
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.reconcile import Observed, Reconciliation, reconcile
 from dbcheck.rows.registers import judge_registers
-from dbcheck.rows.schedule import Ints, Schedule, crc32_of_words
+from dbcheck.rows.schedule import Schedule, crc32_of_words
 from dbcheck.rows.survivors import Inspector
 from dbcheck.rows.table import (
     DISTRICT,

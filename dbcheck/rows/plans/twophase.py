@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dbcheck.rows.acks import Ints
 from dbcheck.rows.effects import Effects, Markers, sorted_out, with_effects
 from dbcheck.rows.loss import CODES, Codes, LossArray, LossKind, none_of, of_rows
 from dbcheck.rows.operation import Operation, Statement, StatementSpec, TwoPhase
@@ -18,7 +19,7 @@ from dbcheck.rows.plans.mixed import INSERT_ITEM
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.prepared import LeftFate, LeftOver, Name, Undecided, is_committed
 from dbcheck.rows.reconcile import Observed, Reconciliation, reconcile
-from dbcheck.rows.schedule import Ints, Schedule
+from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import DIFFERENT, Flags, Inspector, Records, is_among
 from dbcheck.rows.table import ITEM, LEDGER, TableSpec
 
