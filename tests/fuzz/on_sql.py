@@ -77,9 +77,7 @@ def postgresql(data: bytes) -> None:
     with scratch() as folder, server_of(data, folder / ".s.PGSQL.5432"):
         wanted = {"host": str(folder), "user": "u", "password": SECRET, "dbname": "d"}
         try:
-            with PostgresqlLink(
-                "server", wanted, _CONNECT_S, family="postgresql"
-            ) as link:
+            with PostgresqlLink("server", wanted, _CONNECT_S) as link:
                 link.rows("answering")
         except EngineError as error:
             assert SECRET not in str(error)
@@ -90,9 +88,7 @@ def postgresql_session(data: bytes) -> None:
     with scratch() as folder, server_of(data, folder / ".s.PGSQL.5432"):
         wanted = {"host": str(folder), "user": "u", "password": SECRET, "dbname": "d"}
         try:
-            session = PostgresqlSession(
-                "server", wanted, (INSERT,), family="postgresql"
-            )
+            session = PostgresqlSession("server", wanted, (INSERT,))
             with contextlib.closing(session):
                 commit(session)
         except EngineError as error:

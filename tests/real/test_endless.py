@@ -118,7 +118,7 @@ def test_a_login_to_postgresql_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(
             EngineError, match=r"did not answer the login within 0\.5 s"
         ):
-            PostgresqlLink("db1", arguments, 0.5, family="postgresql")
+            PostgresqlLink("db1", arguments, 0.5)
         assert new_threads(before) == []
         left.set()
 
@@ -156,7 +156,7 @@ def test_a_login_to_postgresql_without_end() -> None:
             EngineError, match="sent more than 16 MiB in answer to the login"
         ),
     ):
-        PostgresqlLink("db1", arguments, 10, family="postgresql")
+        PostgresqlLink("db1", arguments, 10)
 
 
 # ---------------------------------------------------------------------------- answers
@@ -193,7 +193,7 @@ def test_an_answer_of_postgresql_without_end() -> None:
         server(PgPeer, answer) as arguments,
         pytest.raises(EngineError, match="sent more than 16 MiB in answer to"),
     ):
-        PostgresqlLink("db1", arguments, 5, family="postgresql")
+        PostgresqlLink("db1", arguments, 5)
 
 
 @pytest.mark.parametrize("kind", [b"G", b"T"])
@@ -211,7 +211,7 @@ def test_an_answer_to_an_insert_without_end(kind: bytes) -> None:
             flood(peer.wire, MIB)
 
     with server(PgPeer, answer) as arguments:
-        session = PostgresqlSession("db1", arguments, (INSERT,), family="postgresql")
+        session = PostgresqlSession("db1", arguments, (INSERT,))
         with contextlib.closing(session):
             session.send(INSERTS.operation(1, 1))
             with pytest.raises(CommitUnknown, match="replies without end"):
@@ -246,7 +246,7 @@ def test_a_row_of_postgresql_without_end() -> None:
 
     with (
         server(PgPeer, answer) as arguments,
-        PostgresqlLink("db1", arguments, 5, family="postgresql") as link,
+        PostgresqlLink("db1", arguments, 5) as link,
         pytest.raises(EngineError, match="sent more than 64 MiB in answer to"),
     ):
         list(link.stream((LEDGER,)))

@@ -42,7 +42,7 @@ given = {"host": "127.0.0.1", "port": sys.argv[1], "user": "eve", "password": "p
 def run():
     for _ in range(2):
         try:
-            PostgresqlSession("db1", given, (), family="postgresql")
+            PostgresqlSession("db1", given, ())
         except EngineError as error:
             say_error(error)
     return 4

@@ -78,7 +78,7 @@ def link(
     monkeypatch.setattr(psycopg2, "connect", lambda **_: connection)
     # No setting is another one than was set.
     monkeypatch.setattr(PostgresqlLink, "rows", lambda *_, **__: [])
-    with PostgresqlLink("db1", {}, 1, family="postgresql") as opened:
+    with PostgresqlLink("db1", {}, 1) as opened:
         yield opened
 
 
@@ -145,9 +145,9 @@ def test_a_connection_that_cannot_be_kept_is_closed(
     ):
         patch.setattr(os, "dup", dup)
         if driver is psycopg:
-            PostgresqlSession("db1", {}, (INSERT,), family="postgresql")
+            PostgresqlSession("db1", {}, (INSERT,))
         else:
-            PostgresqlLink("db1", {}, 1, family="postgresql")
+            PostgresqlLink("db1", {}, 1)
     assert "ulimit -n" in caught.value.hint
     assert connection.fileno() == -1  # it is closed
 

@@ -20,7 +20,7 @@ _SEARCH = "eq_ref"
 
 
 def searches(plan: Plan, index: str) -> bool:
-    """Return whether a plan looks up every row of the table in that index alone.
+    """True if a plan looks up every row of the table in that index alone.
 
     plan: of a join of the table, as READ, with itself, as SEARCHED.
     """
@@ -38,7 +38,7 @@ def searches(plan: Plan, index: str) -> bool:
 
 
 def reads_whole(plan: Plan, index: str) -> bool:
-    """Return whether a plan reads a secondary index from end to end, and no table."""
+    """True if a plan reads a secondary index from end to end, and not the table."""
     if not _is_simple(plan, 1):
         return False
     (line,) = plan
@@ -46,17 +46,17 @@ def reads_whole(plan: Plan, index: str) -> bool:
 
 
 def _is_simple(plan: Plan, tables: int) -> bool:
-    """Return whether a plan joins that many tables, with no temporary table."""
+    """True if a plan joins that many tables without a temporary table."""
     return len(plan) == tables and all(line["select_type"] == "SIMPLE" for line in plan)
 
 
 def _scans_table(line: Mapping[str, Any]) -> bool:
-    """Return whether the plan scans the table itself: an index may lack rows."""
+    """True if the plan scans the table itself: an index may lack rows."""
     return line["type"] == "ALL" or (line["type"], line["key"]) == ("index", PRIMARY)
 
 
 def _is_covered(line: Mapping[str, Any]) -> bool:
-    """Return whether the index covers the query, so that no row of the table is read.
+    """True if the index covers the query, so that no row of the table is read.
 
     "Using index condition" reads rows, "Using index for group-by" skips entries.
     """

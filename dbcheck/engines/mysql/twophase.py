@@ -61,6 +61,6 @@ def decide(link: MysqlLink, name: str, database: str, *, commit: bool) -> None:
 
 
 def decisions(link: MysqlLink) -> Decisions:
-    """Return what the server counts; see rows.prepared.Decisions."""
+    """Read the server's counters of XA commits and rollbacks."""
     counted = {name: int(value) for name, value in link.rows("decisions")}
     return Decisions(counted["Com_xa_commit"], counted["Com_xa_rollback"])

@@ -8,7 +8,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from dbcheck.audit.postgresql import ARCHIVER, UNLOGGED
 from dbcheck.engines.postgresql.check import definition_of
-from dbcheck.engines.postgresql.link import PostgresqlLink
+from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink
 from dbcheck.engines.postgresql.settings import OF_A_SESSION
 from dbcheck.engines.watch import Watch
 from dbcheck.files import sql
@@ -69,11 +69,11 @@ class SessionLook:
     transaction alone.  found: what the last operation that was answered showed.
     """
 
-    def __init__(self, family: str, server: ServerFacts | None) -> None:
+    def __init__(self, server: ServerFacts | None) -> None:
         """Read those of OF_A_SESSION that *server* has, none if it is None."""
         settings = server.settings if server is not None else ()
         self._names = [name for name in OF_A_SESSION if name in settings]
-        self._text = sql(family, "look_session").encode()
+        self._text = sql(FAMILY, "look_session").encode()
         self._at = -1  # its answer among those to the operation, if it has one
         self.found: Mapping[str, str] = {}
 

@@ -19,7 +19,7 @@ from dbcheck.engines.postgresql.check import (
 )
 from dbcheck.engines.postgresql.files import require_readable
 from dbcheck.engines.postgresql.fill import fill
-from dbcheck.engines.postgresql.link import PostgresqlLink, code_of
+from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink, code_of
 from dbcheck.engines.postgresql.options import (
     endpoints,
     host_names,
@@ -52,8 +52,6 @@ from dbcheck.rows.fill import Fill
 from dbcheck.rows.operation import StatementSpec, verbs_by_table
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import Definition, TableFacts, TableSpec
-
-FAMILY = "postgresql"
 
 _SCHEMA = "dbcheck."
 CONNECT_S = 10.0
@@ -208,10 +206,8 @@ class PostgresqlEngine:
                     f"dbcheck.{table.name} was not created",
                     id=ErrorId.TABLE_NOT_CREATED,
                 )
-        identity, definition = (
-            self._identity(link, table),
-            self._definition(link, table),
-        )
+        identity = self._identity(link, table)
+        definition = self._definition(link, table)
         epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
         return table_facts(epochs, identity, definition)
 
@@ -231,14 +227,8 @@ class PostgresqlEngine:
         *,
         weak: bool,
     ) -> PostgresqlSession:
-        options = self._options()
         return PostgresqlSession(
-            self.target,
-            options,
-            statements,
-            family=FAMILY,
-            weak=weak,
-            server=server,
+            self.target, self._options(), statements, weak=weak, server=server
         )
 
     def open_newest(
@@ -500,13 +490,7 @@ class PostgresqlEngine:
     def _open(
         self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
     ) -> PostgresqlLink:
-        options = self._options()
-        link = PostgresqlLink(
-            self.target,
-            options,
-            connect_s,
-            family=FAMILY,
-        )
+        link = PostgresqlLink(self.target, self._options(), connect_s)
         return link.leading_to(server)
 
 

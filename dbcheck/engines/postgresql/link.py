@@ -48,6 +48,8 @@ from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TableSpec
 
+FAMILY = "postgresql"  # the folder below sql/
+
 libpq_stderr.silence()  # before any connection
 
 # SQLSTATEs (PostgreSQL 17, appendix A) of a table that is not there any more or whose
@@ -164,7 +166,6 @@ class PostgresqlLink(Link):
     """A connection in autocommit mode; a context manager that closes it.
 
     target: how error messages name the server.  arguments: psycopg2's.
-    family: folder below sql/ whose statements it runs.
     """
 
     def __init__(
@@ -172,10 +173,8 @@ class PostgresqlLink(Link):
         target: str,
         arguments: Mapping[str, Any],
         connect_s: float,
-        *,
-        family: str,
     ) -> None:
-        self._target, self._family = target, family
+        self._target = target
         self._secret = str(arguments.get("password") or "")
         opening = _Opening({**arguments, "connect_timeout": max(2, round(connect_s))})
         limit_s, overrun = connect_s + logins.LOGIN_S, Overrun()
@@ -226,7 +225,7 @@ class PostgresqlLink(Link):
 
         def run() -> list[tuple[Any, ...]]:
             with self.connection.cursor() as cursor:
-                cursor.execute(sql(self._family, statement), parameters)
+                cursor.execute(sql(FAMILY, statement), parameters)
                 return cursor.fetchall() if cursor.description else []
 
         with self._guard(statement, answer_s):
@@ -241,7 +240,7 @@ class PostgresqlLink(Link):
         def run() -> int:
             with self.connection.cursor() as cursor:
                 source = _Pieces(pieces)
-                text = sql(self._family, statement)
+                text = sql(FAMILY, statement)
                 cursor.copy_expert(text, source, _PIECE_BYTES)
                 return int(cursor.rowcount)
 
@@ -307,7 +306,7 @@ class PostgresqlLink(Link):
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         self.require_plan(f"count_{table.name}", "Seq Scan")
         statement, parser = f"survivors_{table.name}", CopyParser()
-        with Copy(self.connection, sql(self._family, statement), self.sever) as copy:
+        with Copy(self.connection, sql(FAMILY, statement), self.sever) as copy:
             while True:
                 with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
                     messages = copy.read()
@@ -319,7 +318,7 @@ class PostgresqlLink(Link):
 
     def require_plan(self, statement: str, scan: str) -> None:
         """Raise EngineError unless the server runs the statement by *scan*."""
-        explain = f"explain (costs off) {sql(self._family, statement)}"
+        explain = f"explain (costs off) {sql(FAMILY, statement)}"
         with self._guard("the plan to read survivors", ANSWER_S):
             cursor = self.connection.cursor()
             cursor.execute(explain)

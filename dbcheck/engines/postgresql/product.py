@@ -1,4 +1,4 @@
-"""Which product a server is, by what it says of itself: PostgreSQL, or one refused."""
+"""Recognises PostgreSQL by what a server says of itself, and refuses other products."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _OTHER_SETTINGS = {"neon.": "Neon", "polar_": "PolarDB", "gp_": "Greenplum"}
 def require_at_login(target: str, said: Callable[[str], str | None]) -> None:
     """Raise OtherProduct if the server names itself another product at its login.
 
-    Before any statement: CockroachDB may lack what ours use, and its error would say
-    less.  said: returns a parameter of the login, None if the
-    server sent none of that name.
+    This comes before any statement: CockroachDB may lack what ours use, and its error
+    would say less.
+    said: returns a parameter of the login, None if the server sent none of that name.
     """
     for name in _SAID_AT_LOGIN:
         if product := _other_in(said(name) or ""):

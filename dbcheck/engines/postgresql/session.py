@@ -30,7 +30,7 @@ from dbcheck.engines.link import (
     unreadable,
 )
 from dbcheck.engines.postgresql.audited import SessionLook
-from dbcheck.engines.postgresql.link import connect_advice, own_wire
+from dbcheck.engines.postgresql.link import FAMILY, connect_advice, own_wire
 from dbcheck.engines.postgresql.login import new_session
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.error_ids import ErrorId
@@ -158,18 +158,16 @@ class PostgresqlSession:
         arguments: Mapping[str, Any],
         statements: Sequence[StatementSpec],
         *,
-        family: str,
         weak: bool = False,
         server: ServerFacts | None = None,
     ) -> None:
         """Connect, and prepare the statements; raise EngineError if that is refused.
 
         target: how error messages name the server.  arguments: libpq's.
-        family: folder below sql/ whose statements it runs.
         weak: commits are acked before they are durable, for a control.
         server: which one it must be, None for any.
         """
-        self._target, self._family = target, family
+        self._target = target
         self._secret = str(arguments.get("password") or "")
         self._in_flight, self._id_at = False, -1
         self._tags: list[bytes] = []  # what the operation in flight is answered with
@@ -182,7 +180,7 @@ class PostgresqlSession:
         self._alone = _DECISIONS.union(vacuums)
         self._is_single = len(statements) == 1
         self._pipelined = not self._is_single
-        self._look = SessionLook(family, server)
+        self._look = SessionLook(server)
         self._results: list[PGresult] = []
         # Bytes received when an answer was first seen to be incomplete.
         self._before: int | None = None
@@ -436,7 +434,7 @@ class PostgresqlSession:
         """Prepare a statement; raise psycopg.Error if the server refuses it."""
         name, text = (
             f"dbcheck_{spec.name}".encode(),
-            sql(self._family, spec.name).encode(),
+            sql(FAMILY, spec.name).encode(),
         )
         result = self.connection.pgconn.prepare(name, text)
         if result.status != ExecStatus.COMMAND_OK:
@@ -454,9 +452,9 @@ class PostgresqlSession:
     def _later(self, spec: StatementSpec) -> _Late:
         tag = _TAGS[spec.verb]
         tag = tag % spec.rows if b"%d" in tag else tag
-        texts = [(sql(self._family, spec.name).encode(), tag)]
+        texts = [(sql(FAMILY, spec.name).encode(), tag)]
         if spec.verb is Verb.CREATE:
-            mark = sql(self._family, f"mark_{spec.table.name}").encode()
+            mark = sql(FAMILY, f"mark_{spec.table.name}").encode()
             texts.append((mark, _MARKED))
         packers = tuple(_PACK[column.kind] for column in spec.parameters)
         return _Late(tuple(texts), packers, [_BINARY] * len(packers))
@@ -475,9 +473,7 @@ class PostgresqlSession:
     def _run(
         self, statement: str, parameters: Mapping[str, str] | None = None
     ) -> psycopg.Cursor[Any]:
-        return self.connection.execute(
-            sql(self._family, statement).encode(), parameters
-        )
+        return self.connection.execute(sql(FAMILY, statement).encode(), parameters)
 
     def _sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""

@@ -26,7 +26,7 @@ MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 def data_names(path: str) -> dict[str, Any]:
     """Return the names that PostgreSQL, MySQL or dbcheck left in the directory *path*.
 
-    See model.places.DataNames.  Raise OSError if there is no such directory.
+    They are the fields of model.places.DataNames.  Raise OSError without a directory.
     """
     unreadable: dict[str, str] = {}
     return {
