@@ -21,7 +21,7 @@ from dbcheck.judge.results import (
     ReceiptsResult,
 )
 from dbcheck.probe.flushes_result import FlushesResults
-from dbcheck.probe.latency_result import LatencyResults
+from dbcheck.probe.latency import LatencyResults
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schema"
 RESULTS: dict[str, type[Any]] = {

@@ -1,1 +1,1 @@
-"""The sequence of a cycle; speaks to ports only."""
+"""Cycles on one target until enough cuts are counted, and what they show together."""

@@ -1,31 +1,39 @@
-"""Runs unattended cycles on one target until enough cuts are counted."""
+"""Runs unattended cycles on one target until enough cuts are counted.
+
+One campaign at a time works on a target, wherever its clients run.  The lock on its
+folder keeps clients of one machine apart.  The witness keeps apart all clients that log
+there: one that was taken for dead and still runs elsewhere, or one of somebody else who
+began a campaign on the same target.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
 from dbcheck.base.progress import Progress, Unit
-from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.cycle import (
+from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
+from dbcheck.cycle.control import facts_of, run_controls
+from dbcheck.cycle.cycle import (
     reconcile_run,
     require_answered,
     require_same_site,
     restore,
     run_cycle,
 )
-from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.known import Known
-from dbcheck.campaign.outcome import Outcome, met_stratum
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
-from dbcheck.campaign.unjudged import note_judged
-from dbcheck.campaign.waiting import wait_for_server
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome, met_stratum
+from dbcheck.cycle.preflight.earlier_cycles import Known
+from dbcheck.cycle.preflight.pending_runs import note_judged
+from dbcheck.cycle.recovery.waiting import wait_for_server
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, TargetChanged, UsageError
+from dbcheck.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.judge.cutmoment import alive_us, lag_s
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.audited import alarming
@@ -47,11 +55,45 @@ from dbcheck.model.verdict import (
     Verdict,
 )
 from dbcheck.ports.abilities import makes_checkpoints
-from dbcheck.ports.listener import Phase
+from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node
+from dbcheck.ports.witness import Witness, WitnessLock
 from dbcheck.runs import RunFolder
 
+WAIT_S = 30.0  # an agent ends within moments of its client, over SSH too
+_POLL_S = 0.25
 IDLE_MAX = 5  # cycles in a row that do not count
+
+
+@contextlib.contextmanager
+def locked(
+    witness: Witness, listener: Listener, wait_s: float = WAIT_S
+) -> Iterator[WitnessLock]:
+    """Lock *witness* for this client; raise WitnessError if that fails for *wait_s*."""
+    lock = _wait(witness, listener, wait_s)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+def _wait(witness: Witness, listener: Listener, wait_s: float) -> WitnessLock:
+    ends_s, said = time.monotonic() + wait_s, False
+    while (lock := witness.lock()) is None:
+        if time.monotonic() >= ends_s:
+            raise WitnessError(
+                f"another client works with the witness {witness.url}",
+                id=ErrorId.WITNESS_IN_USE,
+                hint="Wait until its campaign has ended. If its machine is lost, end"
+                " the agent that it left on the witness's host (a python3 process of"
+                " the user who logs in there).",
+            )
+        if not said:
+            said = True
+            text = f"another client works with the witness {witness.url}"
+            listener.phase(Phase.WAITING, text)
+        time.sleep(_POLL_S)
+    return lock
 
 
 def run_campaign(rig: Rig, folder: CampaignFolder) -> Tally:

@@ -1,4 +1,4 @@
-"""Two stored runs or campaigns beside each other: configuration, speed and losses."""
+"""Compares stored runs and campaigns, and groups targets that are configured alike."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from statistics import median
 from typing import Any, TypedDict
 
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.totals import COUNTS, result
+from dbcheck.cycle.judging import judge_run
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
-from dbcheck.judge.results import ComparedResult, DifferenceResult, SideResult
+from dbcheck.judge.results import (
+    CampaignResult,
+    ComparedResult,
+    DifferenceResult,
+    GroupResult,
+    SideResult,
+)
 from dbcheck.model.cut import PowerScope
 from dbcheck.model.host import Volume
 from dbcheck.model.records import LoadRecord, Manifest
@@ -20,6 +26,8 @@ from dbcheck.model.verdict import Comparison, Statistics, Tally
 from dbcheck.ports.witness import LogReader
 from dbcheck.runs import RunFolder, reconcile_command
 from dbcheck.stored import locked_to_judge
+
+_OF_EACH_LAB = ("seed",)
 
 
 def compared(a: Path, b: Path, reader: LogReader) -> ComparedResult:
@@ -191,12 +199,67 @@ def _storage(volume: Volume) -> dict[str, str]:
     }
 
 
-_OF_EACH_LAB = ("seed",)
-
-
 def _lab(spec: Mapping[str, Any], prefix: str = "lab") -> Iterator[tuple[str, str]]:
     for name, value in spec.items():
         if isinstance(value, Mapping):
             yield from _lab(value, f"{prefix} {name}")
         elif name not in _OF_EACH_LAB:
             yield f"{prefix} {name}", str(value)
+
+
+def groups(results: Sequence[CampaignResult]) -> tuple[GroupResult, ...]:
+    """Return the groups of *results*, those with losses first; () of fewer than two.
+
+    Alike are targets whose server, settings, filesystems, drives (model, firmware,
+    write cache), class of cuts and load are the same.  A target without a stored run is
+    in no group.
+    """
+    alike: dict[tuple[tuple[str, str], ...], list[CampaignResult]] = {}
+    for each in results:
+        if found := _configuration(each):
+            alike.setdefault(tuple(sorted(found.items())), []).append(each)
+    if sum(map(len, alike.values())) < 2:
+        return ()
+    all_found = [dict(items) for items in alike]
+    made = [
+        _group(one, members, all_found)
+        for one, members in zip(all_found, alike.values(), strict=True)
+    ]
+    return tuple(sorted(made, key=lambda one: (-one.statistics.losses, one.targets)))
+
+
+def _configuration(result: CampaignResult) -> Mapping[str, str]:
+    """Return how a target was configured in its newest stored run, {} without one."""
+    folder = CampaignFolder.open(Path(result.folder))
+    runs = [cycle.run for cycle in result.cycles if cycle.run]
+    for run in reversed(runs):
+        if (folder.runs / run / "manifest.json").is_file():
+            return configuration(RunFolder.open(folder.runs / run).manifest())
+    return {}
+
+
+def _apart(
+    found: Mapping[str, str], others: Sequence[Mapping[str, str]]
+) -> dict[str, str]:
+    """Return what differs from another group that has a value for it, too."""
+    return {
+        name: value
+        for name, value in sorted(found.items())
+        if any(name in other and other[name] != value for other in others)
+    }
+
+
+def _group(
+    found: Mapping[str, str],
+    members: Sequence[CampaignResult],
+    others: Sequence[Mapping[str, str]],
+) -> GroupResult:
+    drives = (text for name, text in found.items() if name.startswith("drives of"))
+    return GroupResult(
+        targets=tuple(member.name for member in members),
+        server=found["server"],
+        drives=tuple(dict.fromkeys(filter(None, drives))),
+        apart=_apart(found, others),
+        losing=tuple(m.name for m in members if m.statistics.losses),
+        statistics=Tally.together(m.statistics for m in members).statistics,
+    )

@@ -8,7 +8,7 @@
     cycles.jsonl     the same, a short line for each, for people and for tail -f
 
 The files under cycles/ are the truth; a client that was killed leaves at most one run
-that none of them names.
+that none of them names.  A matrix has a file of its own, beside its runs.
 """
 
 from __future__ import annotations
@@ -17,23 +17,41 @@ import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
 from dbcheck import madehere, stored
-from dbcheck.campaign.known import NOTHING_KNOWN, Known
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
+from dbcheck.judge.results import MatrixResult
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import ControlFacts, CycleVerdict
 from dbcheck.rows.workload import Workload
-from dbcheck.runs import RunFolder, names_folder
+from dbcheck.runs import RunFolder, names_folder, new_run_id
 
 _SUBJECT = "campaigns"  # in the state folder
 _BOUNDS_PPM = range(100, 500_001)  # as --until takes them
+
+
+def write_matrix(runs: Path, result: MatrixResult) -> Path:
+    """Store *result* in the folder *runs*; return the file.
+
+    Raise RunWriteError if it cannot be written.
+    """
+    stored.make_folder(runs)
+    path = runs / f"matrix-{new_run_id(f'{datetime.now(UTC):%Y%m%d-%H%M%S}')}.json"
+    stored.write(path, [stored.to_bytes(result)])
+    return path
+
+
+def read_matrix(path: Path) -> MatrixResult:
+    """Read a stored result; raise RunFormatError if it is none, or is damaged."""
+    return stored.read(path, MatrixResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +67,7 @@ class Plan:
     bound_ppm: what the cuts are to show if none loses, None if only a number was given.
     keep_going: a loss does not end it.
     control:  controls come first.
-    twice:    see campaign.rig.Rig.
+    twice:    see cycle.rig.Rig.
     price:    of what the target runs on, in any currency; None if not given.
     """
 

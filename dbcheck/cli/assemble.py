@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbcheck import limits
-from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.drive_scope import server_on
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError

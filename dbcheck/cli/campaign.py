@@ -12,8 +12,8 @@ import click
 
 import dbcheck
 from dbcheck import workload
+from dbcheck.campaign.compare import groups
 from dbcheck.campaign.folder import CampaignFolder, Plan
-from dbcheck.campaign.groups import groups
 from dbcheck.cli import campaign_run, options, output
 from dbcheck.cli.campaign_fleet import LOCAL, require_workers, run_fleet
 from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions

@@ -20,10 +20,9 @@ from queue import SimpleQueue
 
 from dbcheck import interrupt
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.turns import Turns
 from dbcheck.cli import assemble, output
 from dbcheck.cli.campaign_run import both, run_stored
+from dbcheck.cycle.rig import Rig, Turns
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, HostError
 from dbcheck.fleet.messages import (

@@ -8,16 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck.campaign.campaign import run_campaign
+from dbcheck.campaign.campaign import WAIT_S, locked, run_campaign
 from dbcheck.campaign.folder import CampaignFolder, folders_in
-from dbcheck.campaign.rig import Rig
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
-from dbcheck.campaign.unjudged import require_none_pending
-from dbcheck.campaign.witness_lock import WAIT_S, locked
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
 from dbcheck.cli.guard import guard, require_passable, require_sole
 from dbcheck.cli.options import RUNS
 from dbcheck.cli.say import say
+from dbcheck.cycle.preflight.pending_runs import require_none_pending
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry

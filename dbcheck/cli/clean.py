@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import click
 
 from dbcheck import clientkey
-from dbcheck.campaign.clearing import clear_canaries
 from dbcheck.cli import assemble
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -19,6 +18,7 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.say import say
+from dbcheck.cycle.host import clear_canaries
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, UsageError
 from dbcheck.hosts.host import Cleared

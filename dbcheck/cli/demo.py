@@ -11,12 +11,12 @@ import click
 
 from dbcheck import files
 from dbcheck import workload as workloads
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import FAILED, PASS, options, output
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload, until_shown
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import DemoResult, DemoRow
 from dbcheck.lab.lab import missing

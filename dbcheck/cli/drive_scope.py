@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dbcheck.campaign.host import data_directory
+from dbcheck.cycle.host import data_directory
 from dbcheck.ports.engine import Engine
 from dbcheck.power.driveonly import Server
 from dbcheck.rows.table import LEDGER

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli import output
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.opened import Opened
 from dbcheck.lab.lab import Lab

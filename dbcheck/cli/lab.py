@@ -14,7 +14,6 @@ import click
 
 from dbcheck import children
 from dbcheck import workload as workloads
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import options, output
 from dbcheck.cli.entry_options import TwiceOptions
 from dbcheck.cli.groups import VerbGroup, grouped, option
@@ -32,6 +31,7 @@ from dbcheck.cli.lab_options import (
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, UsageError
 from dbcheck.judge.result import to_values

@@ -10,13 +10,13 @@ from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab_cycles import LIMITS, described
 from dbcheck.cli.lab_faults import faults
 from dbcheck.cli.lab_rig import lab_node, lab_rig
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab

@@ -10,13 +10,13 @@ from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
 
-from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.cycle.control import facts_of, run_controls
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.rig import Limits
 from dbcheck.lab.drive.image import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from dbcheck.base.progress import Progress
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle.rig import Rig
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.ports.listener import Listener, LoadStatus, Phase
 

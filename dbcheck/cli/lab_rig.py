@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.drive_scope import server_on
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dbcheck import files
-from dbcheck.campaign.matrixfile import write_matrix
+from dbcheck.campaign.folder import write_matrix
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (

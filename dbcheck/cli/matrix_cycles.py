@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbcheck import interrupt
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cluster import cluster_cycles
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import DbcheckError
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress

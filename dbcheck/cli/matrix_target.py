@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.control import run_control
-from dbcheck.campaign.cycle import require_answered
-from dbcheck.campaign.known import NOTHING_KNOWN
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.unjudged import require_none_pending
 from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.resumable import resumable_cycle
+from dbcheck.cycle import observable
+from dbcheck.cycle.control import run_control
+from dbcheck.cycle.cycle import require_answered
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
+from dbcheck.cycle.preflight.pending_runs import require_none_pending
+from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError

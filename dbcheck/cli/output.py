@@ -13,10 +13,10 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Span, Text
 
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.cli.say import say
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report

@@ -6,14 +6,13 @@ from typing import Any
 
 import click
 
-from dbcheck.campaign import idle
-from dbcheck.campaign.observable import data_mark
 from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entry_options import InventoryOptions
 from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.guard import guard
 from dbcheck.cli.options import ConsentOptions
 from dbcheck.cli.say import say
+from dbcheck.cycle.observable import data_mark
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
@@ -24,6 +23,7 @@ from dbcheck.ports.power import DriveScoped, PowerSwitch
 from dbcheck.power import consent as agreed
 from dbcheck.power import reached, selftest
 from dbcheck.power.registry import UNATTENDED
+from dbcheck.probe import idle_cut
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.table import LEDGER
 
@@ -203,7 +203,7 @@ def _tested(
     if asked is None or isinstance(switch, DriveScoped):
         return selftest.run(switch, host, wait_s), [], None
     engine = assemble.engine(entry.target, entry.password)
-    seen, depths, found = idle.measured(
+    seen, depths, found = idle_cut.cut_idle_host_and_measure_depth(
         asked,
         PlainProgress(output.progress_console()),
         engine.facts(),

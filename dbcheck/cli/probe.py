@@ -11,7 +11,6 @@ from functools import partial
 import click
 
 import dbcheck
-from dbcheck.campaign.probing import probe_flushes
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
@@ -24,6 +23,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import FlushesResult, FlushesResults
+from dbcheck.probe.measure_flushes import probe_flushes
 from dbcheck.report.flushes import flushes_reports
 
 COMMITS, COMMITS_MIN, COMMITS_MAX = 200, 30, 100_000

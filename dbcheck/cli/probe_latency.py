@@ -10,7 +10,6 @@ from functools import partial
 import click
 
 import dbcheck
-from dbcheck.campaign.timing import Effort, probe_folder, probe_server
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
@@ -21,8 +20,8 @@ from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
-from dbcheck.probe.latency import usual_shapes
-from dbcheck.probe.latency_result import LatencyResult, LatencyResults
+from dbcheck.probe.latency import LatencyResult, LatencyResults, usual_shapes
+from dbcheck.probe.measure_latency import Effort, probe_folder, probe_server
 from dbcheck.report.latency import latency_reports
 
 FILEIO = "fileio"

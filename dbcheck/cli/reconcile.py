@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import options, output
 from dbcheck.cli.entry_options import (
     HostOptions,
@@ -17,6 +16,7 @@ from dbcheck.cli.entry_options import (
     WitnessOptions,
 )
 from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.cycle.judging import judge_run
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.report.live import progress

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dbcheck import clientkey
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import assemble, output
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry

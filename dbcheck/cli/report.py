@@ -10,12 +10,8 @@ from pathlib import Path
 import click
 from rich.console import RenderableType
 
-from dbcheck.campaign.compare import compared
-from dbcheck.campaign.detail import detail_of
-from dbcheck.campaign.folder import folders_in
-from dbcheck.campaign.groups import groups
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.matrixfile import read_matrix
+from dbcheck.campaign.compare import compared, groups
+from dbcheck.campaign.folder import folders_in, read_matrix
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.cli import PASS, output
 from dbcheck.cli.groups import Verb, option
@@ -23,6 +19,8 @@ from dbcheck.cli.options import ANY_PATH, written_to
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
+from dbcheck.cycle.detail import detail_of
+from dbcheck.cycle.judging import judge_run
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import UsageError
 from dbcheck.model.records import Manifest
 from dbcheck.report.subject import Step

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.known import Known
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.unjudged import require_none_on_witness
 from dbcheck.cli.entry_options import (
     HostOptions,
     Named,
@@ -15,6 +9,12 @@ from dbcheck.cli.entry_options import (
     TargetOptions,
     WitnessOptions,
 )
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.earlier_cycles import Known
+from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
+from dbcheck.cycle.rig import Rig
 from dbcheck.errors import DbcheckError
 from dbcheck.model.cut import Gone
 from dbcheck.model.records import LoadRecord

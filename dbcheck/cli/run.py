@@ -10,11 +10,6 @@ from pathlib import Path
 import click
 
 from dbcheck import workload as workloads
-from dbcheck.campaign.control import facts_of, run_controls
-from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.unjudged import require_none_pending
 from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -31,6 +26,11 @@ from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
+from dbcheck.cycle.control import facts_of, run_controls
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.preflight.pending_runs import require_none_pending
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry

@@ -16,9 +16,6 @@ import click
 from rich.text import Text
 
 from dbcheck import plain
-from dbcheck.campaign.fetching import at_most, room_for_log
-from dbcheck.campaign.independence import require_independent
-from dbcheck.campaign.logs import StoredLogs
 from dbcheck.cli import FAIL, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -29,6 +26,8 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
+from dbcheck.cycle.logs import StoredLogs, at_most, room_for_log
+from dbcheck.cycle.preflight.independence import require_independent
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.inventory.entry import Entry

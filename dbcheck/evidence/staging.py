@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from dbcheck import stored
-from dbcheck.campaign.detail import detail_of
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.totals import ERROR_FILE, ending, ending_text
+from dbcheck.cycle.detail import detail_of
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.logs import StoredLogs
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.evidence.contents import DRIVES, LOG, RUNS, acks_of, is_plain, rows_of

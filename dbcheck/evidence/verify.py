@@ -10,8 +10,8 @@ from typing import Any
 
 import dbcheck
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.logs import StoredLogs
 from dbcheck.campaign.totals import result as campaign_result
+from dbcheck.cycle.logs import StoredLogs
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import BundleRefused, DbcheckError, UsageError
 from dbcheck.evidence import archive, signature

@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dbcheck.campaign.logs import StoredLogs
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle.logs import StoredLogs
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError, RunFormatError
 from dbcheck.explore.acked import Acked

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dbcheck.campaign.judging import fate
-from dbcheck.campaign.reading import Reading
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.waiting import await_facts
+from dbcheck.cycle.judging import fate
+from dbcheck.cycle.recovery.reading import Reading
+from dbcheck.cycle.recovery.waiting import await_facts
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore.acked import Acked

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dbcheck import __version__
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.explore.folder import Exploration, Plan

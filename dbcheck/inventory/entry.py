@@ -64,7 +64,7 @@ class Entry:
     inventory: the file that names it; "" if none does.
     host, host_options: the target's host as "ssh://[user@]host[:port]" or "local:",
                and how to log in there; "" if the host is not to be asked.
-    silence_s, return_s: see also campaign.rig.Limits.
+    silence_s, return_s: see also cycle.rig.Limits.
     doubt:     why its switch may be another host's as well; "" if none is.
     standbys:  of a cluster, whose writer this is, the other hosts; () else.
     """

@@ -1,7 +1,7 @@
 """What only some database servers can do or show; each docstring is the contract.
 
 An engine has an ability if it has the methods of its Protocol.  It has no stubs: what a
-missing ability means for a cycle is decided in campaign.observable.
+missing ability means for a cycle is decided in cycle.observable.
 """
 
 from __future__ import annotations

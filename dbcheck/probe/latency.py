@@ -1,12 +1,61 @@
-"""How long durable writes take, and what that may mean."""
+"""How long durable writes take, what that may mean, and what probe latency says of it.
+
+fio(1) prints its figures as JSON (fio 3.33, HOWTO, "JSON output").
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dbcheck.model.flushes import Method, Shape, Timed
+
+_P50, _P99 = "50.000000", "99.000000"
+
+
+@dataclass(frozen=True, slots=True)
+class FileioResult:
+    """Random writes of 16 KiB with O_DIRECT by several at once.
+
+    at_once: threads, or blocks in flight.  flushed: each write is followed by
+    fdatasync; else none is.  writes_per_s: of all together.  write_p50_us and so on:
+    how long a write alone took, microseconds; sync_p50_us and so on: its fdatasync,
+    null where there is none.  why: the reason why nothing was measured, "" if it was;
+    then every number is 0.
+    """
+
+    at_once: int
+    flushed: bool
+    writes_per_s: float
+    write_p50_us: float
+    write_p99_us: float
+    sync_p50_us: float | None
+    sync_p99_us: float | None
+    why: str = ""
+
+    @classmethod
+    def of(cls, at_once: int, flushed: bool, text: str, why: str) -> FileioResult:
+        """Return what fio's output says, or that it says nothing."""
+        if why:
+            return cls(at_once, flushed, 0.0, 0.0, 0.0, None, None, why)
+        try:
+            (job,) = json.loads(text)["jobs"]
+            wrote = _percentiles(job["write"]["clat_ns"])
+            sync = _percentiles(job["sync"]["lat_ns"]) if flushed else (None, None)
+            return cls(at_once, flushed, float(job["write"]["iops"]), *wrote, *sync)
+        except (LookupError, TypeError, ValueError, RecursionError):
+            why = "fio printed something that is not known"
+            return cls.of(at_once, flushed, "", why)
+
+
+def _percentiles(times: Mapping[str, Any]) -> tuple[float, float]:
+    """Return p50 and p99 in microseconds; raise LookupError if there are none."""
+    found = times["percentile"]
+    return float(found[_P50]) / 1000, float(found[_P99]) / 1000
+
 
 PAGE_BYTES = 8192  # of PostgreSQL's WAL, and what pg_test_fsync writes
 SIZES = (1, 512, 4096, PAGE_BYTES, 16384, 131072)
@@ -106,3 +155,103 @@ def advice(p50_us: float, rotational: bool | None) -> str:
     if p50_ms < 4:
         return "That is usual for a solid-state drive that honours flushes."
     return "That is usual for a rotating disk that honours flushes, or a slow network."
+
+
+@dataclass(frozen=True, slots=True)
+class TimingResult:
+    """Writes of one shape; spread: null if there are none, which *why* explains.
+
+    device_shares: device -> share of the time in which it wrote or flushed, whoever
+    asked for that; null if it does not count its flushes.
+    """
+
+    method: Method
+    size: int
+    offset: int
+    spread: Spread | None
+    device_shares: Mapping[str, float | None]
+    why: str
+
+    @classmethod
+    def of(cls, shape: Shape, timed: Timed, devices: Sequence[str]) -> TimingResult:
+        """Return what *timed* shows of *devices*."""
+        spread = Spread.of(timed.took_ns) if timed.took_ns else None
+        shares = {name: device_share(timed, name) for name in devices}
+        return cls(shape.method, shape.size, shape.offset, spread, shares, timed.why)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An earlier probe of the same filesystem: the medians of its main shape.
+
+    created: when, ISO 8601, UTC.  p50_us, p99_us: of write + fdatasync of 8192 bytes.
+    """
+
+    created: str
+    p50_us: float
+    p99_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class FolderResult:
+    """The writes in one directory.
+
+    places: what the server keeps there, () for a directory of the user's choice.
+    histogram: of write + fdatasync of 8192 bytes.  fileio: random writes of several at
+    once, () if they were not asked for.  advice: what that may mean, "" if
+    there is nothing.  earlier: probes of the same filesystem, the newest last.
+    """
+
+    places: tuple[str, ...]
+    folder: str
+    mount_point: str
+    filesystem: str
+    drives: tuple[str, ...]
+    timings: tuple[TimingResult, ...]
+    histogram: tuple[Bucket, ...]
+    fileio: tuple[FileioResult, ...]
+    advice: str
+    earlier: tuple[Earlier, ...]
+
+    @property
+    def main(self) -> Spread | None:
+        """How long write + fdatasync of 8192 bytes took, None if that is not known."""
+        found = (
+            each.spread
+            for each in self.timings
+            if Shape(each.method, each.size, each.offset) == MAIN
+        )
+        return next(found, None)
+
+    @property
+    def drift(self) -> float | None:
+        """How many times as long as in the last probe it takes, None if unknown."""
+        if self.main is None or not self.earlier or not self.earlier[-1].p50_us:
+            return None
+        return self.main.p50_us / self.earlier[-1].p50_us
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyResult:
+    """The writes on one host.
+
+    name: of the host in the inventory, "" if flags described it.  target: the server,
+    "" if none was named.  error: why it could not be probed, "" if it could.
+    error_id: of that.
+    """
+
+    name: str
+    target: str
+    host: str
+    folders: tuple[FolderResult, ...]
+    error: str = ""
+    error_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyResults:
+    """What dbcheck probe latency --json prints."""
+
+    dbcheck: str
+    created: str
+    targets: tuple[LatencyResult, ...]

@@ -10,9 +10,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.probe.fio import FileioResult
-from dbcheck.probe.latency import Bucket
-from dbcheck.probe.latency_result import FolderResult, LatencyResult, TimingResult
+from dbcheck.probe.latency import (
+    Bucket,
+    FileioResult,
+    FolderResult,
+    LatencyResult,
+    TimingResult,
+)
 from dbcheck.report.style import WRONG
 from dbcheck.report.words.run import with_id
 

@@ -32,7 +32,7 @@ class Key(NamedTuple):
     The auto-increment id is known only after the reply and may be handed out
     again after a crash, so it cannot name an operation; (epoch, session, seq) can.
 
-    epoch:   another one for each cycle, 1..2^62; see campaign.preflight.
+    epoch:   another one for each cycle, 1..2^62; see cycle.preflight.before_load.
     session: client connection, 0..65535; 0 is the preflight's, and 65535 that of
              housekeeping.
     seq:     operations sent on that connection, 1-based, without gaps.

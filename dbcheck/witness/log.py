@@ -48,7 +48,7 @@ TAIL_BYTES_MAX = WRITE_BYTES_MAX + FRAME_BYTES_MAX  # what one write may hold
 _BROKEN_FRAMES_MAX = (
     64  # a tail with more starts of frames than this is not an accident
 )
-_EVENTS_MAX = 64  # a run notes four at most, see campaign.loading and .cutter
+_EVENTS_MAX = 64  # a run notes four at most, see cycle.loading and .cutter
 _BATCH_FRAMES = 1024
 _BATCH_ACKS = 1 << 16
 _READ_BYTES = 1 << 20

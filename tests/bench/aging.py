@@ -19,7 +19,7 @@ from rich.console import Console
 from sqlalchemy.engine import make_url
 
 from dbcheck import workload
-from dbcheck.campaign import observable
+from dbcheck.cycle import observable
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dbcheck.campaign.cycle import run_cycle
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch

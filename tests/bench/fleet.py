@@ -20,8 +20,8 @@ from pathlib import Path
 from rich.console import Console
 
 from dbcheck import dask
+from dbcheck.campaign.compare import groups
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.groups import groups
 from dbcheck.campaign.totals import result
 from dbcheck.cli.campaign_fleet import allow_open_files
 from dbcheck.fleet.coordinator import Coordinator

@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 
 from dbcheck import workload
-from dbcheck.campaign.loading import groups_of
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.cycle.loading import groups_of
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
 from dbcheck.load.process import ProcessGroup

@@ -22,8 +22,8 @@ from unittest.mock import patch
 from rich.console import Console
 
 from dbcheck import children
-from dbcheck.campaign.reading import Reading
 from dbcheck.cli.explore_rig import opened as opened_by_command
+from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.explore import oracle
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from dbcheck import workload
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.judging import judge_run
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.decks import SLOTS
 from dbcheck.rows.plans.registry import tables_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.judging import judge_run
 from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.state import LabRecord

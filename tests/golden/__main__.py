@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.judging import judge_run
 from dbcheck.runs import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests import golden

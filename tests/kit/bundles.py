@@ -12,7 +12,7 @@ from pathlib import Path
 from dbcheck import stored
 from dbcheck.campaign.campaign import add_outcome
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.judging import judge_run
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index
 from dbcheck.evidence.attestation import FILE, attestation

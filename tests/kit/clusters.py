@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab import as_host
 from dbcheck.cli.lab_cluster import await_standbys, cluster_rig
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import lab as labs
 from dbcheck.lab.cluster import ClusterLab

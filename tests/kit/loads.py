@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from dbcheck.campaign.cutter import Cutter
-from dbcheck.campaign.loading import load_until_cut
-from dbcheck.campaign.preflight import Started
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.loading import load_until_cut
+from dbcheck.cycle.preflight.before_load import Started
 from tests.kit.rigs import Bench
 from tests.kit.waiting import wait_until
 

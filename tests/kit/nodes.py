@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import Cut
 from dbcheck.model.host import HostAfter

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle.rig import Rig
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node

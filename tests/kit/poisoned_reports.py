@@ -20,8 +20,8 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import all_rules
 from dbcheck.campaign import totals
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import output
+from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import (
     CampaignResult,
@@ -33,14 +33,15 @@ from dbcheck.judge.results import (
 from dbcheck.model.audited import RuleStanding, Severity
 from dbcheck.model.flushes import Method
 from dbcheck.model.verdict import CycleVerdict, Verdict
-from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult
-from dbcheck.probe.latency import Bucket, Spread
-from dbcheck.probe.latency_result import (
+from dbcheck.probe.latency import (
+    Bucket,
     Earlier,
+    FileioResult,
     FolderResult,
     LatencyResult,
+    Spread,
     TimingResult,
 )
 from dbcheck.report.audit import audits_report

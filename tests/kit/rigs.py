@@ -14,15 +14,15 @@ from typing import Any
 from rich.console import Console
 
 from dbcheck import stored, workload
-from dbcheck.campaign.cutter import Cutter
-from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.folder import Plan
-from dbcheck.campaign.loading import load_until_cut
-from dbcheck.campaign.logs import StoredLogs
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import Started, preflight
-from dbcheck.campaign.rig import Limits, Rig
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.loading import load_until_cut
+from dbcheck.cycle.logs import StoredLogs
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.verdict import Judgement
 from dbcheck.lab.lab import Lab

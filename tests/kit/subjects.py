@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dbcheck.campaign.detail import detail_of
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.detail import detail_of
+from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.detail import RunDetail
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.cluster import ONLY_NODE

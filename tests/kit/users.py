@@ -76,9 +76,9 @@ class User:
         off_s: seconds without power that the person is asked for.
         """
         script = (
-            "from dbcheck.campaign import preflight;"
+            "from dbcheck.cycle.preflight import before_load;"
             "from dbcheck.cli import main, power_options;"
-            "preflight.require_independent = lambda *_: 'the test says so';"
+            "before_load.require_independent = lambda *_: 'the test says so';"
             "plan = power_options.ManualPlan;"
             f"power_options.ManualPlan = lambda declared: plan({off_s}, declared);"
             "main()"

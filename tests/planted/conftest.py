@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import judging
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle import judging
+from dbcheck.cycle.outcome import Outcome
 from tests import golden
 from tests.kit.rigs import ENGINES
 from tests.planted.fault import Fault

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.model.verdict import Verdict
 from tests.kit.rigs import FAMILIES
 

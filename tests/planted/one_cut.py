@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.preflight import Started
+from dbcheck.cycle import observable
+from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.records import LoadRecord

@@ -17,10 +17,10 @@ from typing import Any, cast
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind

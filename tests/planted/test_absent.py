@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from dbcheck.campaign import host as campaign_host
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.rig import Limits
+from dbcheck.cycle import host as cycle_host
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.rig import Limits
 from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.verdict import Verdict
@@ -33,7 +33,7 @@ SOON = Limits(silence_s=3.0, cut_s=4.0, return_s=1.0)
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a host that is down be given up at once."""
-    monkeypatch.setattr(campaign_host, "BOOT_S", 0.1)
+    monkeypatch.setattr(cycle_host, "BOOT_S", 0.1)
 
 
 def overwrite_log(site: Site) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.campaign import clocks as campaign_clocks
 from dbcheck.clock import clocks_us
+from dbcheck.cycle import host as cycle_host
 from dbcheck.judge.elapsed import elapsed
 from dbcheck.judge.host import RAN_ON_S, dark
 from tests.planted.booted import booted
@@ -34,7 +34,7 @@ def test_a_clock_that_is_set_moves_no_start_of_a_kernel(
 
         def restore() -> None:
             site.server.start()
-            monkeypatch.setattr(campaign_clocks, "clocks_us", later_us)
+            monkeypatch.setattr(cycle_host, "clocks_us", later_us)
 
         outcome = site.cycle(cut, restore, exact=False, lab=False, host=host.port)
     started, load = dark(outcome.case), outcome.load

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle import observable
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import EngineError
 from dbcheck.judge.result import to_values
 from dbcheck.model.server import CheckOutcome

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.files import sql
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, Key

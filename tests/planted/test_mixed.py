@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.rows.acks import Key
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.mixed import DELETE_ITEM, MixedPlan

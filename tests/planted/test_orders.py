@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.rows.acks import Key
 from dbcheck.rows.conditions import ConditionCheck

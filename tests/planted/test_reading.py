@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.campaign import reading_log
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.recovery import reading_log
 from dbcheck.hosts.host import open_host
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine

@@ -9,7 +9,7 @@ import mysql.connector
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.mysql import check as mysql_check
 from dbcheck.engines.postgresql import check as postgresql_check
 from dbcheck.errors import EngineError, UsageError

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
 from dbcheck.rows.acks import Key

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import reading_log
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.rig import Limits
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.recovery import reading_log
+from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Standing

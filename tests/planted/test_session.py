@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import EngineError
 from dbcheck.judge.cutmoment import SENT_AGE_MAX_S
 from dbcheck.load.commit import commit

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.cycle import reconcile_run, run_cycle
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.known import NOTHING_KNOWN
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import Started, preflight
+from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError, RunFormatError, UsageError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import to_values

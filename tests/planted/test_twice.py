@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Standing

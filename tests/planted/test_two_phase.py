@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import leftover, observable
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.host import end_canaries
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.survivors import Survivors
+from dbcheck.cycle import observable
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.host import end_canaries
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.recovery import in_doubt
+from dbcheck.cycle.recovery.survivors import Survivors
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.judge.diagnosis import Cause
@@ -167,13 +168,13 @@ def test_what_somebody_decides_once_it_was_listed_is_no_lost_commit(
 ) -> None:
     def after_somebody(
         engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
-    ) -> dict[Name, leftover.Refusal | None]:
+    ) -> dict[Name, in_doubt.Refusal | None]:
         for name in names:
             decide(site, name, commit=False)
         return decided(engine, epoch, names, facts)
 
-    decided = leftover.decide
-    monkeypatch.setattr(leftover, "decide", after_somebody)
+    decided = in_doubt.decide
+    monkeypatch.setattr(in_doubt, "decide", after_somebody)
     outcome = site.cycle(workload=two_phase())
     fates = Counter(one.fate for one in outcome.after.left_over)
     assert set(fates) == {LeftFate.GONE}, outcome.after.left_over

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import ChoreKind

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.loading import sealed_load
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.loading import sealed_load
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.errors import UsageError, WitnessError
 from dbcheck.model.witness import LOAD_EVENT
 from dbcheck.remote.wire import clock_us

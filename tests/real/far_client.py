@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dbcheck.campaign import host as campaign_host
-from dbcheck.campaign import preflight
 from dbcheck.cli import assemble, campaign_run, main
+from dbcheck.cycle import host as cycle_host
+from dbcheck.cycle.preflight import before_load
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory import reaching
 from dbcheck.model.host import TargetFacts
@@ -39,10 +39,10 @@ def play(folder: Path) -> None:
     known = partial(SshOptions, known_hosts=folder / "known_hosts")
     vars(assemble).update(SshOptions=known)  # of the witness
     vars(reaching).update(SshOptions=known)  # of the target's host
-    vars(preflight).update(require_other_host=lambda *_: None)
-    vars(preflight).update(require_independent=lambda *_: "the test says so")
+    vars(before_load).update(require_other_host=lambda *_: None)
+    vars(before_load).update(require_independent=lambda *_: "the test says so")
     vars(campaign_run).update(guard=lambda *_, **__: "", require_sole=lambda *_: None)
-    vars(campaign_host).update(BOOT_S=0.5)
+    vars(cycle_host).update(BOOT_S=0.5)
 
 
 if __name__ == "__main__":

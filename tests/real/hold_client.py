@@ -12,8 +12,8 @@ from pathlib import Path
 from dbcheck import interrupt
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.model.cut import CutClass, PowerState

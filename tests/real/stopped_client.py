@@ -15,9 +15,9 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from dbcheck import interrupt
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
 from tests.kit.nodes import with_node

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dbcheck import workload
-from dbcheck.campaign.aging import age
-from dbcheck.campaign.known import NOTHING_KNOWN, Known
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.tables import age
 from dbcheck.errors import EngineError, TargetChanged
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.server import ServerFacts

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cutter import Cutter
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.loading import load_until_cut
-from dbcheck.campaign.outcome import Outcome, met_stratum
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.loading import load_until_cut
+from dbcheck.cycle.outcome import Outcome, met_stratum
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.moments import Met, Moment, Stratum
 from dbcheck.model.verdict import Verdict

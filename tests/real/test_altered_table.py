@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
+from dbcheck.cycle import observable
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import FactKind, Looked, WatchTally

@@ -15,10 +15,10 @@ import pytest
 
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.host import end_canaries
-from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.totals import ERROR_FILE, result
 from dbcheck.cli.lab import as_host
+from dbcheck.cycle.host import end_canaries
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.judge.result import to_values

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
 from dbcheck.campaign.campaign import run_campaign
-from dbcheck.campaign.cycle import run_cycle
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.cycle import observable
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.errors import TargetChanged
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict

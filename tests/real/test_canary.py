@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.host import ask_host
+from dbcheck.cycle.host import ask_host
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import BLOCK_BYTES, number_in
 from dbcheck.hosts.agent.folder import BESIDE

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.outcome import Outcome, met_stratum
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.outcome import Outcome, met_stratum
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.hostcache import host_cache

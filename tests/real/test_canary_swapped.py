@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.host import begin, end
+from dbcheck.cycle import observable
+from dbcheck.cycle.host import begin, end
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import RUN
 from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER

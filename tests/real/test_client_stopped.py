@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec

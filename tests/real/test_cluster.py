@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.campaign import following
-from dbcheck.campaign.following import Following
-from dbcheck.campaign.judging import judge_run
 from dbcheck.cli.lab_cluster import await_standbys
+from dbcheck.cycle import following
+from dbcheck.cycle.following import Following
+from dbcheck.cycle.judging import judge_run
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli.lab_cluster import cluster_cycles
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import ItemId, Standing

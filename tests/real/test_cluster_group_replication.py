@@ -11,8 +11,8 @@ from typing import Any
 import mysql.connector
 import pytest
 
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.mysql.gtids import counts
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import programs
 from dbcheck.lab.certificates import Authority

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.judge.item import ItemId, Standing

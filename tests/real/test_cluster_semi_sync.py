@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.campaign import following, members
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle import following
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.preflight import members
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause

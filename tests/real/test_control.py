@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.control import TRIES_MAX, facts_of, run_control, run_controls
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.rig import Limits
+from dbcheck.cycle.control import TRIES_MAX, facts_of, run_control, run_controls
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.rig import Limits
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing

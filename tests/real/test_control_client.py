@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle import observable
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.lab.lab import Lab
 from tests.kit.labs import process_lab
 from tests.kit.rigs import SEED, Bench, bench, quick

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.control import run_control
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle import observable
+from dbcheck.cycle.control import run_control
+from dbcheck.cycle.rig import Rig
 from dbcheck.engines.mysql.durability import TABLE
 from dbcheck.engines.mysql.storage import ENGINES as STORAGE
 from dbcheck.engines.registry import open_engine

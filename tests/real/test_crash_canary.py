@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import observable
+from dbcheck.cycle import observable
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError, NoCanary

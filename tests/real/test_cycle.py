@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle import observable
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec

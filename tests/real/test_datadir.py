@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.host import data_directory, require_own_data
+from dbcheck.cycle import observable
+from dbcheck.cycle.host import data_directory, require_own_data
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer

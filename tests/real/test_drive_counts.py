@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import survivors as reader
+from dbcheck.cycle.recovery import survivors as reader
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.link import MysqlLink

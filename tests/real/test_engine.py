@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import make_url
 
 from dbcheck.audit.rules import flagged
-from dbcheck.campaign import observable
+from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.unjudged import require_none_pending
+from dbcheck.cycle import observable
+from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import OtherServer, UsageError

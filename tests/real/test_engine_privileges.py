@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle import observable
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit

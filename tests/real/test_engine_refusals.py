@@ -15,7 +15,7 @@ import pytest
 
 from dbcheck import files
 from dbcheck.audit.rules import flagged
-from dbcheck.campaign import observable
+from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.session import MysqlSession

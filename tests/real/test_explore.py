@@ -15,10 +15,10 @@ from typing import Any
 import psycopg2.errors
 import pytest
 
-from dbcheck.campaign import reading
-from dbcheck.campaign.reading import Reading
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.waiting import await_facts
+from dbcheck.cycle.recovery import reading
+from dbcheck.cycle.recovery.reading import Reading
+from dbcheck.cycle.recovery.waiting import await_facts
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore import oracle

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cycle import run_cycle
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.cut import CutClass
 from dbcheck.model.verdict import Verdict

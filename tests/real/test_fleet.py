@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.campaign.campaign import locked
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.witness_lock import locked
 from dbcheck.errors import WitnessError
 from dbcheck.model.cut import PowerState
 from dbcheck.runs import RunFolder

@@ -12,10 +12,10 @@ import pytest
 
 from dbcheck import clientkey, stored
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.judging import judge_run
 from dbcheck.campaign.totals import ERROR_FILE, ending
 from dbcheck.cli.report import read
 from dbcheck.clientkey import ClientKey
+from dbcheck.cycle.judging import judge_run
 from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import RunFolder, read_manifest

@@ -25,8 +25,8 @@ import mysql.connector
 import psycopg2
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut
 from dbcheck.model.verdict import Verdict

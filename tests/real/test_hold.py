@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.outcome import Outcome, met_stratum
-from dbcheck.campaign.rig import Limits
 from dbcheck.clock import now_us
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.outcome import Outcome, met_stratum
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.rig import Limits
 from dbcheck.judge.cutmoment import lag_s
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from dbcheck import clientkey, stored
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.loading import sealed_load
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.rig import Rig
 from dbcheck.clientkey import ClientKey
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.loading import sealed_load
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.rig import Rig
 from dbcheck.errors import WitnessError
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Pace

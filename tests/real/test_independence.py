@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import UsageError
 from dbcheck.hosts.host import open_host

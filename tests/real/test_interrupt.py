@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import observable
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle import observable
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.errors import DbcheckError
 from dbcheck.interrupt import led_to

@@ -18,8 +18,8 @@ from tests.kit.waiting import wait_until
 
 # A lab plays the server on another host, which no guard would let be cut from here.
 ELSEWHERE = (
-    "from dbcheck.campaign import preflight; from dbcheck.cli import run;"
-    "preflight.require_independent = lambda *_: 'the test says so';"
+    "from dbcheck.cycle.preflight import before_load; from dbcheck.cli import run;"
+    "before_load.require_independent = lambda *_: 'the test says so';"
     "run.guard = lambda *_, **__: '';"
     "from dbcheck.cli import main; main()"
 )

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cycle import reconcile_run, run_cycle
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Limits
+from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Limits
 from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec

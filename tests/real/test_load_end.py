@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from dbcheck import stored
-from dbcheck.campaign import loading
-from dbcheck.campaign.cutter import Cutter
-from dbcheck.campaign.host import HostCanaries
-from dbcheck.campaign.loading import load_until_cut
-from dbcheck.campaign.preflight import WARM_ROWS, Started
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle import loading
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.host import HostCanaries
+from dbcheck.cycle.loading import load_until_cut
+from dbcheck.cycle.preflight.before_load import WARM_ROWS, Started
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.group import END_S, Break, GroupResult, SessionGroup, Snapshot

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.preflight import Started, preflight
-from dbcheck.campaign.rig import Limits
 from dbcheck.cli import assemble
+from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.rig import Limits
 from dbcheck.errors import LoadError, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.load.farworkers import FarWorkers, opened

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict

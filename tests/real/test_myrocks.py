@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.control import run_controls
-from dbcheck.campaign.cycle import run_cycle
+from dbcheck.cycle.control import run_controls
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause

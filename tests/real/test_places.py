@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cycle import run_cycle
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.errors import PowerError, UsageError
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -17,8 +17,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dbcheck.campaign.host import data_directory
-from dbcheck.campaign.probing import probe_flushes
+from dbcheck.cycle.host import data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import EngineError
 from dbcheck.hosts.host import TargetHost, open_host
@@ -26,6 +25,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
+from dbcheck.probe.measure_flushes import probe_flushes
 from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import server_pid
 from tests.kit.labs import lab_of

@@ -16,15 +16,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dbcheck.campaign.host import data_directory
-from dbcheck.campaign.timing import Effort, probe_server
+from dbcheck.cycle.host import data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.flushes import Method, Shape
-from dbcheck.probe.fio import FileioResult
-from dbcheck.probe.latency import MAIN, Spread
+from dbcheck.probe.latency import MAIN, FileioResult, Spread
+from dbcheck.probe.measure_latency import Effort, probe_server
 from tests.kit.labs import lab_of
 from tests.kit.waiting import wait_until
 from tests.schema import FOLDER

@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 from dbcheck import stored
-from dbcheck.campaign.clocks import clocks
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.loading import sealed_load
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.rig import Rig
 from dbcheck.cli.reconcile_server import _recalled
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.host import clocks
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.loading import sealed_load
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import (
     EngineError,

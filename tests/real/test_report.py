@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.matrixfile import write_matrix
+from dbcheck.campaign.folder import CampaignFolder, write_matrix
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.rows import Line, matrix_result

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.independence import require_independent, require_other_host
+from dbcheck.cycle.preflight.independence import require_independent, require_other_host
 from dbcheck.error_ids import ErrorId
 from dbcheck.hosts.host import open_host
 from dbcheck.ports.witness import WitnessHostFacts

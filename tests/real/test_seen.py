@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.campaign import run_campaign
-from dbcheck.campaign.control import run_control
-from dbcheck.campaign.cycle import finish_cycle
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
 from dbcheck.campaign.totals import result
+from dbcheck.cycle.control import run_control
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.judge.results import SeenTotal
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.auditing import audit
-from dbcheck.campaign.host import begin, data_directory, end
+from dbcheck.cycle.host import begin, data_directory, end
+from dbcheck.cycle.preflight.audit import audit
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent import drives, process, remount

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cutter import Cutter
-from dbcheck.campaign.preflight import Started
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.preflight.before_load import Started
+from dbcheck.cycle.rig import Rig
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from tests.kit.rigs import bench, quick

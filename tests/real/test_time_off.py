@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.campaign import run_campaign
-from dbcheck.campaign.cycle import reconcile_run, run_cycle
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.cycle import reconcile_run, run_cycle
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import PowerError
 from dbcheck.judge.item import Standing
 from dbcheck.model.cluster import ONLY_NODE

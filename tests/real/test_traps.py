@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.errors import EngineError
 from dbcheck.judge.item import Standing
 from dbcheck.model.verdict import Verdict

@@ -15,13 +15,13 @@ import psycopg2
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.campaign.cutter import Cutter
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.loading import load_until_cut
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.preflight import preflight
-from dbcheck.campaign.rig import Limits
 from dbcheck.clock import now_us
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.loading import load_until_cut
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.ended import ended
@@ -330,7 +330,7 @@ def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
     looks: Looks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The prompt may wait for minutes, in which somebody changes a setting."""
-    monkeypatch.setattr("dbcheck.campaign.cutter.PREPARED_MAX_S", 0.1)
+    monkeypatch.setattr("dbcheck.cycle.cutter.PREPARED_MAX_S", 0.1)
     name = "synchronous_commit"
 
     def act() -> None:

@@ -38,8 +38,8 @@ CLIENT = f"""
 import json, os, select, sys
 from dataclasses import replace
 from pathlib import Path
-from dbcheck.campaign.cycle import run_cycle
-from dbcheck.campaign.rig import Limits
+from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.rig import Limits
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.load.poller import open_poller

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.cycle import finish_cycle
-from dbcheck.campaign.preflight import preflight
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.errors import HostError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec

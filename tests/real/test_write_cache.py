@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dbcheck.campaign.cycle import run_cycle
+from dbcheck.cycle.cycle import run_cycle
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.depth import Depth

@@ -60,7 +60,7 @@ def meet(folder: Path) -> None:
 
 def meet_before_creating(folder: Path) -> None:
     """Have the run created at the moment at which another client creates it."""
-    from dbcheck.campaign import preflight
+    from dbcheck.cycle.preflight import before_load
     from tests.trials.recorded import RecordedWitness
 
     create = RecordedWitness.create
@@ -71,7 +71,7 @@ def meet_before_creating(folder: Path) -> None:
         return create(self, run_id, manifest)
 
     RecordedWitness.create = created  # type: ignore[method-assign]
-    vars(preflight).update(new_run_id=lambda utc: os.environ["TRIAL_RUN_ID"])
+    vars(before_load).update(new_run_id=lambda utc: os.environ["TRIAL_RUN_ID"])
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign import independence
-from dbcheck.campaign.independence import require_other_host
+from dbcheck.cycle.preflight import independence
+from dbcheck.cycle.preflight.independence import require_other_host
 from dbcheck.engines.registry import open_engine
 from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.judge.item import Standing

@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.rig import Rig
 from dbcheck.cli import assemble, campaign_run
 from dbcheck.cli.matrix_target import on_target
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, FleetError, HostError, UsageError
 from dbcheck.inventory.entry import Entry

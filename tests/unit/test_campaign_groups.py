@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from dbcheck.campaign.compare import groups
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.campaign.groups import groups
 from dbcheck.campaign.totals import result
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.host import Drive

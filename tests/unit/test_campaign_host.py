@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.campaign import host as campaign_host
-from dbcheck.campaign.host import ask_host
+from dbcheck.cycle import host as cycle_host
+from dbcheck.cycle.host import ask_host
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.model.depth import Remains
@@ -87,7 +87,7 @@ QUESTIONS = [
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign_host, "POLL_S", 0.0)
+    monkeypatch.setattr(cycle_host, "POLL_S", 0.0)
 
 
 def ask(host: Booting) -> tuple[HostAfter | None, RecordingListener]:
@@ -115,7 +115,7 @@ def test_a_host_that_still_boots_is_waited_for() -> None:
 def test_a_host_that_never_lets_us_in_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(campaign_host, "BOOT_S", 0.01)
+    monkeypatch.setattr(cycle_host, "BOOT_S", 0.01)
     host = Booting(10**9)
     after, _ = ask(host)
     assert after == HostAfter(

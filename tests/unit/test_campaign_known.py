@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import campaign, preflight
+from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.survivors import DIFFERENT_MAX
+from dbcheck.cycle.preflight import before_load
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import TargetChanged
 from dbcheck.model.cut import SwitchKind
@@ -155,7 +156,7 @@ def began(server: Server, known: Known, runs: Path) -> None:
         kind=SwitchKind.LAB, cut_class=MANIFEST.writer.cut_class
     )
     rig = with_node(rig_with(server, runs), power=power)
-    preflight.preflight(rig, MANIFEST.workload, 1, known=known)
+    before_load.preflight(rig, MANIFEST.workload, 1, known=known)
 
 
 @pytest.mark.parametrize("configured", [{}, {"fsync": "off"}])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.room import with_room
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.tables import with_room
 from dbcheck.errors import TargetChanged
 from dbcheck.rows.table import TableFacts, TableSpec
 from tests.kit.host_samples import BEFORE, VOLUME

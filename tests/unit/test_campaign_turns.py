@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign import campaign
-from dbcheck.campaign.cycle import turn
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.campaign.known import Known
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.turns import Turns
+from dbcheck.cycle.cycle import turn
+from dbcheck.cycle.preflight.earlier_cycles import Known
+from dbcheck.cycle.rig import Rig, Turns
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, TargetChanged
 from dbcheck.model.verdict import CycleVerdict

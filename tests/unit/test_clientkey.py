@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck import clientkey, stored
-from dbcheck.campaign.preflight import _new_run
 from dbcheck.clientkey import ClientKey
+from dbcheck.cycle.preflight.before_load import _new_run
 from dbcheck.errors import RunFormatError, RunWriteError, WitnessError
 from dbcheck.runs import Recalled, RunFolder
 from tests.kit.partial_rig import RecordingListener, rig_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.outcome import Outcome
-from dbcheck.campaign.outcome import _diagnosis as outcome_diagnosis
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.outcome import _diagnosis as outcome_diagnosis
 from dbcheck.judge.clients import by_clients
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.verdict import Judgement, judge_rows

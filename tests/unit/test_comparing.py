@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dbcheck.campaign.comparing import Comparison
+from dbcheck.cycle.recovery.survivors import Comparison
 from dbcheck.rows.differences import CHANGED_MAX
 from dbcheck.rows.survivors import RECORD, Records
 from dbcheck.rows.table import LEDGER

@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.campaign.cutter import (
+from dbcheck.clock import now_us
+from dbcheck.cycle.cutter import (
     ANSWERS_MIN,
     ANSWERS_WAIT_S,
     RESUMED_S,
     Cutter,
 )
-from dbcheck.campaign.following import Following
-from dbcheck.campaign.preflight import Started
-from dbcheck.campaign.rig import Limits, Rig
-from dbcheck.clock import now_us
+from dbcheck.cycle.following import Following
+from dbcheck.cycle.preflight.before_load import Started
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S, SILENCE_S
@@ -400,7 +400,7 @@ def test_a_cut_that_had_to_wait_is_prepared_once_more(
     """
     ahead_s = 0.0
     monkeypatch.setattr(
-        "dbcheck.campaign.cutter.now_us", lambda: now_us() + int(ahead_s * 1e6)
+        "dbcheck.cycle.cutter.now_us", lambda: now_us() + int(ahead_s * 1e6)
     )
     noting = Noting()
     cutter = cutter_of(noting)
@@ -431,7 +431,7 @@ def cut_young(cutter: Cutter, ahead_s: float) -> bool:
 def test_within_a_checkpoint_the_facts_are_read_anew_but_not_waited_for(
     answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dbcheck.campaign.cutter.PREPARED_MAX_S", 3600.0)
+    monkeypatch.setattr("dbcheck.cycle.cutter.PREPARED_MAX_S", 3600.0)
     noting = Noting()
     cutter = in_checkpoint(noting)
 
@@ -463,7 +463,7 @@ def taken(cutter: Cutter) -> object:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have facts be read once more as soon as they were read."""
-    monkeypatch.setattr("dbcheck.campaign.cutter.PREPARED_MAX_S", 0.0)
+    monkeypatch.setattr("dbcheck.cycle.cutter.PREPARED_MAX_S", 0.0)
 
 
 def newest(cutter: Cutter) -> int:

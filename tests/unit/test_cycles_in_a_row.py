@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import control
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.known import NOTHING_KNOWN, Known
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.cli import matrix_target
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.matrix_rows import Row
+from dbcheck.cycle import control
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.judge.verdict import Judgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import TableFacts

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from dbcheck.campaign.host import inspect_host
+from dbcheck.cycle.host import inspect_host
 from dbcheck.errors import HostError
 from dbcheck.hosts.agent.data import data_names
 from dbcheck.hosts.agent.facts import changed, made

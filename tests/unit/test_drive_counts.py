@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.campaign import drives
-from dbcheck.campaign.drives import DriveCounts, begin_counting, csv_lines
-from dbcheck.campaign.preflight import Started
-from dbcheck.campaign.rig import Rig
+from dbcheck.cycle import watching
+from dbcheck.cycle.preflight.before_load import Started
+from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.watching import DriveCounts, begin_counting, csv_lines
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.model.cluster import ONLY_NODE
@@ -27,7 +27,7 @@ WAIT_S = 60
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drives, "SAMPLE_S", 0.001)
+    monkeypatch.setattr(watching, "SAMPLE_S", 0.001)
 
 
 def sample(second: int, flushes: int | None, *names: str) -> Sample:
@@ -113,7 +113,7 @@ def test_the_series_names_the_node_and_leaves_open_what_was_not_counted() -> Non
     counts = counted([sample(1, None), sample(2, None)], 7)
     ((at_us, _),) = counts.series()
     header, line = csv_lines({"server": counts}, at_us - 1_500_000)
-    assert header == drives.HEADER
+    assert header == watching.HEADER
     assert line == "1.500,1.000,7,server,sda,10,5120,1,,\n"
 
 

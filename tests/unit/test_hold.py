@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from dbcheck.campaign.hold import Hold
+from dbcheck.cycle.hold import Hold
 from dbcheck.load.load import Load
 from dbcheck.model.moments import AtTheCut, Moment, Stratum, met
 

@@ -11,9 +11,9 @@ import pytest
 
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Plan
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
 from dbcheck.campaign.totals import result
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.result import to_values

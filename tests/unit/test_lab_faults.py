@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.rig import Rig
 from dbcheck.cli.lab_faults import faults
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import LabError
 from dbcheck.lab.clusterspec import ClusterSpec

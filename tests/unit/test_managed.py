@@ -16,8 +16,8 @@ import pytest
 
 from dbcheck.audit.mysql import RULES
 from dbcheck.audit.rules import flagged, judge
-from dbcheck.campaign.managed import require_failover
 from dbcheck.cli.guard import guard
+from dbcheck.cycle.preflight.before_load import require_failover
 from dbcheck.engines.mysql.check import require_known
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine

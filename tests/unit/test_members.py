@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.campaign.members import Address, address_of, recognised
+from dbcheck.cycle.preflight.members import Address, address_of, recognised
 from dbcheck.engines.registry import open_engine
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dbcheck import stored
-from dbcheck.campaign import preflight
-from dbcheck.campaign.cycle import reconcile_run
-from dbcheck.campaign.host import HostCanaries
+from dbcheck.cycle.cycle import reconcile_run
+from dbcheck.cycle.host import HostCanaries
+from dbcheck.cycle.preflight import before_load
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, RunFormatError, UsageError
 from dbcheck.judge.case import Case
@@ -55,13 +55,13 @@ RIG: Any = SimpleNamespace(
 
 def described(canaries: dict[str, HostCanaries]) -> Mapping[str, Any]:
     witness: Any = None
-    return preflight._nodes(RIG, MANIFEST.workload, witness, canaries)
+    return before_load._nodes(RIG, MANIFEST.workload, witness, canaries)
 
 
 def test_each_node_is_described_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     running: dict[str, Any] = {}
     monkeypatch.setattr(
-        preflight, "inspect_host", lambda each, *_, **__: (BEFORE, each.engine.target)
+        before_load, "inspect_host", lambda each, *_, **__: (BEFORE, each.engine.target)
     )
     found = described(running)
     assert {name: each.target for name, each in found.items()} == {"a": "a", "b": "b"}
@@ -79,7 +79,7 @@ def test_what_runs_on_the_first_is_known_if_the_second_fails(
         return BEFORE, "running"
 
     running: dict[str, Any] = {}
-    monkeypatch.setattr(preflight, "inspect_host", inspected)
+    monkeypatch.setattr(before_load, "inspect_host", inspected)
     with pytest.raises(HostError, match="b does not answer"):
         described(running)
     assert running == {"a": "running"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import observable
+from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.errors import NoCanary, UsageError

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dbcheck import stored
-from dbcheck.campaign.host import ask_host, end_canaries, inspect_host
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.host import ask_host, end_canaries, inspect_host
+from dbcheck.cycle.judging import judge_run
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.judge.host import same_storage, unsafe_shutdowns

@@ -9,7 +9,6 @@ from unittest.mock import MagicMock
 import pytest
 
 from dbcheck import interrupt
-from dbcheck.campaign import idle
 from dbcheck.cli import assemble, power
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError, PowerError
@@ -20,6 +19,7 @@ from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.depth import Depth, Reached
 from dbcheck.model.host import Identity, Volume
 from dbcheck.power import reached, selftest
+from dbcheck.probe import idle_cut
 
 
 class Plug:
@@ -142,8 +142,8 @@ def test_a_depth_is_remembered_unless_the_host_stayed_up(
     monkeypatch.setattr(assemble, "entry_host", lambda _: plug)
     monkeypatch.setattr(assemble, "engine", MagicMock())
     monkeypatch.setattr(
-        idle,
-        "measured",
+        idle_cut,
+        "cut_idle_host_and_measure_depth",
         lambda *arguments: (arguments[-2](), [depth], found),
     )
     monkeypatch.setattr(reached, "remember", lambda _, it: remembered.append(it))

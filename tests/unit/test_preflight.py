@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from dbcheck.campaign import waiting
+from dbcheck.cycle.recovery import waiting
 from dbcheck.errors import EngineError
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import control, preflight
+from dbcheck.cycle import control
+from dbcheck.cycle.preflight import before_load
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError
 from dbcheck.model.cluster import ONLY_NODE
@@ -26,14 +27,14 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts, ended = Parts(failure), []
-    monkeypatch.setattr(preflight, "_manifest", lambda *_, **__: manifest())
-    monkeypatch.setattr(preflight, "_warm", lambda *_: None)
-    monkeypatch.setattr(preflight, "inspect_host", lambda *_, **__: (None, RUNNING))
+    monkeypatch.setattr(before_load, "_manifest", lambda *_, **__: manifest())
+    monkeypatch.setattr(before_load, "_warm", lambda *_: None)
+    monkeypatch.setattr(before_load, "inspect_host", lambda *_, **__: (None, RUNNING))
     monkeypatch.setattr(
-        preflight, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
+        before_load, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )
     with pytest.raises(type(failure), match=str(failure)):
-        preflight.preflight(rig_with(parts, tmp_path), manifest().workload, 1)
+        before_load.preflight(rig_with(parts, tmp_path), manifest().workload, 1)
     assert (parts.held.times, parts.log.times, ended) == (1, 1, [{ONLY_NODE: RUNNING}])
 
 

@@ -8,17 +8,19 @@ import statistics
 import pytest
 
 from dbcheck.model.flushes import Counts, Method, Sample, Shape, Timed
-from dbcheck.probe.fio import FileioResult
 from dbcheck.probe.latency import (
     MAIN,
     SIZES,
+    Earlier,
+    FileioResult,
+    FolderResult,
     Spread,
+    TimingResult,
     advice,
     device_share,
     histogram,
     usual_shapes,
 )
-from dbcheck.probe.latency_result import Earlier, FolderResult, TimingResult
 
 IDLE = Sample(0, {"sda": Counts(0, 0, 0, 0, 0)})
 

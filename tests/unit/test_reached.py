@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.places import switch_depth
 from dbcheck.model.depth import Reached, ReachedVolume

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign.reading import Reading, nothing_read
-from dbcheck.campaign.recovery import read_survivors
-from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cycle.recovery.after_cut import read_survivors
+from dbcheck.cycle.recovery.reading import Reading, nothing_read
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, EngineError, OtherServer, UsageError
 from dbcheck.model.cluster import ONLY_NODE, Promise, SiteKind

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.campaign import reading_log
+from dbcheck.cycle.recovery import reading_log
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import EngineError, HostError
 from dbcheck.model.host import LogTail

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.campaign.compare import compared
-from dbcheck.campaign.judging import judge_run
 from dbcheck.cli.report import formatted, read
+from dbcheck.cycle.judging import judge_run
 from dbcheck.errors import UsageError
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import CycleVerdict, Verdict

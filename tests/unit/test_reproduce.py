@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 import pytest
 
-from dbcheck.campaign.judging import judge_run
 from dbcheck.cli.groups import Verb, grouped
 from dbcheck.cli.lab_options import (
     ServerOptions,
@@ -20,6 +19,7 @@ from dbcheck.cli.lab_options import (
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.reproduce import steps_of
+from dbcheck.cycle.judging import judge_run
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.records import Manifest

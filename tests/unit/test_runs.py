@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dbcheck import stored
-from dbcheck.campaign.reading import nothing_read
+from dbcheck.cycle.recovery.reading import nothing_read
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
 from dbcheck.model.cluster import ONLY_NODE

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import SEEN_MAX, Outcome
 from dbcheck.cli.root import root
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import SEEN_MAX, Outcome
 from dbcheck.judge.result import SeenRow
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report

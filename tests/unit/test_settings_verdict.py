@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from dbcheck.audit import rules
-from dbcheck.campaign.judging import judge_run
+from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignResult, CampaignsResult

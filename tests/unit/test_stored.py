@@ -12,8 +12,8 @@ import pytest
 
 from dbcheck import stored
 from dbcheck.campaign.folder import CampaignFolder, Plan
-from dbcheck.campaign.judging import judge_run
 from dbcheck.cli import campaign_run, root
+from dbcheck.cycle.judging import judge_run
 from dbcheck.errors import RunWriteError
 from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.image import copy_drive

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.logs import StoredLogs
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.logs import StoredLogs
 from dbcheck.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.witness import WindowFacts

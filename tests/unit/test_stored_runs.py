@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dbcheck.campaign.judging import judge_run
-from dbcheck.campaign.outcome import Outcome
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.errors import RunFormatError
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from dbcheck.campaign.leftover import Refusal, decide_rest, fates
+from dbcheck.cycle.recovery.in_doubt import Refusal, decide_rest, fates
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import NotPrepared
 from dbcheck.ports.engine import Engine

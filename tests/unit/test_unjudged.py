@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from dbcheck import stored
-from dbcheck.campaign.rig import Rig
-from dbcheck.campaign.unjudged import require_none_on_witness, require_none_pending
+from dbcheck.cycle.preflight.pending_runs import (
+    require_none_on_witness,
+    require_none_pending,
+)
+from dbcheck.cycle.rig import Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import UsageError
 from dbcheck.model.cut import Gone

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.campaign import waiting
-from dbcheck.campaign.rig import Limits, Rig
+from dbcheck.cycle.recovery import waiting
+from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import ConnectionLost, NotBack
 from dbcheck.model.server import ServerFacts

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from dbcheck import interrupt
-from dbcheck.campaign.loading import FIRST_LOOK_S
-from dbcheck.campaign.preflight import Started
-from dbcheck.campaign.watching import Watching, watch_hosts
+from dbcheck.cycle.loading import FIRST_LOOK_S
+from dbcheck.cycle.preflight.before_load import Started
+from dbcheck.cycle.watching import Watching, watch_hosts
 from dbcheck.error_ids import ErrorId
 from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost
@@ -137,7 +137,7 @@ def test_what_a_look_learned_is_known_after_its_channel_broke(
     channels = [Answers(seen) for seen in (SEEN, then, then)]
     left: list[Any] = list(channels)
     host = TargetHost("db1", lambda _: pytest.fail("nothing is connected"))
-    monkeypatch.setattr("dbcheck.campaign.watching.EVERY_S", 0.001)
+    monkeypatch.setattr("dbcheck.cycle.watching.EVERY_S", 0.001)
     monkeypatch.setattr(host, "_open", lambda: left.pop(0) if left else channels[-1])
     node = {
         "host": BEFORE,

@@ -1,0 +1,1 @@
+"""One cycle: preflight, load, cut, recovery and verdict; speaks to ports only."""

@@ -1,0 +1,325 @@
+"""One cycle: load, cut, restore, read the survivors, judge."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from dbcheck import interrupt
+from dbcheck.cycle import observable
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.loading import load_until_cut
+from dbcheck.cycle.logs import fetch_logs, require_no_load
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.preflight.pending_runs import note_judged, require_none_on_witness
+from dbcheck.cycle.recovery.after_cut import STANDS, read_survivors
+from dbcheck.cycle.recovery.other_nodes import stays_off
+from dbcheck.cycle.recovery.second_reading import require_restarter
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import (
+    EngineError,
+    LogDamaged,
+    NotBack,
+    PowerError,
+    RunWriteError,
+    UsageError,
+)
+from dbcheck.model.cut import Gone
+from dbcheck.model.moments import Moment
+from dbcheck.model.records import Manifest, RestoreRecord
+from dbcheck.model.verdict import ControlFacts
+from dbcheck.model.witness import LogFacts
+from dbcheck.ports.listener import Phase
+from dbcheck.ports.power import DriveScoped
+from dbcheck.ports.site import Site
+from dbcheck.rows.workload import Workload
+from dbcheck.runs import RunFolder, read_manifest
+
+INTERRUPTED = (
+    "interrupted: the power is restored after its time off (Ctrl-C again restores it "
+    "now, and this run then cannot pass)"
+)
+RESTORING = (
+    "after an error: the power is restored after its time off (Ctrl-C restores it now)"
+)
+LEFT_OFF = (
+    "this run {cut} the power ({kind}), and has no record that it restored the power. "
+    "If the host is still off, {do}"
+)
+
+
+def run_cycle(
+    rig: Rig,
+    workload: Workload,
+    seed: int,
+    controls: Sequence[ControlFacts] = (),
+    moment: Moment | None = None,
+    known: Known = NOTHING_KNOWN,
+    emptied: Callable[[Known], None] | None = None,
+) -> Outcome:
+    """Run one whole cycle on *rig*, after *controls*, and return its verdict.
+
+    moment: when the cut is to come, None to have it drawn.
+    known, emptied: see preflight().
+    Raise NotBack as require_answered() does.
+    """
+    with turn(rig):
+        require_none_on_witness(rig)
+        started = preflight(
+            rig,
+            workload,
+            seed,
+            controls=controls,
+            moment=moment,
+            known=known,
+            emptied=emptied,
+        )
+    return require_answered(rig, finish_cycle(rig, started))
+
+
+@contextlib.contextmanager
+def turn(rig: Rig) -> Iterator[None]:
+    """Wait for the turn of *rig*; end it if the body, which cuts nothing, fails.
+
+    finish_cycle() ends it once the power is back, or if it was not cut.
+    """
+    rig.turns.take()
+    try:
+        yield
+    except BaseException:
+        rig.turns.over()
+        raise
+
+
+def require_answered(rig: Rig, outcome: Outcome) -> Outcome:
+    """Return *outcome*; raise NotBack if the server is not back: no cycle can follow.
+
+    Its run is INCONCLUSIVE until it is reconciled.
+    """
+    if outcome.after.unanswered:
+        raise NotBack(
+            outcome.after.unanswered,
+            id=ErrorId.SERVER_NOT_BACK,
+            hint="Once it is back, before anything writes to it: "
+            + rig.reconcile_command(outcome.run.path),
+        )
+    return outcome
+
+
+def finish_cycle(rig: Rig, started: Started) -> Outcome:
+    """Run what comes after the preflight.
+
+    An error or an interrupt leaves a run that reconcile_run can finish, and no
+    target without power that a switch could give back.
+    """
+    with _holding(started), started.run.locked():
+        cutter = Cutter(rig, started)
+        with interrupt.held_back():
+            try:
+                with interrupt.let_through():
+                    load = load_until_cut(rig, started, cutter)
+            except BaseException as error:
+                if not cutter.asked:
+                    rig.turns.over()
+                    rig.listener.phase(Phase.STOPPED, "before the cut: nothing was cut")
+                elif not rig.site.attended:
+                    pressed = interrupt.led_to(error)
+                    text = INTERRUPTED if pressed else RESTORING
+                    if rig.site.away:
+                        text = stays_off(rig.site.away, rig.site.kind)
+                    rig.listener.phase(Phase.RESTORE, text)
+                    try:
+                        restore(rig, started.run)
+                    except (PowerError, RunWriteError) as failed:
+                        # What ended the cycle is the error; the user must know both.
+                        rig.listener.phase(Phase.RESTORE, f"failed: {failed}")
+                raise
+            if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
+                restore(rig, started.run)
+            else:
+                rig.turns.over()
+        fetched = fetch_logs(rig, started.run, started.manifest)
+        return _reconcile(rig, started.run, started.manifest, fetched)
+
+
+@contextlib.contextmanager
+def _holding(started: Started) -> Iterator[None]:
+    """Keep the session of the crash canary until the survivors are read."""
+    try:
+        yield
+    finally:
+        if started.held is not None:
+            started.held.close()
+
+
+def restore(rig: Rig, run: RunFolder) -> None:
+    """Apply power; store that, and what the switches and hosts showed meanwhile."""
+    off_s = rig.site.restore()
+    switches = {name: node.power for name, node in rig.site.nodes.items()}
+    drives = {
+        name: found
+        for name, switch in switches.items()
+        if isinstance(switch, DriveScoped) and (found := switch.seen()) is not None
+    }
+    if off_s:
+        run.write_restore(RestoreRecord(off_s, drives))
+    rig.turns.over()
+
+
+def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
+    """Read the survivors, fetch the witness's log, and judge.
+
+    Raise UsageError if the survivors were read before: later rows prove nothing; or
+    if the run on the witness is another one of the same id.  Of a server that did not
+    come back nothing was read: it is read again, and its failure stays on record.
+    """
+    with run.locked():
+        require_same_site(rig.site, manifest)
+        require_restarter(rig)
+        _require_same_run(rig, run)
+        if run.was_read() and run.unread_failure() is None:
+            raise UsageError(
+                f"the survivors of run {manifest.run_id} were read already",
+                id=ErrorId.SURVIVORS_READ_ALREADY,
+                hint="Judge what was read then: dbcheck reconcile RUN --offline.",
+            )
+        fetched = fetch_logs(rig, run, manifest)
+        if left_off := _left_without_power(rig, run, manifest):
+            rig.listener.phase(Phase.POWER, left_off)
+        try:
+            outcome = _reconcile(rig, run, manifest, fetched)
+        except EngineError as error:
+            error.hint = f"{left_off}\n  {error.hint}" if left_off else error.hint
+            raise
+        put_back(rig)
+        return outcome
+
+
+def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
+    """Return how to restore the power that a client cut and then did not restore.
+
+    "" if it restored it, or never cut it, or if only a human can restore it.  The power
+    itself is left alone: somebody may be at work on the host by now.  A command of
+    another client's run is not shown: somebody might run it.
+    """
+    node, promise = manifest.writer, manifest.promise
+    is_away = promise is not None and not promise.writer_returns
+    if not is_away and (not node.restore_command or run.restore() is not None):
+        return ""
+    load = run.load()
+    cut = load is not None and any(seen.cut for seen in load.nodes.values())
+    asked = run.cut_asked() is not None
+    asked = asked or _noted(rig, run).cut_announced
+    if not cut and not asked:
+        return ""
+    if is_away:
+        return stays_off([manifest.writer_name], manifest.site)
+    return LEFT_OFF.format(
+        cut="cut" if cut else "may have cut",
+        kind=node.power.value,
+        do=f"run: {node.restore_command}"
+        if run.is_own()
+        else "restore the power with its switch",
+    )
+
+
+def _noted(rig: Rig, run: RunFolder) -> LogFacts:
+    """Return the facts of the run's first log, empty ones if it is damaged."""
+    with contextlib.suppress(LogDamaged):  # which the judgement will report
+        return rig.reader.facts(run.acks_path(), run.manifest().run_id, 0, None)
+    return LogFacts(0, 0, 0, None, ())
+
+
+def require_same_site(site: Site, manifest: Manifest) -> None:
+    """Refuse a run whose nodes are not those of *site*."""
+    ours = (site.kind, site.promise, site.writer_name, set(site.nodes))
+    theirs = (
+        manifest.site,
+        manifest.promise,
+        manifest.writer_name,
+        set(manifest.nodes),
+    )
+    if ours != theirs:
+        raise UsageError(
+            f"run {manifest.run_id} was made on another site"
+            f" ({manifest.site.value}; nodes: {', '.join(sorted(manifest.nodes))})",
+            id=ErrorId.SITE_DIFFERS_FROM_RUN,
+            hint="Name the target as it was named for the run.",
+        )
+
+
+def _require_same_run(rig: Rig, run: RunFolder) -> None:
+    """Refuse a run whose id another client had first, so that the witness refused it.
+
+    Its log is that one's: none of the acks in it is of this run.
+    """
+    ours = run.manifest()
+    run_id = ours.run_id
+    where = f"the manifest of run {run_id} on {rig.witness.url}"
+    theirs = read_manifest(rig.witness.manifest(run_id), where)
+    if (theirs.epoch, theirs.seed) != (ours.epoch, ours.seed):  # drawn at random
+        raise UsageError(
+            f"run {run_id} on {rig.witness.url} belongs to another client",
+            id=ErrorId.RUN_OF_OTHER_CLIENT,
+            hint="This run was never started on that witness; there is nothing to "
+            "judge.",
+        )
+
+
+def put_back(rig: Rig) -> None:
+    """Undo what a control changed on the server, and report it; never raises.
+
+    Only after the survivors were read, or if there will be none.  A cluster has no
+    controls, and its writer may be off.
+    """
+    if rig.site.promise is not None:
+        return
+    try:
+        text = observable.restore_durability(rig.site.writer.engine)
+    except EngineError as error:
+        text = (
+            "the control's settings could not be undone; they stay until the server"
+            f" restarts: {error}"
+        )
+    if text:
+        rig.listener.phase(Phase.CONTROL, text)
+
+
+def _reconcile(
+    rig: Rig, run: RunFolder, manifest: Manifest, fetched: Sequence[int]
+) -> Outcome:
+    """Read the survivors, judge.
+
+    fetched: how long the witness's logs were when all that they hold was fetched.
+    What is judged, now or --offline, is stored as soon as the survivors are.  No ack
+    that is held against them came after them, and a client's record of its load, which
+    it left when all its sessions had ended, stays true of a log that grows.
+    """
+    if run.load() is None:
+        _recall_load(rig, run)
+    failed = run.unread_failure()
+    read_survivors(rig, run, manifest, failed)
+    try:
+        require_no_load(rig, manifest, fetched)
+    except UsageError:
+        run.forget_survivors(failed)
+        raise
+    rig.listener.phase(Phase.JUDGE, str(run.path))
+    outcome = judge_run(run, rig.reader, rig.listener.progress)
+    if failed is None or not outcome.judgement.other_data:
+        if run.was_read():
+            note_judged(rig, manifest.run_id)
+        return outcome
+    rig.listener.phase(Phase.JUDGE, f"{outcome.judgement.reasons[0]}; {STANDS}")
+    run.forget_survivors(failed)
+    return judge_run(run, rig.reader, rig.listener.progress)
+
+
+def _recall_load(rig: Rig, run: RunFolder) -> None:
+    """Take what the client saw of the load from the witness, if it left that there."""
+    if (left := _noted(rig, run).load_left) is not None:
+        run.recall_load(*left, f"the load record in {run.acks_path()}")

@@ -1,0 +1,92 @@
+"""Reads from a run folder what a page draws beside the run's result."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from functools import partial
+
+from dbcheck.cycle.logs import StoredLogs
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.errors import LogDamaged
+from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.detail import DrivePoint, DriveSeries, RunDetail
+from dbcheck.ports.witness import LogReader
+from dbcheck.rows.keymap import key_map
+from dbcheck.rows.loss import Losses
+from dbcheck.rows.reconcile import SurvivorStream
+from dbcheck.rows.timeline import timeline_of
+from dbcheck.runs import RunFolder
+
+_US = 1e6
+
+
+def detail_of(outcome: Outcome, reader: LogReader) -> RunDetail:
+    """Return what is drawn of a judged run; touches no server and no witness."""
+    run, case, load = outcome.run, outcome.case, outcome.load
+    found = outcome.found
+    losses = found.losses if found else Losses.of(())
+    detail = partial(
+        RunDetail, outcome.manifest, outcome.after, compared=found is not None
+    )
+    if load is None or load.last_ack_us is None:
+        why = "No charts: the client's record of the load is missing."
+        return detail(timeline=None, keys=None, drives=(), missing=why)
+    went_us = cut_us(case)
+    try:
+        logs = StoredLogs(run, reader, case.manifest, load)
+        timeline = timeline_of(
+            logs.acks, losses, load.began_us, went_us, load.last_ack_us
+        )
+        keys = None
+        if found is not None:
+            rows = _survivors(outcome)
+            keys = key_map(logs.acks, losses, rows, case.manifest.epoch)
+    except LogDamaged as error:
+        why = f"No charts: {error}."
+        return detail(timeline=None, keys=None, drives=(), missing=why)
+    end_us = load.last_ack_us if went_us is None else went_us
+    drives, why = _drives(run, (end_us - load.began_us) / _US)
+    whole = timeline if timeline.moments else None
+    return detail(timeline=whole, keys=keys, drives=drives, missing=why)
+
+
+def _survivors(outcome: Outcome) -> list[SurvivorStream]:
+    """Return the rows of each table that was read."""
+    return [partial(outcome.run.survivors, name) for name in outcome.after.survivors]
+
+
+def _drives(run: RunFolder, load_s: float) -> tuple[tuple[DriveSeries, ...], str]:
+    """Return what drives.csv holds, and why it cannot be read, "" if it can.
+
+    load_s: how long the load took, up to the end of the timeline.
+    """
+    path = run.path / "drives.csv"
+    if not path.is_file():
+        return (), ""
+    series: dict[tuple[str, str], list[DrivePoint]] = {}
+    try:
+        for name, point in _points(path.read_text("utf-8"), load_s):
+            series.setdefault(name, []).append(point)
+    except (csv.Error, LookupError, TypeError, ValueError) as error:
+        return (), f"No chart of the drives: {path} is damaged: {error}."
+    except OSError:
+        return (), f"No chart of the drives: {path} cannot be read."
+    found = (DriveSeries(*name, tuple(points)) for name, points in series.items())
+    return tuple(found), ""
+
+
+def _points(text: str, load_s: float) -> Iterator[tuple[tuple[str, str], DrivePoint]]:
+    for row in csv.DictReader(text.splitlines()):
+        seconds = float(row["seconds"])
+        if not 0 < seconds < 1e6:
+            raise ValueError(f"a sample of {row['seconds']} s")
+        flushes = row["flushes"]
+        yield (
+            (row["node"], row["drive"]),
+            DrivePoint(
+                load_s - float(row["at_s"]),
+                int(row["writes"]) / seconds,
+                int(flushes) / seconds if flushes else None,
+            ),
+        )

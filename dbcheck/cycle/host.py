@@ -1,0 +1,373 @@
+"""Inspects the target's host before the load and after recovery, if one was named."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from dbcheck import interrupt
+from dbcheck.clock import clocks_us
+from dbcheck.cycle import observable
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import HostError
+from dbcheck.hosts import host as agent_host
+from dbcheck.model.depth import Completed
+from dbcheck.model.host import (
+    ClientClocks,
+    HostAfter,
+    HostBefore,
+    TargetFacts,
+    Volume,
+    VolumeCanaries,
+)
+from dbcheck.model.places import Place, other_data, unmarked
+from dbcheck.model.records import NodeBefore
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.host import Canaries, TargetHost
+from dbcheck.ports.listener import Listener, Phase
+from dbcheck.ports.site import Node, Site
+from dbcheck.remote.addresses import boot_id
+from dbcheck.rows.table import TABLES
+
+_PROCESS = uuid.uuid4().hex
+BOOT_S = 60.0  # a booted host may refuse logins for so long while its server answers
+POLL_S = 1.0
+T = TypeVar("T")
+
+
+def clocks() -> ClientClocks:
+    """Read every clock of this machine."""
+    return ClientClocks(_boot(), *clocks_us())
+
+
+def _boot() -> str:
+    """Return a name for this boot of the machine, and for its time namespace.
+
+    Clocks of another time namespace differ (time_namespaces(7), since Linux 5.6).
+    Where the system names no boot, the name is this process's own.
+    """
+    boot = boot_id()
+    if not boot:
+        return _PROCESS
+    try:
+        return f"{boot} {os.readlink('/proc/self/ns/time')}"
+    except OSError:
+        return boot
+
+
+@dataclass(frozen=True, slots=True)
+class HostCanaries:
+    """The canaries that run on a host.
+
+    data: beside the data directory.  elsewhere: on each other volume, in the order of
+    the host's facts; None where none could be started.
+    """
+
+    data: Canaries
+    elsewhere: tuple[Canaries | None, ...] = ()
+
+    def completed(self, *, host_kept: bool) -> tuple[Completed | None, ...]:
+        """Return how far those of each volume came, that of the data first.
+
+        host_kept: the host was to lose its drives alone, and reports on: of its reports
+        those count up to which blocks were written.
+        """
+        return tuple(
+            one.completed(one.rose_us() if host_kept else None) if one else None
+            for one in (self.data, *self.elsewhere)
+        )
+
+    def reported_us(self) -> int | None:
+        """Return when the host sent the newest report, of each volume, or None.
+
+        On the client's clock.
+        """
+        sent = [one.reported_us() for one in (self.data, *filter(None, self.elsewhere))]
+        return min(filter(None, sent), default=None)
+
+    def answered(self) -> bool:
+        """Whether the host answered stop(), and so had its power until then."""
+        return any(one.answered() for one in (self.data, *filter(None, self.elsewhere)))
+
+    def stop(self) -> None:
+        """End all of them; never raises.  Together: a host that is gone takes time."""
+        running = [self.data, *filter(None, self.elsewhere)]
+        ends = [threading.Thread(target=one.stop, daemon=True) for one in running]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join()
+
+
+def inspect_host(
+    node: Node,
+    listener: Listener,
+    server: ServerFacts,
+    places: Sequence[Place] = (),
+    *,
+    may_write: bool = True,
+) -> tuple[HostBefore | None, HostCanaries | None]:
+    """Describe the node's host, note where the log ends, start canaries on each volume.
+
+    may_write: the server takes writes of its own, so that its data can be marked.
+
+    Raise HostError if the host was named and one of these cannot be done for the
+    data directory; of other volumes, what cannot be done is noted.
+    """
+    if node.host is None:
+        return None, None
+    log_path = node.log_path or _found_log(listener, node.host, server.server_log)
+    mark_data = observable.data_mark(node.engine) if may_write else lambda: ""
+    return begin(node.host, log_path, server, places, mark_data)
+
+
+def begin(
+    host: TargetHost,
+    log_path: str,
+    server: ServerFacts,
+    places: Sequence[Place],
+    mark_data: Callable[[], str],
+) -> tuple[HostBefore, HostCanaries]:
+    """Do what inspect_host() does on a host that is to be asked.
+
+    mark_data: see ports.abilities.DataMark.
+    """
+    directory = data_directory(server)
+    require_own_data(host, directory, server, mark_data)
+    facts = facts_as_the_server_finds(host, directory, places)
+    marks = host.mark_log(log_path) if log_path else {}
+    data = host.start_canaries(directory)
+    others: list[Canaries | None] = []
+    try:
+        notes = []
+        for volume in facts.volumes[1:]:
+            canaries, note = _start_elsewhere(host, volume)
+            others.append(canaries)
+            notes.append(note)
+    except BaseException:
+        end(host, HostCanaries(data, tuple(others)), remove=True)
+        raise
+    before = HostBefore(facts, data.folder, data.nonce, log_path, marks, tuple(notes))
+    return before, HostCanaries(data, tuple(others))
+
+
+def require_own_data(
+    host: TargetHost, directory: str, server: ServerFacts, mark_data: Callable[[], str]
+) -> None:
+    """Raise HostError unless *directory* on the host holds the server's own data."""
+    found = host.data_names(directory)
+    text = other_data(server.identity, server.started_us, found)
+    if not text and (mark := mark_data()):
+        text = unmarked(mark, host.data_names(directory))
+    if text:
+        raise HostError(
+            f"{directory} on the target's host is not the data directory of this "
+            f"server: {text}",
+            id=ErrorId.DATA_DIRECTORY_NOT_ON_HOST,
+            hint="Name the host on which that path holds the server's files, and log "
+            "in as root or as the server's user; a container has its own paths. Or run "
+            "without --target-host.",
+        )
+
+
+def facts_as_the_server_finds(
+    host: TargetHost, directory: str, places: Sequence[Place]
+) -> TargetFacts:
+    """Return the facts of a host whose server finds the files there that the host does.
+
+    Raise HostError, also if the server's process finds others at one of the paths.
+    """
+    facts = host.facts(directory, places)
+    for place, text in facts.seen_otherwise.items():
+        raise HostError(
+            f"the server finds its {place} elsewhere than the target's host: {text}",
+            id=ErrorId.SERVER_FINDS_OTHER_FILES,
+            hint="The server runs with mounts or a root of its own (a container, or "
+            "BindPaths= of a service), so its depth cannot be measured there. Mount "
+            "that path for the whole host. Or run without --target-host.",
+        )
+    return facts
+
+
+def _found_log(listener: Listener, host: TargetHost, path: str) -> str:
+    """Return *path*, the server's own log, or "" if it cannot be read there."""
+    try:
+        if path:
+            host.mark_log(path)
+    except HostError as error:
+        warning = f"the server's log is not read: {error} (set --server-log)"
+        listener.phase(Phase.PREFLIGHT, warning)
+        return ""
+    return path
+
+
+def _start_elsewhere(
+    host: TargetHost, volume: Volume
+) -> tuple[Canaries | None, VolumeCanaries]:
+    """Start canaries beside one of the places on a volume, if any allows it."""
+    failure = ""
+    for path in volume.places.values():
+        try:
+            canaries = host.start_canaries(path)
+        except HostError as error:
+            failure = failure or str(error)
+        else:
+            return canaries, VolumeCanaries(canaries.folder, canaries.nonce)
+    return None, VolumeCanaries("", "", failure)
+
+
+def data_directory(server: ServerFacts) -> str:
+    """Return where the server keeps its data; raise HostError if unreadable."""
+    for name in ("data_directory", "datadir"):
+        if name in server.identity:
+            return server.identity[name]
+    raise HostError(
+        "the account cannot read the server's data_directory setting",
+        id=ErrorId.PRIVILEGE_MISSING,
+        hint="Run as a superuser: GRANT pg_read_all_settings TO the account's role.",
+    )
+
+
+def end_canaries(
+    site: Site, canaries: Mapping[str, HostCanaries], *, remove: bool = False
+) -> None:
+    """Stop the canaries of each node, and forget connections that a cut has ended."""
+    for name, running in canaries.items():
+        if (host := site.nodes[name].host) is not None:
+            end(host, running, remove=remove)
+
+
+def end(host: TargetHost, canaries: HostCanaries, *, remove: bool = False) -> None:
+    """Do what end_canaries() does on a host that was asked."""
+    canaries.stop()
+    for each in (canaries.data, *filter(None, canaries.elsewhere)) if remove else ():
+        with contextlib.suppress(HostError):
+            host.remove_canaries(each.folder)
+    host.close()
+
+
+def ask_host(
+    node: Node, listener: Listener, before: NodeBefore, *, remove: bool = True
+) -> HostAfter | None:
+    """Describe the host again, and read what is left of the canaries and the log.
+
+    remove: whether the canaries are deleted then.
+    """
+    if node.host is None or before.host is None:
+        return None
+    return ask(node.host, listener, before.host, before.places, remove=remove)
+
+
+def ask(
+    host: TargetHost,
+    listener: Listener,
+    before: HostBefore,
+    places: Sequence[Place],
+    *,
+    remove: bool = True,
+) -> HostAfter:
+    """Do what ask_host() does on a host that was asked before."""
+    try:
+        await_host(host, listener)
+    except HostError as error:
+        left = before.canary_folders
+        return HostAfter(None, None, None, str(error), left=left)
+    failures: list[str] = []
+
+    def answer(question: Callable[[], T]) -> T | None:
+        try:
+            return question()
+        except HostError as error:
+            failures.append(str(error))
+            return None
+
+    facts = answer(lambda: host.facts(before.facts.data_directory, places))
+    read = clocks() if facts is not None else None
+    remains, *elsewhere = (
+        answer(partial(host.read_canaries, folder, nonce)) if folder else None
+        for folder, nonce in (
+            (before.canary_folder, before.canary_nonce),
+            *((each.folder, each.nonce) for each in before.elsewhere),
+        )
+    )
+    log = None
+    if before.log_path:
+        log = answer(lambda: host.read_log(before.log_path, before.log_marks))
+    recorded = answer(
+        lambda: host.shutdown_record(before.facts.boot_id, before.facts.clock_us)
+    )
+    failure = failures[0] if failures else ""
+    left = before.canary_folders
+    if remove:
+        left = tuple(folder for folder in left if not _removed(host, folder))
+    return HostAfter(
+        facts,
+        remains,
+        log,
+        failure,
+        tuple(elsewhere),
+        read,
+        left,
+        recorded,
+    )
+
+
+def _removed(host: TargetHost, folder: str) -> bool:
+    """Remove canaries; return whether they are gone.  The report names what stays."""
+    try:
+        host.remove_canaries(folder)
+    except HostError:
+        return False
+    return True
+
+
+def await_host(host: TargetHost, listener: Listener) -> None:
+    """Return once the host accepts a login; raise HostError if not within BOOT_S.
+
+    The database may be started before sshd, or before sshd accepts logins: until the
+    boot is over, pam_nologin(8) refuses ordinary users.  The host is read only once,
+    since its answers are as final as the survivors.
+    """
+    ends_s, reported = time.monotonic() + BOOT_S, False
+    while True:
+        interrupt.require_none()
+        try:
+            return host.reach()
+        except HostError as error:
+            if time.monotonic() >= ends_s:
+                raise
+            if not reported:
+                text = f"retrying its host for up to {BOOT_S:.0f} s: {error}"
+                listener.phase(Phase.RESTORE, text)
+                reported = True
+        time.sleep(POLL_S)
+
+
+def clear_canaries(host: agent_host.TargetHost, engine: Engine) -> agent_host.Cleared:
+    """Remove canaries from wherever a run may have put them; raise HostError.
+
+    A run puts them beside one of the places on each volume, or inside it.  Nothing is
+    written there, and no directory that is not this server's is touched.
+    """
+    server = engine.facts()
+    directory = data_directory(server)
+    require_own_data(host, directory, server, lambda: "")
+    facts = host.facts(directory, engine.places(TABLES))
+    paths = dict.fromkeys(
+        path for volume in facts.volumes for path in volume.places.values()
+    )
+    removed: dict[str, None] = {}
+    kept: dict[str, str] = {}
+    for path in paths:
+        cleared = host.clear_canaries(path)
+        removed |= dict.fromkeys(cleared.removed)
+        kept |= cleared.kept
+    return agent_host.Cleared(tuple(removed), kept)

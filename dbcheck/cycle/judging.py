@@ -1,0 +1,215 @@
+"""Judges a stored run and lists its losses; touches no server and no witness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from dbcheck import stored
+from dbcheck.base.progress import Progress, Reporter, Unit, unreported
+from dbcheck.cycle.logs import StoredLogs
+from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.recovery.survivors import RowStore
+from dbcheck.errors import LogDamaged
+from dbcheck.judge.case import Case
+from dbcheck.judge.cutmoment import cut_us
+from dbcheck.judge.judge import judge, other_data
+from dbcheck.judge.result import to_values
+from dbcheck.model.records import AfterRecord
+from dbcheck.ports.witness import LogReader
+from dbcheck.rows.chores import Chores
+from dbcheck.rows.differences import ChangedRow, Left, left_on
+from dbcheck.rows.loss import LossKind
+from dbcheck.rows.lossshape import LossShape, Windows, shape_of
+from dbcheck.rows.plans.housekeeping import ATOMIC_DDL
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.reconcile import AckStream, Claim, Observed, Reconciliation
+from dbcheck.rows.schedule import Sizes
+from dbcheck.rows.seen import SeenRows, seen_rows
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import LEDGER
+from dbcheck.runs import RunFolder
+
+HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s,table\n"
+
+
+def loss_lines(
+    found: Reconciliation | None,
+    after: AfterRecord,
+    shift_us: int,
+    before_cut_s: Callable[[int], float | None],
+) -> Iterator[str]:
+    """Yield a line for each loss, by table and id; last those that no row read shows.
+
+    Of these the time of the ack stays empty, and of an index, which is asked for ids
+    alone, session and seq as well.
+
+    shift_us:     from the clock of the acks to that of the wall.
+    before_cut_s: how long before the cut an ack came, None if that is not known.
+    """
+    yield HEADER
+    if found is None:
+        return
+    for kind, session, seq, row_id, acked_us, table in found.losses.by_id():
+        acked = _utc(acked_us + shift_us) if acked_us >= 0 else ""
+        before_s = before_cut_s(acked_us)
+        before = "" if before_s is None else f"{before_s:.4f}"
+        yield f"{kind.value},{session},{seq},{row_id},{acked},{before},{table}\n"
+    yield from _beside_rows(after)
+
+
+def _beside_rows(after: AfterRecord) -> Iterator[str]:
+    """Yield the losses that no row which was read first shows."""
+    if index := after.index:
+        for row_id in index.ids:
+            yield f"{LossKind.INDEX_MISMATCH.value},,,{row_id},,,{index.table}\n"
+    if conditions := after.conditions:
+        for broken in conditions.broken:
+            yield f"{LossKind.INCONSISTENT.value},{broken.session},,,,,\n"
+    if again := after.again:
+        yield from _named(LossKind.UNSTABLE, again.first)
+    for other in after.others.values():
+        yield from _named(LossKind.DIVERGED, other.first)
+
+
+def _named(kind: LossKind, rows: Iterable[ChangedRow]) -> Iterator[str]:
+    for row in rows:
+        named = f"{row.session},{row.seq},{row.row_id}"
+        yield f"{kind.value},{named},,,{row.table}\n"
+
+
+def _utc(wall_us: int) -> str:
+    """Return a moment as ISO 8601, "" if it is out of range: logs may hold anything."""
+    try:
+        moment = datetime.fromtimestamp(wall_us / 1e6, UTC)
+    except (OverflowError, ValueError):
+        return ""
+    return moment.isoformat(timespec="milliseconds")
+
+
+def judge_run(
+    run: RunFolder, reader: LogReader, report: Reporter = unreported
+) -> Outcome:
+    """Reconcile a run whose log and survivors are stored; write losses and verdict.
+
+    Nothing is written in a folder that others may change; its run is only judged.
+    report: gets how many rows of each table were judged, from 0 for each pass.
+    """
+    case = _reconciled(
+        run,
+        reader,
+        Case(
+            run.manifest(),
+            run.load(),
+            run.restore(),
+            run.after(),
+            cut_asked=run.cut_asked(),
+        ),
+        report,
+    )
+    outcome = Outcome(run, case, judge(case))
+    if stored.may_write(run.path):
+        manifest, after = case.manifest, case.after
+        shift_us = manifest.wall_us - manifest.clock_us
+        lines = loss_lines(case.found, after, shift_us, outcome.before_cut_s)
+        run.write_lines("losses.csv", lines)
+        run.write_verdict(to_values(outcome.result))
+    return outcome
+
+
+def _reconciled(
+    run: RunFolder, reader: LogReader, case: Case, report: Reporter
+) -> Case:
+    """Return *case* with what the witness's log and the rows show."""
+    try:
+        logs = StoredLogs(run, reader, case.manifest, case.load)
+        case = replace(case, logs=tuple(logs.facts()), clock_set=logs.clock_set)
+        if case.after.facts is None or case.after.failure or other_data(case):
+            return case
+        found, seen = fate(run, logs.acks, case, report), _seen(run, logs, case)
+        return replace(
+            case,
+            found=found,
+            seen=seen,
+            shape=_shape(found, logs, case),
+            left=_left(run, found, case),
+        )
+    except LogDamaged as error:
+        return replace(case, damage=str(error))
+
+
+def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | None:
+    if not found.losses:
+        return None
+    schedule, plan = case.manifest.schedule(), case.manifest.plan()
+    tables = (*plan.tables, *plan.sides)
+    sizes = Sizes(schedule) if len(set(schedule.payload_bytes)) > 1 else None
+    kinds, windows = case.manifest.workload.housekeeping, None
+    if kinds and not case.manifest.control:
+        windows = Windows(
+            Chores(case.manifest.seed, kinds),
+            logs.acks,
+            to_the_cut=case.load is None or case.load.chore_at_end > 0,
+        )
+    went_us, late_us = cut_us(case), logs.late_us
+    return shape_of(found.losses, logs.acks, went_us, sizes, tables, windows, late_us)
+
+
+def fate(
+    run: RowStore, acks: AckStream, case: Case, report: Reporter = unreported
+) -> Reconciliation:
+    """Return the fate of *acks* and of the rows that were read; see Plan.judge()."""
+    plan, load = case.manifest.plan(), case.load
+    names = _read_tables(plan, case)
+    return plan.judge(
+        Observed(
+            acks,
+            {name: partial(_survivors, run, name, case, report) for name in names},
+            case.manifest.tables,
+            Claim(load.sent, load.acked) if load else None,
+            case.manifest.window_acks,
+            case.after.left_over,
+            case.manifest.family in ATOMIC_DDL,
+        )
+    )
+
+
+def _survivors(
+    run: RowStore, name: str, case: Case, report: Reporter
+) -> Iterator[Records]:
+    """Yield what was stored of a table; report how much of it has been taken."""
+    stored_rows, done = case.after.survivors.get(name), 0
+    total = stored_rows.rows if stored_rows else None
+    for records in run.survivors(name):
+        yield records
+        done += len(records)
+        report(Progress(name, done, total, Unit.ROWS))
+
+
+def _read_tables(plan: Plan, case: Case) -> list[str]:
+    """Return the tables whose rows were read; a side table may not have been there."""
+    sides = [table for table in plan.sides if table.name in case.after.survivors]
+    return [table.name for table in (*plan.tables, *sides)]
+
+
+def _left(run: RunFolder, found: Reconciliation, case: Case) -> dict[str, Left]:
+    """Return what the other nodes hold that the node which was read lacks."""
+    survivors = partial(run.survivors, LEDGER.name)
+    left = {}
+    for name, other in case.after.elsewhere.items():
+        if other.rows is not None:
+            rows = run.elsewhere(name, LEDGER.name, other.rows)
+            left[name] = left_on(rows, survivors(), found.losses, case.manifest.epoch)
+    return left
+
+
+def _seen(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:
+    """Return the fate of the rows that readers saw, None if it cannot be told."""
+    manifest, load = case.manifest, case.load
+    if not manifest.seen_log or load is None:
+        return None
+    survivors = partial(run.survivors, LEDGER.name)
+    claim = Claim(load.sent, load.acked)
+    return seen_rows(logs.seen, logs.acks, survivors, manifest.epoch, claim)

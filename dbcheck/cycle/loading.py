@@ -1,0 +1,386 @@
+"""The load of one cycle: commit, have the power cut, see the server go."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dbcheck import interrupt, stored
+from dbcheck.base.values import Json
+from dbcheck.clientkey import ClientKey
+from dbcheck.clock import now_us
+from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.following import Following, begin_following
+from dbcheck.cycle.host import clocks, end_canaries
+from dbcheck.cycle.preflight.before_load import WARM_ROWS, Started
+from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.watching import (
+    DriveCounts,
+    Watching,
+    begin_counting,
+    csv_lines,
+    watch_hosts,
+    watch_server,
+)
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError, WitnessError
+from dbcheck.load.group import GroupResult, SessionGroup
+from dbcheck.load.job import Job
+from dbcheck.load.load import Load
+from dbcheck.load.loop import Loop
+from dbcheck.load.process import ProcessGroup
+from dbcheck.load.readers import Readers
+from dbcheck.load.sessions import Sessions, is_same_server
+from dbcheck.model.cut import Gone, PowerScope
+from dbcheck.model.host import ClientClocks
+from dbcheck.model.records import LoadRecord, NodeAtTheCut
+from dbcheck.model.unobserved import Observed
+from dbcheck.model.witness import LOAD_EVENT, WindowFacts
+from dbcheck.ports.listener import Phase
+from dbcheck.rows.acks import PREFLIGHT_SESSION
+from dbcheck.rows.table import LEDGER
+
+ENDING = (
+    "stopping the load; waiting up to a minute for the witness to confirm the last "
+    "acks (Ctrl-C again stops waiting; confirmed acks are kept)"
+)
+FIRST_LOOK_S = 60.0  # all of them together
+POLL_S = 0.05
+SHOW_S = 0.25
+
+
+def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
+    """Run the load until the server is gone; store and return what was seen.
+
+    Whatever ends the load, also an error or an interrupt, every session and the
+    log are closed and what is known is stored first, so the run can be reconciled.
+    A second interrupt ends the waiting for the witness: what it has not confirmed by
+    then is not claimed.  If further interrupts leave the result of a part of the
+    sessions unknown, nothing is stored: a partial record would be wrong.
+    """
+    load = Load(groups_of(rig, started), rig.limits.silence_s)
+    cutter.load = load
+    beside = Beside(readers_of(rig, started))
+    notice = ""
+    try:
+        rig.site.prepare(started.manifest.seed)
+        rig.before_load()
+        cutter.note_clock()
+        beside.drives = begin_counting(rig, started, load.acked)
+        beside.following = begin_following(rig, started.manifest.writer.facts)
+        beside.hosts = watch_hosts(rig, started)
+        beside.server = watch_server(rig, started)
+        beside.await_looks()
+        cutter.following = beside.following
+        beside.readers.begin()
+        beside.began = clocks()
+        load.begin()
+        _watch(rig, load, cutter, beside.drives.get(rig.site.writer_name))
+    except KeyboardInterrupt:
+        notice = ENDING
+        raise
+    finally:
+        record, failure = _end(rig, started, load, beside, cutter, notice)
+    if load.result.failure is not None:
+        raise load.result.failure
+    if load.gone is not Gone.NEVER:
+        return record
+    if error := load.result.witness_error or failure or load.result.close_error:
+        raise error
+    if cutter.cut is None:
+        raise EngineError(
+            "every session ended before the cut: "
+            + ("; ".join(load.result.refusals) or "the server closed them"),
+            id=ErrorId.ALL_SESSIONS_ENDED,
+            hint="Nothing was cut. Fix what the server reports, then run again.",
+        )
+    return record
+
+
+@dataclass(slots=True)
+class Beside:
+    """What goes on beside the load.
+
+    drives: by the name of the node.
+    following: None of a single server.
+    began:  the client's clocks just before the first commit, None if it never came.
+    hosts:  by the name of the node, what looks at its host; server: at the writer.
+    """
+
+    readers: Readers
+    drives: Mapping[str, DriveCounts] = field(default_factory=dict)
+    following: Following | None = None
+    began: ClientClocks | None = None
+    hosts: Mapping[str, Watching] = field(default_factory=dict)
+    server: Watching | None = None
+
+    @property
+    def _watching(self) -> list[Watching]:
+        return [*self.hosts.values(), *filter(None, (self.server,))]
+
+    def await_looks(self) -> None:
+        """Return once each was looked at once, or could not be: on a busy host too.
+
+        One that hangs is not awaited for ever: that nothing was looked at is judged.
+        """
+        until_s = time.monotonic() + FIRST_LOOK_S
+        for watching in self._watching:
+            watching.await_first(until_s)
+
+    def end_counts(self) -> None:
+        """Count and ask no more; idempotent."""
+        for counts in self.drives.values():
+            counts.end()
+        if self.following is not None:
+            self.following.end()
+        for watching in self._watching:
+            watching.end()
+
+
+def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
+    """Return the sessions: in a thread here, in processes here, or on Dask workers."""
+    manifest = started.manifest
+    workload = manifest.workload
+    sessions = Sessions(
+        rig.site.writer.engine,
+        manifest.writer.facts,
+        started.plan,
+        manifest.control,
+        workload.sessions,
+        rate=workload.rate,
+        ramp_s=workload.ramp_s,
+        # Some chores flush the log whatever the session's setting is.
+        has_housekeeping=bool(workload.housekeeping) and not manifest.control,
+    )
+    if manifest.ack_logs == 1:
+        return [Loop(sessions, started.log)]
+    parts = enumerate(sessions.split(manifest.ack_logs - 1), 1)
+    jobs = [Job(part, rig.witness, manifest.run_id, number) for number, part in parts]
+    if rig.far is not None:
+        return rig.far.groups(jobs)
+    return [ProcessGroup(job) for job in jobs]
+
+
+def readers_of(rig: Rig, started: Started) -> Readers:
+    """Return what reads the newest rows meanwhile: nothing, unless the run is to."""
+    manifest = started.manifest
+    if not manifest.seen_log:
+        return Readers(0)
+    engine, server = rig.site.writer.engine, manifest.writer.facts
+    return Readers(
+        manifest.workload.readers,
+        lambda: engine.open_newest(LEDGER, manifest.epoch, server=server),
+        lambda: rig.witness.join(manifest.run_id, manifest.ack_logs),
+        after_id=manifest.tables[LEDGER.name].row_id_max,
+        sessions=manifest.workload.sessions,
+    )
+
+
+def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
+    """Return load.gone, corrected by one more check of the server."""
+    if load.gone is Gone.SILENT:
+        engine = rig.site.writer.engine
+        with contextlib.suppress(EngineError):
+            if engine.ready() is None:
+                same = is_same_server(engine, started.manifest.writer.facts)
+                return Gone.STALLED if same else Gone.SILENT
+    failed = load.result.witness_error or cutter.failed
+    if failed and cutter.asked and load.gone is Gone.NEVER:
+        return Gone.UNSEEN
+    return load.gone
+
+
+def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> None:
+    """Show how the load goes, and have it cut; return once the server is gone."""
+    rig.listener.phase(Phase.LOAD, f"the cut comes after {cutter.after_s:.1f} s")
+    shown = 0.0
+    while not load.poll() and not cutter.overdue:
+        interrupt.require_none()
+        moment = time.monotonic()
+        if moment - shown >= SHOW_S:
+            shown = moment
+            done = drives.newest if drives is not None else None
+            status = replace(load.status(), drives=done)
+            left_s = max(0.0, cutter.after_s - status.seconds)
+            rig.listener.load(replace(status, cut_in_s=left_s))
+        load_s = (now_us() - load.began_us) / 1e6
+        cutter.cut_if_due(load_s, load.behind_s(), load.last_ack_us())
+        time.sleep(POLL_S)
+    rig.listener.load(load.status())
+    seen = {
+        Gone.BROKEN: "every connection broke",
+        Gone.SILENT: f"no reply for {rig.limits.silence_s:g} s",
+    }
+    rig.listener.phase(Phase.GONE, seen.get(load.gone, "it still answers"))
+
+
+def _end(
+    rig: Rig,
+    started: Started,
+    load: Load,
+    beside: Beside,
+    cutter: Cutter,
+    notice: str,
+) -> tuple[LoadRecord, WitnessError | None]:
+    """End the load and the log; store and return what is known, and what failed.
+
+    notice: what is shown before that, "" if nothing.  An interrupt ends the waiting.
+    """
+    try:
+        if notice:
+            rig.listener.phase(Phase.INTERRUPT, notice)
+        cutter.let_go()
+        load.end()
+        beside.end_counts()
+        if why := beside.readers.end():
+            rig.listener.phase(Phase.READERS, why)
+        if load.gone is Gone.SILENT:
+            cutter.check_held()
+        end_canaries(rig.site, started.canaries)
+        load.gone = _how_it_went(rig, started, load, cutter)
+    except KeyboardInterrupt:
+        started.log.abandon()
+        load.end(wait_s=0)
+        beside.end_counts()
+        beside.readers.abandon()
+        raise
+    finally:
+        ended = _store(started, load, beside, cutter)
+    return ended
+
+
+def _store(
+    started: Started, load: Load, beside: Beside, cutter: Cutter
+) -> tuple[LoadRecord, WitnessError | None]:
+    record = replace(
+        _record(started, load, beside, cutter),
+        seen=beside.readers.seen,
+        seen_watermark=beside.readers.watermark,
+    )
+    # What a part sent is not known if its result was lost or not received.  A record
+    # without that would call its rows foreign; with none, the run is judged as if this
+    # client were lost.
+    try:
+        failure = _close(started, record if load.is_whole else None)
+    finally:
+        watermark, window = started.log.watermark(), started.log.window()
+        own, *others = record.observed or ()
+        record = replace(
+            record,
+            observed=(own.with_gaps(started.log.new_gaps()), *others),
+            watermarks=(watermark, *record.watermarks[1:]),
+            windows=(window, *record.windows[1:]),
+        )
+        if load.is_whole:
+            started.run.write_load(record)
+        if beside.drives:
+            lines = csv_lines(beside.drives, load.began_us)
+            started.run.write_lines("drives.csv", lines)
+    return record, failure
+
+
+def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
+    """Leave the record with the witness, in case this client is lost; close the log."""
+    failure: WitnessError | None = None
+    try:
+        if record is not None:
+            started.log.note(sealed_load(started.run.key(), record))
+    except WitnessError as error:
+        failure = error
+    except KeyboardInterrupt:
+        started.log.abandon()
+        with contextlib.suppress(WitnessError):
+            started.log.close()
+        raise
+    try:
+        started.log.close()
+    except WitnessError as error:
+        failure = failure or error
+    return failure
+
+
+def sealed_load(key: ClientKey | None, record: LoadRecord) -> Json:
+    """Return the event by which *record* is left with the witness; see clientkey.py."""
+    content = stored.to_bytes(record)
+    event = {"event": LOAD_EVENT, "load": content.decode()}
+    return event if key is None else {**event, "seal": key.seal(content)}
+
+
+def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> LoadRecord:
+    warm = {PREFLIGHT_SESSION: WARM_ROWS}
+    nodes = started.manifest.nodes
+    last_us = load.last_ack_us()
+    result = load.result
+    parts = load.results if started.manifest.ack_logs > 1 else []
+    acked = sum(result.acked.values())
+    loaded_us = (last_us or load.began_us) - load.began_us
+    return LoadRecord(
+        sent=warm | result.sent,
+        acked=warm | result.acked,
+        began_us=load.began_us,
+        last_ack_us=last_us,
+        gone=load.gone,
+        gone_us=None if load.gone is Gone.NEVER else load.gone_us,
+        in_flight=load.in_flight,
+        rate=acked / (loaded_us / 1e6) if loaded_us else 0.0,
+        latency_ms=load.latency_ms(),
+        watermarks=(started.log.watermark(), *(part.watermark for part in parts)),
+        windows=(
+            started.log.window(),
+            *(part.window or WindowFacts(0, 0.0) for part in parts),
+        ),
+        refusals=tuple(result.refusals),
+        farewells=tuple(load.farewells),
+        nodes={name: _at_the_cut(started, beside, cutter, name) for name in nodes},
+        settings=cutter.before.settings if cutter.before else None,
+        settings_us=cutter.read_us,
+        log=cutter.log,
+        canary_held=cutter.canary_held,
+        switched_us=cutter.switched_us,
+        due_us=cutter.due_us,
+        quiet_us=cutter.quiet_us,
+        no_checkpoint=cutter.no_checkpoint,
+        checkpoint_us=cutter.checkpoint_us,
+        cut_failed=cutter.failed,
+        lost_early=tuple(load.lost_early),
+        chore_at_end=load.chore_at_end,
+        noted_us=cutter.noted_us,
+        warned=result.warned,
+        warnings=tuple(result.warnings),
+        replication=beside.following.seen() if beside.following else None,
+        watched=beside.server.seen() if beside.server else None,
+        observed=_observed(load, parts),
+        sessions_watched=result.watched,
+        replaced=result.replaced,
+        clocks=None if beside.began is None else (beside.began, clocks()),
+    )
+
+
+def _observed(load: Load, parts: Sequence[GroupResult]) -> tuple[Observed, ...]:
+    """Return what was observed of each log's acks; log 0 has none of several parts."""
+    own = load.results[0].observed if load.results and not parts else Observed()
+    return (own, *(part.observed for part in parts))
+
+
+def _at_the_cut(
+    started: Started, beside: Beside, cutter: Cutter, name: str
+) -> NodeAtTheCut:
+    """Return what was seen of the node *name*."""
+    cut, canaries = cutter.cuts.get(name), started.canaries.get(name)
+    counts, watching = beside.drives.get(name), beside.hosts.get(name)
+    if canaries is None:
+        return NodeAtTheCut(cut, host_lived=False)
+    scope = started.manifest.nodes[name].scope
+    completed, *elsewhere = canaries.completed(host_kept=scope is PowerScope.DRIVE)
+    return NodeAtTheCut(
+        cut,
+        completed,
+        tuple(elsewhere),
+        canaries.data.heard_us(),
+        # The host of a lab keeps running.
+        host_lived=not started.manifest.lab and canaries.answered(),
+        drives=counts.whole if counts is not None else None,
+        host_watched=watching.seen() if watching is not None else None,
+    )

@@ -1,0 +1,221 @@
+"""Copies a run's logs from its witness, and reads the stored copies as one.
+
+A witness that sends without end would fill the client's disk.  What the client saw of
+its load bounds each log; where that is lost, a log may take half of what is free, and
+no more than LOG_BYTES_MAX, since each ack takes memory when it is judged.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import LogDamaged, RunFormatError, UsageError, WitnessError
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.witness import Anchor, LogFacts, Watermark, anchor_of
+from dbcheck.ports.witness import LogReader
+from dbcheck.rows.acks import SESSION_MAX, AckArray
+from dbcheck.runs import RunFolder
+
+LOG_BYTES_MAX = 16 << 30  # more than a thousand million acks
+
+
+def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
+    """Store copies of the witness's logs in the run folder; return their lengths.
+
+    Raise WitnessError if one is longer than it can be.
+    """
+    load = run.load()
+    lengths = []
+    for number in range(manifest.logs):
+        if load is None:
+            limit = room_for_log(run.path)
+        elif number < manifest.ack_logs:
+            limit = rig.reader.bytes_max(sum(load.acked.values()))
+        else:
+            limit = rig.reader.bytes_max(load.seen)
+        chunks = rig.witness.read(manifest.run_id, number)
+        where = f"log {number} of run {manifest.run_id} on {rig.witness.url}"
+        run.write_acks(number, at_most(limit, chunks, where))
+        lengths.append(run.acks_path(number).stat().st_size)
+    return lengths
+
+
+def have_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
+    """Say whether a log has another length than when it was *fetched*.
+
+    Nothing is kept, and no more of each is read than shows that.
+    """
+    lengths = []
+    for number, length in enumerate(fetched):
+        lengths.append(0)
+        for chunk in rig.witness.read(manifest.run_id, number):
+            lengths[-1] += len(chunk)
+            if lengths[-1] > length:
+                break
+    return lengths != list(fetched)
+
+
+def require_no_load(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> None:
+    """Raise UsageError if the run is under load: see have_grown()."""
+    if have_grown(rig, manifest, fetched):
+        raise UsageError(
+            f"run {manifest.run_id} is still under load: its witness log is growing",
+            id=ErrorId.RUN_STILL_UNDER_LOAD,
+            hint="Cut the power first.",
+        )
+
+
+def room_for_log(folder: Path) -> int:
+    """Return how many bytes a log of unknown length may take in *folder*."""
+    return min(shutil.disk_usage(folder).free // 2, LOG_BYTES_MAX)
+
+
+def at_most(limit: int, chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
+    """Yield *chunks*; raise WitnessError, naming *where*, if they exceed the limit."""
+    left = limit
+    for chunk in chunks:
+        left -= len(chunk)
+        if left < 0:
+            raise WitnessError(
+                f"{where} is longer than {limit} bytes, the most that is taken of it",
+                id=ErrorId.WITNESS_SENDS_TOO_MUCH,
+                hint="If the load was that long and the client's record of it is lost,"
+                " free disk space here: half of it may be used. Otherwise the witness"
+                " sends data that this client never logged: do not trust it, and repeat"
+                " the run with another witness.",
+            )
+        yield chunk
+
+
+class StoredLogs:
+    """Every log of a run; each call verifies what it reads, see ports.LogReader.
+
+    All times are on the client's clock, also those of sessions on other machines.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        reader: LogReader,
+        manifest: Manifest,
+        load: LoadRecord | None,
+    ) -> None:
+        """Read nothing yet; raise RunFormatError if *load* is of other logs."""
+        self._run, self._reader, self._run_id = run, reader, manifest.run_id
+        self._own_clocks, self._load = manifest.own_clocks, load
+        self._confirmed: Sequence[Watermark | None] = (None,) * manifest.ack_logs
+        self._seen_number = manifest.ack_logs
+        self._seen_confirmed = load.seen_watermark if load else None
+        if load is not None:
+            self._confirmed = load.watermarks
+        if len(self._confirmed) != manifest.ack_logs:
+            raise RunFormatError(
+                f"{run.path}: load.json lists {len(self._confirmed)} witness logs,"
+                f" manifest.json {manifest.ack_logs}",
+                id=ErrorId.RECORD_DAMAGED,
+                hint="Judge the run from the witness: reconcile --witness URL "
+                "--run ID --target URL.",
+            )
+
+    def facts(self) -> list[LogFacts]:
+        """Read all logs of acks and return what each holds.
+
+        The newest ack of another machine is dated as early as it can have come.
+        """
+        return [self._facts(number) for number in range(len(self._confirmed))]
+
+    @property
+    def confirmed(self) -> Sequence[Watermark | None]:
+        """What the client knows to be on the witness, by the log's number."""
+        return *self._confirmed, self._seen_confirmed
+
+    @cached_property
+    def clock_set(self) -> str:
+        """Why times across machines cannot be compared, "" if they can."""
+        return self._anchor.was_set if self._own_clocks else ""
+
+    @cached_property
+    def late_us(self) -> int | None:
+        """How much later than it came an ack of acks() may be dated; None: unknown.
+
+        An ack was unconfirmed for longer than it took to the witness.
+        """
+        if not self._own_clocks:
+            return 0
+        if self._load is None or self.clock_set:
+            return None
+        return int(max(window.age_s for window in self._load.windows) * 1e6)
+
+    def acks(self) -> Iterator[AckArray]:
+        """Stream the acks of one log after the other.
+
+        Those of a session come in the order in which they were received, as only one
+        process had it; raise LogDamaged if two logs hold acks of a session.
+        """
+        log_of = np.full(SESSION_MAX + 1, -1)
+        for number, confirmed in enumerate(self._confirmed):
+            path = self._run.acks_path(number)
+            by_witness = self._is_far(number)
+            for acks in self._reader.acks(
+                path, self._run_id, number, confirmed, by_witness=by_witness
+            ):
+                if by_witness:
+                    acked_us = acks["acked_us"] + self._anchor.most_us
+                    acks["acked_us"] = np.maximum(acked_us, 0)
+                before = log_of[acks["session"]]
+                if ((before >= 0) & (before != number)).any():
+                    raise LogDamaged(
+                        f"{path} holds acks of another log's session",
+                        id=ErrorId.WITNESS_LOG_DAMAGED,
+                    )
+                log_of[acks["session"]] = number
+                yield acks
+
+    def seen(self) -> Iterator[AckArray]:
+        """Stream what the readers saw, in the form of acks, from the log after those.
+
+        Each of them is a row that was read at acked_us, whether or not it was acked.
+        """
+        number = self._seen_number
+        path = self._run.acks_path(number)
+        yield from self._reader.acks(path, self._run_id, number, self._seen_confirmed)
+
+    def _is_far(self, number: int) -> bool:
+        return self._own_clocks and number > 0
+
+    def _facts(self, number: int) -> LogFacts:
+        path, confirmed = self._run.acks_path(number), self._confirmed[number]
+        is_far = self._is_far(number)
+        facts = self._reader.facts(
+            path, self._run_id, number, confirmed, by_witness=is_far
+        )
+        if not is_far or facts.newest_us is None:
+            return facts
+        newest_us = max(0, facts.newest_us + self._anchor.least_us)
+        return replace(facts, newest_us=newest_us)
+
+    @cached_property
+    def _anchor(self) -> Anchor:
+        """How to have a moment of the witness's clock on the client's.
+
+        Raise LogDamaged if the client's own log does not show it: it notes that before
+        the first session commits.
+        """
+        facts = self._facts(0)
+        events = list(zip(facts.events, facts.events_us, strict=True))
+        noted_us: Mapping[str, int] = self._load.noted_us if self._load else {}
+        found = anchor_of(events, noted_us)
+        if found is None:
+            raise LogDamaged(
+                f"{self._run.acks_path(0)} lacks what dates the acks of the other logs",
+                id=ErrorId.WITNESS_LOG_DAMAGED,
+            )
+        return found

@@ -1,0 +1,1 @@
+"""What comes before the load: a server and a rig that a verdict can be given of."""

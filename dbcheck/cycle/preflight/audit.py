@@ -1,0 +1,135 @@
+"""The audit of a server and of what lies below it: nothing is changed anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
+from dbcheck.audit.rules import Located, count_safe, located
+from dbcheck.audit.servers import (
+    PAGE_BYTES,
+    is_guarded,
+    other_subjects,
+    server_subject,
+)
+from dbcheck.audit.stack import subjects_of, unseen_host
+from dbcheck.audit.subject import Subject
+from dbcheck.cycle import observable
+from dbcheck.cycle.host import (
+    data_directory,
+    facts_as_the_server_finds,
+    require_own_data,
+)
+from dbcheck.errors import EngineError, HostError
+from dbcheck.model.audited import Flag, RuleStanding, alarming, counted
+from dbcheck.model.host import HostBefore, Readings, TargetFacts
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.host import TargetHost
+from dbcheck.ports.listener import Listener, Phase
+from dbcheck.ports.site import Node
+from dbcheck.rows.table import TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audit looked at, and what is not safe."""
+
+    subjects: Sequence[Subject]
+    found: Sequence[Located]
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """The findings in short."""
+        return tuple(each.flag for each in self.found)
+
+
+def audit(
+    engine: Engine, host: TargetHost | None, tables: Sequence[TableSpec], name: str
+) -> AuditResult:
+    """Audit a server and its host; *tables*: of a load, whose places count.
+
+    Raise EngineError.  A host that cannot be asked leaves unknown what lies on it.
+    Nothing is written, on MariaDB not even the mark by which a run recognises the data
+    directory.
+    """
+    server = engine.facts()
+    facts: TargetFacts | None = None
+    unasked = unasked_id = ""
+    if host is not None:
+        try:
+            directory = data_directory(server)
+            require_own_data(host, directory, server, lambda: "")
+            places = engine.places(tables)
+            facts = facts_as_the_server_finds(host, directory, places)
+        except HostError as error:
+            unasked, unasked_id = error.with_hint, error.id
+    audited = audited_of(engine, server, host, facts, unasked)
+    return AuditResult(
+        name=name,
+        target=engine.target,
+        server=f"{server.product} {server.version}",
+        host=facts.hostname if facts else "",
+        findings=tuple(map(FindingResult.of, audited.found)),
+        safe=count_safe(engine.family, audited.subjects),
+        subjects=tuple(map(SubjectResult.of, audited.subjects)),
+        host_error=unasked,
+        host_error_id=unasked_id,
+    )
+
+
+def audited_of(
+    engine: Engine,
+    server: ServerFacts,
+    host: TargetHost | None,
+    facts: TargetFacts | None,
+    unasked: str = "",
+) -> Audited:
+    """Audit a server whose *facts*, and those of its host, have been read.
+
+    host, facts: None if the host is not to be asked; unasked: why it could not be.
+    Raise EngineError, HostError.
+    """
+    readings, below = Readings(), unseen_host(unasked)
+    if host is not None and facts is not None:
+        readings = host.readings(facts.volumes)
+        guarded = is_guarded(engine.family, server.settings)
+        page_bytes = PAGE_BYTES[engine.family]
+        below = subjects_of(facts, readings, page_bytes, guarded=guarded)
+    family = engine.family
+    itself = server_subject(family, server, facts, readings, unasked)
+    others = other_subjects(itself, observable.other_settings(engine))
+    subjects = [itself, *others, *below]
+    return Audited(subjects, located(family, subjects))
+
+
+def audit_before(
+    node: Node,
+    server: ServerFacts,
+    host: HostBefore | None,
+    listener: Listener,
+    shown: set[str],
+) -> tuple[Flag, ...] | None:
+    """Audit a node before its load, and show what is more than a note.
+
+    shown: lines that were shown already are left out; new ones are added.  Return None
+    if it could not be made, which ends nothing: the audit is not evidence.
+    """
+    facts = host.facts if host else None
+    try:
+        flags = audited_of(node.engine, server, node.host, facts).flags
+    except (EngineError, HostError) as error:
+        listener.phase(Phase.AUDIT, f"it could not be made: {error}")
+        return None
+    unknown = sum(flag.standing is RuleStanding.UNKNOWN for flag in flags)
+    summary = counted(flags) or "nothing unsafe was found"
+    if unknown:
+        summary += f"; {unknown} not known"
+    lines = [f"{summary} (dbcheck audit explains each)" if flags else summary]
+    lines += map(str, alarming(flags))
+    for line in lines:
+        if line not in shown:
+            listener.phase(Phase.AUDIT, line)
+    shown.update(lines)
+    return flags

@@ -1,0 +1,447 @@
+"""What is settled before the load: facts, table, manifest, log, warm rows."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import dbcheck
+from dbcheck import interrupt, stored
+from dbcheck.clock import now_us
+from dbcheck.cycle import observable
+from dbcheck.cycle.host import HostCanaries, end_canaries, inspect_host
+from dbcheck.cycle.preflight.audit import audit_before
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
+from dbcheck.cycle.preflight.independence import require_independent, require_other_host
+from dbcheck.cycle.preflight.members import (
+    membership_of,
+    require_kind,
+    require_replicated,
+    with_connections,
+)
+from dbcheck.cycle.recovery.second_reading import require_restarter
+from dbcheck.cycle.recovery.waiting import settled_facts
+from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.tables import age, require_sound, with_room
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import (
+    EngineError,
+    NoCanary,
+    RunWriteError,
+    UsageError,
+    WitnessError,
+)
+from dbcheck.load.commit import commit
+from dbcheck.model.cut import CutClass, PowerScope, Rung
+from dbcheck.model.depth import HeldCanary
+from dbcheck.model.managed import SERVICE
+from dbcheck.model.moments import Moment
+from dbcheck.model.records import Manifest, NodeBefore
+from dbcheck.model.replication import Membership
+from dbcheck.model.server import ServerFacts
+from dbcheck.model.verdict import ControlFacts
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Listener, Phase
+from dbcheck.ports.power import DriveScoped
+from dbcheck.ports.site import Node
+from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
+from dbcheck.rows.acks import PREFLIGHT_SESSION, Ack, Row
+from dbcheck.rows.chores import problem
+from dbcheck.rows.operation import Operation
+from dbcheck.rows.plans.plan import Plan
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
+from dbcheck.rows.table import SIDES
+from dbcheck.rows.workload import PlanKind, Workload
+from dbcheck.runs import RunFolder, new_run_id
+
+WARM_ROWS = 4
+
+
+def require_failover(node: Node, server: ServerFacts) -> None:
+    """Raise UsageError if what is declared of a managed service cannot be true.
+
+    Nothing of its host can be asked, and no switch cuts the power of that.
+    """
+    service = server.settings.get(SERVICE, "")
+    if not service:
+        return
+    if node.host is not None:
+        raise UsageError(
+            f"{node.engine.target} is a server of {service}: no host of it can be"
+            " asked, so one that is named is another",
+            id=ErrorId.MANAGED_SERVICE_HAS_NO_HOST,
+            hint="Leave out --target-host, or set dbcheck_ask_host: false. A managed"
+            " service can be tested by a forced failover, which shows no depth.",
+        )
+    declared = node.power.cut_class
+    if declared is not CutClass.FAILOVER:
+        raise UsageError(
+            f"{node.engine.target} is a server of {service}, whose power only the"
+            f" provider can cut: a cut of class {declared.value!r} is not possible",
+            id=ErrorId.MANAGED_SERVICE_NEEDS_FAILOVER,
+            hint="Use programs that force a failover (dbcheck_power: exec), and declare"
+            f" it: --power-class {CutClass.FAILOVER.value}, or dbcheck_power_class."
+            " docs/guides/cloud.md shows them.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A cycle that is ready for its load.
+
+    canaries: those that run, by the name of the node.
+    held: the session of the crash canary, to be closed once the survivors are read;
+          None if the canary needs no session, or there is none.
+    no_checkpoint: why the server made none just now, "" if it did.
+    """
+
+    run: RunFolder
+    manifest: Manifest
+    plan: Plan
+    log: WitnessLog
+    canaries: Mapping[str, HostCanaries]
+    held: HeldCanary | None = None
+    no_checkpoint: str = ""
+
+
+def preflight(
+    rig: Rig,
+    workload: Workload,
+    seed: int,
+    *,
+    control: bool = False,
+    controls: Sequence[ControlFacts] = (),
+    moment: Moment | None = None,
+    known: Known = NOTHING_KNOWN,
+    emptied: Callable[[Known], None] | None = None,
+) -> Started:
+    """Settle everything before the load; raise before any row is written if unfit.
+
+    On return the tables exist and hold the workload's rows_before, the witness holds
+    the manifest, and WARM_ROWS rows were committed, acked, logged and seen over a
+    second connection.
+    control: the cycle is to be a control; controls: what those before it showed.
+    moment: when the cut is to come, None to have it drawn.  emptied: see with_room().
+    known: what earlier runs showed; raise TargetChanged if that is not there now.
+    """
+    interrupt.require_none()
+    require_restarter(rig)
+    engine = rig.site.writer.engine
+    rig.listener.phase(Phase.PREFLIGHT, f"{engine.target} and {rig.witness.url}")
+    witness = _require_fit(rig, workload, known, control=control)
+    if text := observable.restore_durability(engine):
+        rig.listener.phase(Phase.CONTROL, text)
+    canaries: dict[str, HostCanaries] = {}
+    held: HeldCanary | None = None
+    try:
+        workload = _with_possible_chores(rig, workload)
+        nodes = _nodes(rig, workload, witness, canaries)
+        writer = nodes[rig.site.writer_name]
+        known.require_as_before(writer)
+        known = with_room(rig, workload, known, writer, emptied)
+        if workload.rows_before:
+            fill_epoch = _epoch(rig, seed, control=control)
+            schedule = Schedule(seed, fill_epoch, workload.payload_bytes)
+            known = age(rig, workload, schedule, writer.facts, known)
+        epoch = _epoch(rig, seed, control=control)
+        manifest = _manifest(rig, workload, seed, epoch, nodes, control=control)
+        require_sound(engine, tables_of(workload))
+        known.require_same(engine.target, manifest.writer.facts)
+        manifest = replace(
+            manifest,
+            controls=tuple(controls),
+            moment=_possible_moment(moment, workload),
+            tables=known.of_tables(manifest.tables),
+        )
+        held, no_canary = _plant_canary(rig, manifest)
+        manifest = replace(manifest, no_canary=no_canary)
+        run = _new_run(rig, manifest)
+        log = rig.witness.create(manifest.run_id, stored.to_bytes(manifest))
+        plan = manifest.plan()
+        started = Started(run, manifest, plan, log, canaries, held)
+        try:
+            _warm(rig, started)
+            skipped = _checkpointed(rig)
+        except BaseException:
+            with contextlib.suppress(WitnessError):
+                log.close()  # the error that ended the preflight is the one to show
+            raise
+    except BaseException:
+        if held is not None:
+            held.close()
+        end_canaries(rig.site, canaries, remove=True)
+        raise
+    return replace(started, no_checkpoint=skipped)
+
+
+def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]:
+    """Plant the crash canary; return what holds it, and why there is none, or ""."""
+    if rig.site.kind.is_group:
+        return None, "no crash canary: a node of a group may copy another's data"
+    try:
+        engine, server = rig.site.writer.engine, manifest.writer.facts
+        return observable.plant_canary(engine, manifest.epoch, server), ""
+    except NoCanary as error:
+        text = f"{error}. {error.hint}" if error.hint else str(error)
+        rig.listener.phase(Phase.PREFLIGHT, text)
+        return None, text
+
+
+def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
+    """Make the run folder, and keep its key outside of it too.
+
+    Without that, later commands cannot know that this client made it.
+    """
+    run = RunFolder.create(rig.runs, manifest)
+    try:
+        run.remember()
+    except RunWriteError as error:
+        text = f"the key of this run is stored only in its folder: {error}"
+        rig.listener.phase(Phase.PREFLIGHT, text)
+    return run
+
+
+def _with_possible_chores(rig: Rig, workload: Workload) -> Workload:
+    """Return the workload without the chores that this server, or account, cannot do.
+
+    Raise EngineError if none is left.
+    """
+    if not workload.housekeeping:
+        return workload
+    engine = rig.site.writer.engine
+    kinds, lacking = observable.possible_chores(engine, workload.housekeeping)
+    for kind, why in lacking.items():
+        rig.listener.phase(Phase.PREFLIGHT, f"no chore {kind.value}: {why}")
+    if why := problem(kinds) if kinds else "none of its chores can be done":
+        raise EngineError(
+            f"the workload's housekeeping is not possible: {why}",
+            id=ErrorId.HOUSEKEEPING_NOT_POSSIBLE,
+            hint="; ".join(f"{kind.value}: {text}" for kind, text in lacking.items()),
+        )
+    return replace(workload, housekeeping=kinds)
+
+
+def _possible_moment(moment: Moment | None, workload: Workload) -> Moment | None:
+    """Return the moment, with a chore that this server can do if it aims at one."""
+    if moment is None or moment.chore in (None, *workload.housekeeping):
+        return moment
+    kinds = workload.housekeeping
+    return replace(moment, chore=kinds[moment.number % len(kinds)])
+
+
+def _require_fit(
+    rig: Rig, workload: Workload, known: Known, *, control: bool
+) -> WitnessHostFacts:
+    """Return the witness's facts; raise unless server and witness are fit for it."""
+    engine = rig.site.writer.engine
+    grouped = rig.site.kind.is_group
+    if rig.site.promise is not None:
+        # Before check(), which refuses a member of any group, as this names what fits.
+        require_kind(rig.site, engine.facts().identity)
+    observable.check(engine, workload, weak=control, grouped=grouped)
+    if known.identity:
+        known.require_same(engine.target, engine.facts())
+    for node in rig.site.nodes.values():
+        if isinstance(node.power, DriveScoped):
+            node.power.require_fit()
+    witness = rig.witness.facts()
+    if not rig.lab:
+        for node in rig.site.nodes.values():
+            endpoints = node.engine.endpoints()
+            require_independent(endpoints, rig.witness.kind, witness)
+    if rig.far is not None:
+        rig.far.require_fit(engine.facts(), rig.witness, witness)
+    if workload.rows_before:
+        observable.require_fill(engine)
+    if workload.plan is PlanKind.TWO_PHASE:
+        observable.require_two_phase(engine, workload.sessions + 1, weak=control)
+    return witness
+
+
+def _nodes(
+    rig: Rig,
+    workload: Workload,
+    witness: WitnessHostFacts,
+    canaries: dict[str, HostCanaries],
+) -> dict[str, NodeBefore]:
+    """Describe each node, and start the canaries on its host.
+
+    canaries: filled with those that run, also where this raises in the middle.
+    """
+    nodes: dict[str, NodeBefore] = {}
+    members: dict[str, Membership] = {}
+    for name, node in rig.site.nodes.items():
+        facts = _server(node.engine, rig.listener)
+        require_failover(node, facts)
+        places = node.engine.places(tables_of(workload))
+        if member := membership_of(rig.site, name, facts, nodes):
+            members[name] = member
+        writes = name == rig.site.writer_name
+        host, running = inspect_host(
+            node, rig.listener, facts, places, may_write=writes
+        )
+        if running is not None:
+            canaries[name] = running
+        nodes[name] = NodeBefore(
+            target=node.engine.target,
+            facts=facts,
+            power=node.power.kind,
+            host=host,
+            places=places,
+            apart=None if rig.lab else require_other_host(host, witness),
+            cut_class=_cut_class(rig, node),
+            class_assumed=node.class_assumed,
+            reached=node.reached,
+            restore_command=node.restore_command,
+            audit=audit_before(node, facts, host, rig.listener, rig.audited),
+            scope=_scope(node),
+            member=member.name if member else "",
+        )
+    return with_connections(rig, nodes, members)
+
+
+def _server(engine: Engine, listener: Listener) -> ServerFacts:
+    """Return the facts of the server, and name what it hides."""
+    facts = settled_facts(engine, listener)
+    for name, why in facts.unreadable.items():
+        listener.phase(Phase.PREFLIGHT, f"{name} cannot be read: {why}")
+    return facts
+
+
+def _epoch(rig: Rig, seed: int, *, control: bool) -> int:
+    """Return an epoch that no cycle on this server ever had.
+
+    Drawn at random, since the past of most servers is unknown: rows that their drives
+    kept of it, and could give back, must not count as rows of this cycle.
+    """
+    if rig.used_epochs is None:
+        return secrets.randbelow(EPOCH_MAX) + 1
+    epoch = epoch_of(seed, control=control, used=rig.used_epochs)
+    rig.used_epochs.add(epoch)
+    return epoch
+
+
+def _manifest(
+    rig: Rig,
+    workload: Workload,
+    seed: int,
+    epoch: int,
+    nodes: dict[str, NodeBefore],
+    *,
+    control: bool,
+) -> Manifest:
+    site, engine = rig.site, rig.site.writer.engine
+    before = nodes[site.writer_name]
+    tables = engine.prepare(tables_of(workload), server=before.facts)
+    if workload.housekeeping:
+        observable.discard(engine, SIDES)  # that earlier cycles left
+    # Preparing may have given the data a name by which they are recognised.
+    facts = replace(before.facts, identity=engine.facts().identity)
+    nodes = {**nodes, site.writer_name: replace(before, facts=facts)}
+    has_processes = rig.far is not None or workload.processes > 1
+    ack_logs = workload.processes + 1 if has_processes else 1  # groups_of()
+    # What a control shows to readers tells nothing about the server.
+    has_readers = workload.readers > 0 and not control
+    moment = datetime.now(UTC)
+    return Manifest(
+        run_id=new_run_id(moment.strftime("%Y%m%d-%H%M%S")),
+        created=moment.isoformat(timespec="seconds"),
+        dbcheck=dbcheck.__version__,
+        seed=seed,
+        epoch=epoch,
+        family=engine.family,
+        site=site.kind,
+        nodes=nodes,
+        writer_name=site.writer_name,
+        workload=workload,
+        witness=rig.witness.url,
+        witness_kind=rig.witness.kind,
+        window_acks=rig.limits.window_acks * max(1, ack_logs - 1),
+        logs=ack_logs + has_readers,
+        clock_us=now_us(),
+        wall_us=time.time_ns() // 1000,
+        tables=tables,
+        lab=rig.lab,
+        control=control,
+        seen_log=has_readers,
+        own_clocks=rig.far is not None,
+        promise=site.promise,
+        stagger_s=site.stagger_s,
+    )
+
+
+def _cut_class(rig: Rig, node: Node) -> CutClass:
+    """Return what the switch cuts; in a lab without a drive that is a process."""
+    declared = node.power.cut_class
+    if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == Rung.PROCESS.value:
+        return CutClass.PROCESS
+    return declared
+
+
+def _scope(node: Node) -> PowerScope:
+    """Return whether the switch cuts the host, or its drives alone."""
+    alone = isinstance(node.power, DriveScoped)
+    return PowerScope.DRIVE if alone else PowerScope.HOST
+
+
+def _checkpointed(rig: Rig) -> str:
+    """Have the server write a checkpoint; return why it wrote none, or ""."""
+    skipped = observable.checkpoint(rig.site.writer.engine)
+    made = f"no checkpoint: {skipped}" if skipped else "checkpointed"
+    detail = f"{WARM_ROWS} rows committed and seen; {made}"
+    rig.listener.phase(Phase.WARM, detail)
+    return skipped
+
+
+def _warm(rig: Rig, started: Started) -> None:
+    """Commit the first rows; see each of them, as it was sent, over another connection.
+
+    A driver that left a transaction open would make every ack of the load false, and a
+    trigger that changes rows would make each row a loss; both are caught here.
+    """
+    plan, engine = started.plan, rig.site.writer.engine
+    server = started.manifest.writer.facts
+    session = engine.open_session(plan.statements, server=server)
+    try:
+        for seq in range(1, WARM_ROWS + 1):
+            operation = plan.operation(PREFLIGHT_SESSION, seq)
+            row_id = commit(session, operation)
+            acked_us = now_us()
+            _require_stored(engine, plan, row_id, operation)
+            started.log.append(Ack(PREFLIGHT_SESSION, seq, row_id, acked_us))
+    finally:
+        session.close()
+    acked, *_ = plan.statements
+    require_replicated(rig.site, acked.table, row_id)
+
+
+def _require_stored(
+    engine: Engine, plan: Plan, row_id: int, operation: Operation
+) -> None:
+    """Raise EngineError unless another connection finds the row as it was sent."""
+    acked, *_ = plan.statements
+    found = engine.row(acked.table, row_id)
+    if found is None:
+        raise EngineError(
+            f"row {row_id} was acked, but a second connection cannot see it",
+            id=ErrorId.ROW_NOT_VISIBLE,
+            hint="Something between dbcheck and the server, perhaps a "
+            "pooler, keeps a transaction open; connect to the server itself.",
+        )
+    if not acked.table.has_key:  # nothing but its id
+        return
+    (statement,) = (one for one in operation.statements if one.name == acked.name)
+    values = (row_id, *statement.values)
+    sent = dict(zip(Row._fields, values, strict=True))
+    if changed := [n for n in Row._fields if getattr(found, n) != sent[n]]:
+        raise EngineError(
+            f"row {row_id} was stored with another {', '.join(changed)} than was sent",
+            id=ErrorId.ROWS_ALTERED_WHEN_STORED,
+            hint="Look for a trigger on the table, or a proxy that rewrites statements;"
+            " remove it, since every row would look corrupt.",
+        )

@@ -1,0 +1,395 @@
+"""Who are the nodes of a cluster: those of the inventory, and no others."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dbcheck import interrupt
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError
+from dbcheck.model.cluster import SiteKind
+from dbcheck.model.promised import kept_by
+from dbcheck.model.records import NodeBefore
+from dbcheck.model.replication import (
+    ADDRESS,
+    Follower,
+    Membership,
+    name_in_log,
+)
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.abilities import replicates
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Phase
+from dbcheck.ports.site import Node, Site
+from dbcheck.remote.addresses import resolve
+from dbcheck.rows.table import TableSpec
+
+REPLICATED_S, POLL_S = 30.0, 0.05
+LISTED_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Advice:
+    """What to do about the nodes of a group, for a person.
+
+    absent:  about one that is not a member.  strange: about a member that is not one of
+    the nodes.  same: about two that go by one name.
+    """
+
+    absent: str
+    strange: str
+    same: str
+
+
+_FOLLOWERS = _Advice(
+    absent="Look into its log why replication has stopped, or remove it from the"
+    " inventory's group.",
+    strange="Add it to the inventory's group, or let no commit wait for it: it may have"
+    " what the others lack.",
+    same="Give each a name of its own: PostgreSQL, application_name in"
+    " primary_conninfo; MySQL and MariaDB, server_id.",
+)
+_ADVICE = {
+    SiteKind.GALERA: _Advice(
+        absent="Check wsrep_on, wsrep_cluster_status and wsrep_local_state there.",
+        strange="Add it to the inventory's group, or stop it; an arbitrator (garbd)"
+        " cannot be one of the nodes.",
+        same="Give each a wsrep_node_name of its own.",
+    ),
+    SiteKind.GROUP_REPLICATION: _Advice(
+        absent="Its MEMBER_STATE in performance_schema.replication_group_members must"
+        " be ONLINE; START GROUP_REPLICATION has it join.",
+        strange="Add it to the inventory's group (its MEMBER_HOST is in"
+        " performance_schema.replication_group_members), or have it leave the"
+        " replication group.",
+        same="Two hosts of the inventory lead to one server. Name the servers"
+        " themselves, not MySQL Router.",
+    ),
+}
+
+
+def membership_of(
+    site: Site, name: str, facts: ServerFacts, known: Mapping[str, NodeBefore]
+) -> Membership | None:
+    """Return how the cluster lists the node *name*.
+
+    None of a writer that others follow, and of a single server.
+    facts: of the node.  known: the nodes that were described before it, the writer
+    first.  Raise EngineError unless a node that is to follow does, and is of the same
+    cluster.
+    """
+    engine, writes = site.nodes[name].engine, name == site.writer_name
+    if site.promise is None or not replicates(engine):
+        return None
+    writer = facts.identity if writes else known[site.writer_name].facts.identity
+    if writes and not site.kind.is_group:
+        return None
+    membership, target = engine.membership(), site.nodes[name].engine.target
+    if membership is None:
+        why = "follows no other server"
+        if site.kind.is_group:
+            why = "is not a member of the cluster's majority"
+        hint = _advice(site.kind).absent
+        raise EngineError(
+            f"node {name} ({target}) {why}", id=ErrorId.NODE_NOT_IN_CLUSTER, hint=hint
+        )
+    cluster = "system_identifier"
+    ours, theirs = writer.get(cluster), facts.identity.get(cluster)
+    if membership.source:
+        (cluster, ours), theirs = name_in_log(writer), membership.source
+    if ours != theirs:
+        raise EngineError(
+            f"node {name} is of another cluster: {cluster} there is {theirs}, and the"
+            f" writer's is {ours}",
+            id=ErrorId.NODE_OF_OTHER_CLUSTER,
+            hint="Name the nodes of the writer's cluster in the inventory's group.",
+        )
+    return membership
+
+
+def require_kind(site: Site, writer: Mapping[str, str]) -> None:
+    """Raise EngineError if the writer is in a group of another kind than the site's.
+
+    Also if the site is a group and the writer is in none.  writer: its identity.
+    """
+    groups = {kind.named_by: kind for kind in SiteKind if kind.is_group}
+    named, _ = name_in_log(writer)
+    found, name = groups.get(named), site.writer_name
+    if found is not None and found is not site.kind:
+        raise EngineError(
+            f"node {name} is in a cluster of the topology {found.value}, and not"
+            f" {site.kind.value}",
+            id=ErrorId.TOPOLOGY_DIFFERS,
+            hint=f"Set dbcheck_topology: {found.value}, or remove the settings of such"
+            " a cluster from the server.",
+        )
+    if site.kind.is_group and found is None:
+        raise EngineError(
+            f"node {name} is in no cluster of the topology {site.kind.value}",
+            id=ErrorId.NODE_NOT_IN_CLUSTER,
+            hint=f"{_advice(site.kind).absent} Or set the dbcheck_topology that the"
+            " servers have.",
+        )
+
+
+def with_connections(
+    rig: Rig, nodes: Mapping[str, NodeBefore], members: Mapping[str, Membership]
+) -> dict[str, NodeBefore]:
+    """Return the nodes with what the writer shows of its connection to each.
+
+    Show which settings contradict the promise, before anything is cut.  members: by
+    the node's name.  Raise EngineError unless commits wait for nodes of the cluster
+    alone, and the writer's list shows which of its connections is which node's.
+    """
+    site = rig.site
+    if site.promise is None:
+        return dict(nodes)
+    advice = _advice(site.kind)
+    _require_apart([one.name for one in members.values()], advice)
+    _require_known(site, [one.name for one in members.values()], advice)
+    _require_of_writer(site, members)
+    known = dict(nodes)
+    for name, (connection, doubt) in _recognised(site, members).items():
+        known[name] = replace(nodes[name], connection=connection, member_doubt=doubt)
+        if doubt:
+            rig.listener.phase(Phase.PREFLIGHT, f"assumed of node {name}: {doubt}")
+    settings = nodes[site.writer_name].facts.settings
+    shown = dict[str, None]()
+    for name, node in nodes.items():
+        if name == site.writer_name:
+            continue
+        of = f"the promise {site.promise.value}"
+        kept = kept_by(site.kind, site.promise, settings, node.facts.settings)
+        if kept.contradiction:
+            shown[f"cannot keep {of}: {kept.contradiction}"] = None
+        shown |= {f"assumed for {of}: {doubt}": None for doubt in kept.doubts}
+    for text in shown:
+        rig.listener.phase(Phase.PREFLIGHT, text)
+    return known
+
+
+def _require_of_writer(site: Site, members: Mapping[str, Membership]) -> None:
+    """Raise EngineError if a node follows another node of the inventory.
+
+    Through a relay its own configuration does not show that; who serves it does.
+    """
+    if site.kind.is_group:
+        return
+    names = {one.name: name for name, one in members.items()}
+    for upstream in members:
+        for one in _followers(site.nodes[upstream]):
+            if name := names.get(one.name):
+                raise EngineError(
+                    f"node {name} follows {upstream}, and not the writer"
+                    f" {site.writer_name}: {upstream} serves a standby of its name"
+                    f" ({one.name})",
+                    id=ErrorId.NODE_FOLLOWS_OTHER_NODE,
+                    hint="Have it follow the writer itself, or remove it from the"
+                    " inventory's group.",
+                )
+
+
+def _recognised(
+    site: Site, members: Mapping[str, Membership]
+) -> dict[str, tuple[str, str]]:
+    """Return by the node's name what recognised() does.
+
+    Raise EngineError if the writer's list does not show them within LISTED_S: one that
+    connects anew may be missing, or be there twice, for a moment.
+    """
+    ends_s = time.monotonic() + LISTED_S
+    others = {name: one for name, one in members.items() if name != site.writer_name}
+    writer = address_of(site.writer.engine)
+    while True:
+        interrupt.require_none()
+        found = _followers(site.writer)
+        try:
+            return {
+                name: recognised(
+                    name,
+                    one,
+                    found,
+                    own=address_of(site.nodes[name].engine),
+                    writer=writer,
+                )
+                for name, one in others.items()
+            }
+        except EngineError:
+            if time.monotonic() >= ends_s:
+                raise
+        time.sleep(POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is reached: addresses of its host, and the port."""
+
+    hosts: frozenset[str]
+    port: int
+
+
+def address_of(engine: Engine) -> Address:
+    """Return where a server is reached; looks its hosts up."""
+    endpoints = engine.endpoints()
+    hosts = (resolve(host) for host, _ in endpoints if host)
+    return Address(frozenset[str]().union(*hosts), endpoints[0][1])
+
+
+def recognised(
+    name: str,
+    member: Membership,
+    found: Sequence[Follower],
+    *,
+    own: Address,
+    writer: Address,
+) -> tuple[str, str]:
+    """Return what the writer shows of its connection to a node, and what is assumed.
+
+    The latter is "" if nothing is.  A name alone shows nothing: PostgreSQL takes
+    cluster_name as that of each standby that was given none, and Debian's packages
+    give all clusters of a version one name.  A slot serves one connection at a time
+    (PostgreSQL 17 manual, 26.2.6 Replication Slots), and so does a server_uuid or a
+    server_id with the host and port that the replica itself reports.  Without a slot
+    the address of the connection has to be the node's, and the one from which the node
+    receives the writer's; through NAT, or with a virtual address, they are not seen to
+    be, which is then assumed.
+    name: of the node.  found: all that follow the writer.  own, writer: where the node
+    and the writer are reached.  Raise EngineError if it is another's connection.
+    """
+    listed = [one for one in found if one.name == member.name]
+    if not listed:
+        raise EngineError(
+            f"the writer lists no standby {member.name}, which node {name} is",
+            id=ErrorId.NODE_NOT_LISTED,
+            hint="Check that it follows the writer itself, and that replication runs.",
+        )
+    if len(listed) > 1:
+        raise EngineError(
+            f"{len(listed)} connected standbys go by the name {member.name}: which of"
+            f" them node {name} is, and whether commits wait for it, cannot be seen",
+            id=ErrorId.NODES_SHARE_NAME,
+            hint=_FOLLOWERS.same,
+        )
+    (one,) = listed
+    if one.is_awaited and member.semi_sync is False:
+        raise _other_than(name, one, "the node acknowledges no commits")
+    if one.connection == member.connection:
+        if one.connection:
+            return one.connection, ""
+        return "", f"nothing but the name {one.name} shows which connection is its own"
+    if member.connection or not one.connection.startswith(ADDRESS):
+        why = f"it shows {one.connection or 'nothing'}"
+        raise _other_than(name, one, f"{why}, and not {member.connection or 'no slot'}")
+    return one.connection, _doubt(one, member, own, writer)
+
+
+def _other_than(name: str, one: Follower, why: str) -> EngineError:
+    return EngineError(
+        f"the writer's connection to {one.name} is not that of node {name}: {why}",
+        id=ErrorId.NODE_NOT_RECOGNISED,
+        hint="Another server bears its name, or the node follows another server: look"
+        " at what the writer lists (docs/clusters.md).",
+    )
+
+
+def _doubt(one: Follower, member: Membership, own: Address, writer: Address) -> str:
+    """Return what is assumed of a node that uses no slot, "" if nothing is."""
+    doubts = []
+    comes_from = one.connection.removeprefix(ADDRESS)
+    if comes_from not in own.hosts | {member.own_address}:
+        doubts.append(
+            f"{comes_from}, from where {one.name} is connected, is not known to be an"
+            " address of it"
+        )
+    host, port = member.sender or ("", None)
+    if port != writer.port or not resolve(host) & writer.hosts:
+        doubts.append(
+            f"{host or 'the server'}:{port}, from which it receives, is not known to be"
+            " the writer"
+        )
+    return "; ".join(doubts) + "; a replication slot would show it" if doubts else ""
+
+
+def require_replicated(site: Site, table: TableSpec, row_id: int) -> None:
+    """Return once each standby has that row, which was committed on the writer.
+
+    Raise EngineError if one does not get it: it follows another server, whatever it
+    calls itself, or it applies nothing.
+    """
+    for name, node in site.nodes.items():
+        if name == site.writer_name:
+            continue
+        ends_s = time.monotonic() + REPLICATED_S
+        while not _has_row(node, table, row_id):
+            interrupt.require_none()
+            if time.monotonic() >= ends_s:
+                raise EngineError(
+                    f"node {name} ({node.engine.target}) does not have row {row_id},"
+                    f" which the writer committed {REPLICATED_S:.0f} s ago",
+                    id=ErrorId.NODE_DOES_NOT_REPLICATE,
+                    hint="Check that it follows this writer, that replication runs"
+                    " there, and that it does not apply with a delay.",
+                )
+            time.sleep(POLL_S)
+
+
+def _has_row(node: Node, table: TableSpec, row_id: int) -> bool:
+    with contextlib.suppress(EngineError):  # it may lack the table, yet
+        return node.engine.row(table, row_id) is not None
+    return False
+
+
+def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
+    """Raise EngineError if commits may wait for a standby that is not of the cluster.
+
+    What it alone has would look lost.
+    """
+    found = _followers(site.writer)
+    if not site.kind.is_group:  # one for which no commit waits may follow it
+        found = [one for one in found if one.is_awaited]
+    for one in found:
+        if one.name not in members:
+            raise EngineError(
+                f"commits may wait for {one.name}, which is not one of the nodes",
+                id=ErrorId.COMMITS_WAIT_FOR_STRANGER,
+                hint=advice.strange,
+            )
+        if not one.is_awaited:
+            raise EngineError(
+                f"{one.name} is not a full member of the group yet: {one.state}",
+                id=ErrorId.GROUP_NOT_COMPLETE,
+                hint=advice.absent,
+            )
+    names = [one.name for one in found]
+    _require_apart(names, advice)
+    if site.kind.is_group and len(names) < len(members) - 1:
+        raise EngineError(
+            f"{site.writer_name} sees {len(names)} other members, and the group has"
+            f" {len(members) - 1}",
+            id=ErrorId.GROUP_NOT_COMPLETE,
+            hint="Try again once all nodes have joined.",
+        )
+
+
+def _followers(node: Node) -> Sequence[Follower]:
+    engine = node.engine
+    assert replicates(engine)
+    with contextlib.closing(engine.open_followers()) as followers:
+        return followers.read()
+
+
+def _require_apart(names: Sequence[str], advice: _Advice) -> None:
+    if len(set(names)) < len(names):
+        raise EngineError(
+            f"several nodes go by one name: {', '.join(sorted(names))}",
+            id=ErrorId.NODES_SHARE_NAME,
+            hint=advice.same,
+        )
+
+
+def _advice(kind: SiteKind) -> _Advice:
+    return _ADVICE.get(kind, _FOLLOWERS)

@@ -1,0 +1,201 @@
+"""Finds a run that was cut on a server and is not judged yet, before another begins.
+
+Rows of another run in its tables, or another cut, would leave it without a verdict.
+Its folder may be elsewhere, as may its client: so the witness is asked for the runs
+whose rows nobody has read.  A server has many names, so it is recognised by what names
+its data, and by the rows of that run in its table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import tempfile
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from dbcheck import stored
+from dbcheck.cycle.logs import at_most, room_for_log
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import (
+    EngineError,
+    LogDamaged,
+    RunFormatError,
+    UsageError,
+    WitnessError,
+)
+from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.model.server import ServerFacts, is_restarted, is_same_data
+from dbcheck.ports import abilities
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Phase
+from dbcheck.ports.witness import Witness
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.table import LEDGER
+from dbcheck.runs import RunFolder, read_manifest, reconcile_command, require_run_id
+
+
+def require_none_pending(runs: Path, engine: Engine) -> None:
+    """Raise UsageError if a run in *runs* was cut on this server and is not judged.
+
+    A server that does not answer is recognised by its URL alone: an earlier client may
+    have left it without power.
+    """
+    server = _Server(engine)
+    for run, manifest in _pending_in(runs):
+        targets = {node.target for node in manifest.nodes.values()}
+        is_same = engine.target in targets
+        if not is_same:
+            with contextlib.suppress(EngineError):
+                is_same = server.has_run_of(manifest)
+        if is_same:
+            raise _not_judged(
+                manifest,
+                # Its flags are not known: its witness may be another one.
+                _judge_first(reconcile_command(run.path))
+                + " To give it up, move its folder elsewhere.",
+            )
+
+
+def require_none_on_witness(rig: Rig) -> None:
+    """Raise UsageError if the witness knows a run as require_none_pending() does.
+
+    Also of one whose client was lost before it noted that it has the power cut, if the
+    server has started anew since.  Raise EngineError, WitnessError.
+    """
+    server = _Server(rig.site.writer.engine)
+    for manifest in _unjudged(rig.witness):
+        if server.has_run_of(manifest) and _is_pending(rig, manifest, server.facts):
+            raise _not_judged(manifest, _hint(rig, manifest.run_id))
+
+
+def _hint(rig: Rig, run_id: str) -> str:
+    """Return what to do about a run that the witness knows."""
+    witness, run_of = ("--witness", rig.witness.url), ("--run", run_id)
+    clean = shlex.join(("dbcheck", "clean", *witness, *run_of))
+    if (run := _here(rig, run_id)) is not None:
+        return (
+            _judge_first(rig.reconcile_command(run.path))
+            + f" To give it up, move its folder elsewhere, and then: {clean}"
+        )
+    named = "--name" in rig.reconcile_flags  # and then the inventory gives the URLs
+    urls = () if named else (*witness, "--target", rig.site.writer.engine.target)
+    words = ("dbcheck", "reconcile", *urls, *run_of, *rig.reconcile_flags)
+    judge = shlex.join(words)
+    return (
+        _judge_first(judge)
+        + f" Or with its folder if you have it. To give it up: {clean}"
+    )
+
+
+def _judge_first(command: str) -> str:
+    return f"Judge it first: {command}."
+
+
+def _here(rig: Rig, run_id: str) -> RunFolder | None:
+    """Return the run's folder, None if it is not where this client keeps its own."""
+    path = rig.runs / run_id
+    return RunFolder(path) if (path / "manifest.json").is_file() else None
+
+
+def note_judged(rig: Rig, run_id: str) -> None:
+    """Note on the witness that the rows of the run were read; show why if that fails.
+
+    The verdict stands, and another client would only be asked to judge it once more.
+    """
+    try:
+        rig.witness.note_judged(run_id)
+    except WitnessError as error:
+        text = f"the witness could not note that the run is judged: {error}"
+        rig.listener.phase(Phase.JUDGE, text)
+
+
+def _pending_in(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
+    for path in sorted(runs.glob("*/manifest.json")):
+        run = RunFolder.open(path.parent)
+        with contextlib.suppress(RunFormatError):  # it can have no verdict
+            if run.awaits_judgement():
+                yield run, run.manifest()
+
+
+def _unjudged(witness: Witness) -> Iterator[Manifest]:
+    """Yield the manifests of the runs that reconcile would take from the witness."""
+    for run_id in witness.unjudged():
+        with contextlib.suppress(RunFormatError, UsageError):  # it can have no verdict
+            where = f"{witness.url}/{require_run_id(run_id)}/manifest.json"
+            manifest = read_manifest(witness.manifest(run_id), where)
+            if manifest.run_id == run_id:
+                yield manifest
+
+
+class _Server:
+    """The server that is to be written to; it is asked once for each of its facts."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @cached_property
+    def facts(self) -> ServerFacts:
+        return self._engine.facts()
+
+    @cached_property
+    def _has_ledger(self) -> bool:
+        engine = self._engine
+        return bool(abilities.keeps_house(engine) and engine.present([LEDGER]))
+
+    def has_run_of(self, manifest: Manifest) -> bool:
+        """Say whether the run was made on this server.  Raise EngineError."""
+        here, nodes = self.facts.identity, manifest.nodes.values()
+        if any(is_same_data(node.facts.identity, here) for node in nodes):
+            return True
+        of_family = manifest.family == self._engine.family
+        if not of_family or LEDGER not in tables_of(manifest.workload):
+            return False
+        if not self._has_ledger:
+            return False
+        newest = self._engine.open_newest(LEDGER, manifest.epoch)
+        with contextlib.closing(newest):
+            return bool(newest.read(0))
+
+
+def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
+    """Say whether the run was cut, as far as its folder or the witness shows.
+
+    The folder's records decide; the witness, where one of them is damaged or none is
+    there.  What is damaged there counts as cut: judging it will report that.
+    """
+    if (run := _here(rig, manifest.run_id)) is not None:
+        with contextlib.suppress(RunFormatError):
+            if run.was_read() or run.load() is not None:
+                return run.awaits_judgement()  # its client knows how the load ended
+            if run.cut_asked() is not None:
+                return True
+    with tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch:
+        path = Path(scratch, "acks.log")
+        where = f"log 0 of run {manifest.run_id} on {rig.witness.url}"
+        chunks = rig.witness.read(manifest.run_id)
+        with path.open("wb") as file:
+            file.writelines(at_most(room_for_log(path.parent), chunks, where))
+        try:
+            log = rig.reader.facts(path, manifest.run_id, 0, None)
+            if log.load_left is not None:
+                content, _ = log.load_left
+                load = stored.from_bytes(content, LoadRecord, where)
+                return load.may_be_cut
+        except (LogDamaged, RunFormatError):
+            return True
+    began = log.newest_us is not None or manifest.ack_logs > 1
+    was_restarted = is_restarted(manifest.writer.facts, now)
+    return log.cut_announced or (began and was_restarted)
+
+
+def _not_judged(manifest: Manifest, hint: str) -> UsageError:
+    return UsageError(
+        f"run {manifest.run_id} on {manifest.writer.target}, which is this server or a"
+        " copy of it, may have been cut and is not judged yet; another run would leave"
+        " it without a verdict",
+        id=ErrorId.RUN_NOT_JUDGED,
+        hint=hint,
+    )

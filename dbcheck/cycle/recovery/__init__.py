@@ -1,0 +1,1 @@
+"""What comes after the cut: the rows are read, before anything writes."""

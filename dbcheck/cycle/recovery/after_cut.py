@@ -1,0 +1,209 @@
+"""After the cut: wait for the server, then read every survivor before any write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dbcheck.cycle.host import clocks
+from dbcheck.cycle.recovery.hosts import ask_nodes
+from dbcheck.cycle.recovery.other_nodes import (
+    UNCOMPARED,
+    comparable,
+    read_elsewhere,
+    read_others,
+    read_rejoined,
+    stays_off,
+)
+from dbcheck.cycle.recovery.reading import Reading, nothing_read, other_lineage
+from dbcheck.cycle.recovery.second_reading import UNFINISHED, read_again
+from dbcheck.cycle.recovery.waiting import await_facts
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import NotBack, TableLost, UsageError
+from dbcheck.judge.absence import judge_absence
+from dbcheck.judge.case import Case
+from dbcheck.model.host import HostAfter
+from dbcheck.model.records import AfterRecord, Manifest
+from dbcheck.ports.listener import Phase
+from dbcheck.runs import RunFolder
+
+STANDS = "the earlier FAIL stands"
+NOT_PROMOTED = "no other node took over, so no row was read and no loss is claimed"
+NOT_WHOLE = (
+    "the cluster does not have all its nodes again, so no row was read and no loss is"
+    " claimed. Start every node. If the cluster does not form by itself, start it from"
+    " the most advanced node, as the product's manual says; then run dbcheck reconcile"
+)
+
+
+def read_survivors(
+    rig: Rig, run: RunFolder, manifest: Manifest, failed: AfterRecord | None = None
+) -> AfterRecord:
+    """Wait until the server is back, read its table, store and return what was found.
+
+    failed: the record of an earlier reconciliation, in which the server had failed.  It
+    stands unless the rows of that very server can be read now.
+    Raise UsageError, with nothing stored, if another server is asked, at another
+    address, than the one that took the load.
+
+    Nothing is written to the server.  A table that is gone or damaged, or a server
+    that its own data keep from coming back, is a finding and not an error; so is one
+    that is not back in its time for another reason, which is not final.  Raise
+    PowerError if what failed was the rig and not the server.
+    """
+    missing = False
+    try:
+        facts, failure = await_facts(rig)
+    except TableLost as error:
+        failure, facts, missing = str(error), None, error.missing
+    except NotBack as error:
+        return failed or _absent(rig, run, manifest, str(error))
+    answered = None if facts is None else clocks()
+    other = other_lineage(rig.site, manifest, facts) if facts else ""
+    reader, node = rig.site.reader, manifest.nodes[rig.site.reader_name]
+    if other and reader.engine.target != node.target:
+        raise UsageError(
+            f"{reader.engine.target} is not the server of run {manifest.run_id}:"
+            f" {other}",
+            id=ErrorId.NOT_SERVER_OF_RUN,
+            hint=f"Its load went to {manifest.writer.target}; nothing was read, and the"
+            " run can still be reconciled there.",
+        )
+    if rig.site.reader_name != manifest.writer_name:
+        took_over = f"{rig.site.reader_name} took over from {manifest.writer_name}"
+        rig.listener.phase(Phase.RESTORE, took_over)
+    reading = Reading(rig, run, manifest)
+    if facts is not None and not other:
+        try:
+            reading.read(facts)
+        except NotBack as error:
+            return failed or _absent(rig, run, manifest, str(error), reading)
+        failure, missing = reading.failure or failure, missing or reading.missing
+    unread = other or reading.unanswered
+    if missing or facts is None:
+        unread = failure or "no server answers"
+    if failed is not None and unread:
+        rig.listener.phase(Phase.READ, f"{unread}; {STANDS}")
+        return failed
+    nodes = ask_nodes(rig, run, manifest, facts, remove=not reading.unanswered)
+    if reading.unanswered:  # what it reports is not final
+        nodes = {n: replace(found, facts=None) for n, found in nodes.items()}
+    after = replace(
+        reading.record(nodes, rig.site.reader_name),
+        failure=failure,
+        missing=missing,
+        answered=answered,
+        promotion=rig.site.promotion(),  # looks once more at the old writer
+    )
+    after = _after_a_failure(after, failed) if failed else after
+    after = _read_twice(rig, run, manifest, _stored(run, after), other)
+    return _with_the_rest(rig, run, manifest, after)
+
+
+def _with_the_rest(
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
+) -> AfterRecord:
+    """Return *after*, which is stored, with what the other nodes show."""
+    if names := comparable(rig.site, after):
+        _stored(run, replace(after, others=dict.fromkeys(names, UNCOMPARED)))
+        others = read_others(rig, run, manifest, after, names)
+        after = _stored(run, replace(after, others=others))
+    if not rig.site.away:
+        return after
+    if not rig.site.brings_back:
+        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))
+        return after
+    after = _stored(run, read_elsewhere(rig, run, manifest, after))
+    if not rig.site.rejoins or after.failure or not after.survivors:
+        return after  # there is nothing to compare with
+    return _stored(run, replace(after, others=read_rejoined(rig, run, manifest, after)))
+
+
+def _read_twice(
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord, other: str
+) -> AfterRecord:
+    """Return *after*, which is stored, with a second reading if one is asked for.
+
+    A control's rows prove nothing, and another server's are not read again, nor what
+    was not read at first.
+    """
+    facts, unread = after.facts, after.failure or after.engines
+    if not rig.twice or manifest.control or other or facts is None or unread:
+        return after
+    _stored(run, replace(after, again=UNFINISHED))
+    again = read_again(rig, run, manifest, after, facts)
+    return _stored(run, replace(after, again=again))
+
+
+def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
+    """Return *after* with what only the earlier reconciliation could read.
+
+    It read the canaries and removed them.
+    """
+    nodes = {
+        name: replace(found, host=_with_remains(found.host, failed.nodes[name].host))
+        for name, found in after.nodes.items()
+    }
+    return replace(after, nodes=nodes, failed_before=failed.failure)
+
+
+def _with_remains(host: HostAfter | None, failed: HostAfter | None) -> HostAfter | None:
+    """Return *host* with what *failed* shows of its canaries."""
+    if host is None or failed is None:
+        return host
+    return replace(
+        host, remains=failed.remains, remains_elsewhere=failed.remains_elsewhere
+    )
+
+
+def _absent(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    text: str,
+    reading: Reading | None = None,
+) -> AfterRecord:
+    """Store why the server is not back: its data, or what may be no fault of its own.
+
+    In the latter case the canaries stay for whoever reconciles the run.
+    reading: what was seen of the server before; None if this client read nothing, and
+    then what earlier readings saw is kept.
+    """
+    seen = reading or Reading(rig, run, manifest)
+    nodes = ask_nodes(rig, run, manifest, None, remove=False)
+    stored = nothing_read(run, manifest)
+    unread = AfterRecord(
+        nodes,
+        rig.site.reader_name,
+        "",
+        stored,
+        seen.canary,
+        promotion=rig.site.promotion(),
+        decisions=seen.decisions,
+        refill=seen.refill,
+        deleted=seen.deleted,
+    )
+    if rig.site.reader_name in rig.site.away:
+        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))
+        return _stored(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
+    if rig.site.kind.is_group:
+        return _stored(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))
+    absence = judge_absence(Case(manifest, run.load(), run.restore(), unread), text)
+    failure, unanswered = "", ""
+    if absence.failure:
+        failure = f"{text}; {absence.failure}"
+        nodes = ask_nodes(rig, run, manifest, None)
+    else:
+        unanswered = f"{text}; {absence.doubt}"
+    return _stored(
+        run, replace(unread, failure=failure, nodes=nodes, unanswered=unanswered)
+    )
+
+
+def _stored(run: RunFolder, after: AfterRecord) -> AfterRecord:
+    """Store what was found, and the server's log beside it in full."""
+    host = after.nodes[after.reader_name].host
+    if host is not None and host.log is not None:
+        run.write_lines("server.log", [host.log.text])
+    run.write_after(after)
+    return after

@@ -1,0 +1,153 @@
+"""Asks the target's host about a run that another client may have made.
+
+The names of folders and files in its manifest are a stranger's choice, and the host's
+agent, which may be root, would read or remove them.  So it is asked only about
+what the server names now that answers at the user's own URL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dbcheck.cycle.host import ask, ask_host, await_host, data_directory
+from dbcheck.cycle.recovery.survivors import RowStore
+from dbcheck.cycle.rig import Rig
+from dbcheck.errors import EngineError, HostError
+from dbcheck.model.host import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
+from dbcheck.model.records import Manifest, NodeAfter
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.site import Site
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.runs import RunFolder
+
+CANARY = "dbcheck-canary"  # ends the name of each folder of canaries, see hosts
+
+
+def ask_nodes(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    server: ServerFacts | None,
+    *,
+    remove: bool = True,
+) -> dict[str, NodeAfter]:
+    """Return what is found of each node now, by its name; of one that is away nothing.
+
+    server: what the server of the node that is read reports, None if it does not
+    answer.  remove: see ask_host().
+    """
+    found = {}
+    for name in rig.site.nodes:
+        if name in rig.site.away:  # its host has no power
+            found[name] = NodeAfter(None)
+            continue
+        facts = server if name == rig.site.reader_name else _facts(rig.site, name)
+        host = _ask_of_run(rig, run, manifest, name, facts, remove=remove)
+        found[name] = NodeAfter(facts, host)
+    return found
+
+
+def _facts(site: Site, name: str) -> ServerFacts | None:
+    """Return what another node than that which is read reports, None if not needed.
+
+    The nodes of a group that were all cut give each other what they lost: each must
+    have started anew.
+    """
+    if not (site.kind.is_group and site.promise and site.promise.cuts_all):
+        return None
+    with contextlib.suppress(EngineError):
+        return site.nodes[name].engine.facts()
+    return None
+
+
+def _ask_of_run(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    name: str,
+    server: ServerFacts | None,
+    *,
+    remove: bool,
+) -> HostAfter | None:
+    """Do what ask_host() does, as far as the manifest of *run* may be trusted.
+
+    server: what that node's server reports now, None if that is not known.
+    """
+    node, recorded = rig.site.nodes[name], manifest.nodes[name]
+    if node.host is None or recorded.host is None or run.is_own():
+        return ask_host(node, rig.listener, recorded, remove=remove)
+    if server is None:
+        return None
+    try:
+        places = node.engine.places(tables_of(manifest.workload))
+        directory = data_directory(server)
+        await_host(node.host, rig.listener)
+        facts = node.host.facts(directory, places)
+    except (EngineError, HostError) as error:
+        return HostAfter(None, None, None, str(error))
+    before = vetted(recorded.host, facts, (node.log_path, server.server_log))
+    return ask(node.host, rig.listener, before, places, remove=remove)
+
+
+def log_of_run(
+    site: Site, run: RowStore, manifest: Manifest, server: ServerFacts
+) -> HostBefore | None:
+    """Return what *manifest* records of the log of the server that is read.
+
+    None if that may not be used.  server: what that server reports now.
+    """
+    recorded = manifest.nodes[site.reader_name].host
+    if recorded is None or run.is_own():
+        return recorded
+    logs = (site.reader.log_path, server.server_log)
+    marks = _known_marks(recorded, logs)
+    return None if marks is None else replace(recorded, log_marks=marks)
+
+
+def vetted(recorded: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBefore:
+    """Return *recorded* without file names that the server and its host do not give.
+
+    facts: of the host, now.  logs: where its log is, by the user or the server.
+    """
+    marks = _known_marks(recorded, logs)
+    return replace(
+        recorded,
+        facts=replace(recorded.facts, data_directory=facts.data_directory),
+        canary_folder=_known_folder(recorded.canary_folder, facts),
+        log_path=recorded.log_path if marks is not None else "",
+        log_marks=marks or {},
+        elsewhere=tuple(
+            replace(each, folder=_known_folder(each.folder, facts))
+            for each in recorded.elsewhere
+        ),
+    )
+
+
+def _known_marks(recorded: HostBefore, logs: Sequence[str]) -> LogMarks | None:
+    """Return the marks of files that *logs* name, None if they name another log.
+
+    What a server's standard error goes to, it does not say.
+    """
+    path, marks = recorded.log_path, recorded.log_marks
+    if path not in logs:
+        return None
+    if path.startswith(COLLECTOR):
+        folder = "/" + path.partition("//")[2]
+        return {
+            file: mark
+            for file, mark in marks.items()
+            if os.path.dirname(file) == folder
+        }
+    return marks if path.startswith("/") else None
+
+
+def _known_folder(folder: str, facts: TargetFacts) -> str:
+    """Return *folder* if it lies where canaries of this server do, else ""."""
+    places = {path for volume in facts.volumes for path in volume.places.values()}
+    parent, name = os.path.split(folder)
+    beside = {os.path.dirname(path) for path in places}
+    ours = name.endswith(CANARY) and parent in places | beside
+    return folder if ours else ""

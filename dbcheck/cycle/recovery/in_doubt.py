@@ -1,0 +1,136 @@
+"""Decides the transactions that a server still lists as prepared after recovery.
+
+They hold locks, and what the server recovered of them shows only once they are decided:
+as the plan would have decided them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dbcheck.cycle import observable
+from dbcheck.errors import ConnectionLost, EngineError, NotPrepared, OtherServer
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.engine import Engine
+from dbcheck.rows.plans.twophase import PART
+from dbcheck.rows.prepared import LeftFate, LeftOver, Name, is_committed
+from dbcheck.rows.survivors import DIFFERENT, Records
+
+
+def listed(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
+    """Return those of a run's transactions that the server lists as prepared."""
+    names = map(Name.read, observable.prepared(engine, facts))
+    return [name for name in names if name is not None and name.epoch == epoch]
+
+
+class Refusal(NamedTuple):
+    """Why a server refused to commit or roll back a prepared transaction.
+
+    gone: it has no such transaction any more.  perhaps_ours: dbcheck itself may have
+    decided it, in an earlier reading that broke off.
+    """
+
+    reason: str
+    gone: bool = False
+    perhaps_ours: bool = False
+
+
+def decide(
+    engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
+) -> dict[Name, Refusal | None]:
+    """Decide each transaction; return what the server refused, None where it did not.
+
+    One that it had listed and does not have any more was decided by another client.
+    """
+    refusals = {name: _refusal(engine, name, facts) for name in names}
+    if any(each and each.gone for each in refusals.values()):
+        for name in listed(engine, epoch, facts):
+            if each := refusals.get(name):
+                refusals[name] = each._replace(gone=False)
+    return refusals
+
+
+def decide_rest(
+    engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
+) -> dict[Name, Refusal | None]:
+    """Do what decide() does where an earlier reading may have decided some of *names*.
+
+    names: as they were listed before that reading decided the first.
+    """
+    left = set(listed(engine, epoch, facts))
+    decided = decide(engine, epoch, [name for name in names if name in left], facts)
+    refusals = {name: decided.get(name, _UNLISTED) for name in names}
+    return {
+        name: each._replace(perhaps_ours=True) if each and each.gone else each
+        for name, each in refusals.items()
+    }
+
+
+_UNLISTED = Refusal("the server does not list it as prepared any more", gone=True)
+
+
+def undecided(names: Sequence[Name]) -> tuple[LeftOver, ...]:
+    """Return all as undecided, on a server that was not restarted since the load."""
+    return tuple(
+        LeftOver(name.session, name.seq, LeftFate.UNDECIDED, _RUNS_ON) for name in names
+    )
+
+
+_RUNS_ON = "the server was not restarted since the load, so dbcheck left them alone"
+
+
+def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:
+    try:
+        observable.decide(engine, str(name), facts, commit=is_committed(name.seq))
+    except (ConnectionLost, OtherServer):
+        raise
+    except EngineError as error:
+        return Refusal(str(error), isinstance(error, NotPrepared))
+    return None
+
+
+def fates(
+    decided: Mapping[Name, Refusal | None], batches: Iterable[Records]
+) -> tuple[LeftOver, ...]:
+    """Return what became of each transaction.
+
+    decided: as decide() returned it.  batches: the rows of the run, read after that.
+    """
+    content: dict[tuple[int, int], int] = {}
+    wanted = {(name.session, name.seq) for name in decided}
+    for records in batches:
+        own = records[records["part"] == PART]
+        for row in own[["session", "seq", "content"]].tolist():
+            if row[:2] in wanted:
+                content[row[:2]] = row[2]
+    return tuple(
+        _left_over(name, refusal, content.get((name.session, name.seq)))
+        for name, refusal in decided.items()
+    )
+
+
+def _left_over(name: Name, refusal: Refusal | None, content: int | None) -> LeftOver:
+    """Return what became of one; content: of its row, None if there is none.
+
+    One that an earlier reading of dbcheck may have decided counts as decided by it if
+    its row is as that leaves it.  Else another client decided it, or its row is lost.
+    """
+    fate = _fate(name, content)
+    is_ours = fate in (LeftFate.KEPT, LeftFate.DIFFERENT)
+    if refusal is None:
+        return LeftOver(name.session, name.seq, fate)
+    if refusal.perhaps_ours and is_ours:
+        is_there = content is not None
+        return LeftOver(name.session, name.seq, fate, perhaps_earlier=is_there)
+    fate = LeftFate.GONE if refusal.gone else LeftFate.REFUSED
+    return LeftOver(name.session, name.seq, fate, refusal.reason)
+
+
+def _fate(name: Name, content: int | None) -> LeftFate:
+    """Return what the row shows of one that was decided as the plan would have."""
+    if not is_committed(name.seq):
+        return LeftFate.KEPT if content is None else LeftFate.PRESENT
+    if content is None:
+        return LeftFate.ABSENT
+    return LeftFate.DIFFERENT if content == DIFFERENT else LeftFate.KEPT

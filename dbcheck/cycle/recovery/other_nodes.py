@@ -1,0 +1,366 @@
+"""Reads the other nodes of a cluster, once the rows that decide were read and stored.
+
+Members of a group are compared once each has applied all.  Nodes that stayed off are
+brought back: a commit that the node which took over lacks is lost to its clients, but
+it shows whether it can be had back, and which rows the old writer would serve that no
+other node has.  Nodes that rejoin show what a client of a replica sees once the cluster
+is whole again: an old writer that follows the new one without an error may hold rows
+that the latter never had.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+
+from dbcheck import interrupt
+from dbcheck.cycle.host import ask_host
+from dbcheck.cycle.recovery.survivors import (
+    Comparison,
+    RowStore,
+    Survivors,
+    bounded,
+    compare_stored,
+)
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError, PowerError, TableLost
+from dbcheck.load.commit import commit
+from dbcheck.model.cluster import SiteKind
+from dbcheck.model.records import AfterRecord, Elsewhere, Manifest, NodeAfter
+from dbcheck.model.replication import Received
+from dbcheck.ports.abilities import replicates
+from dbcheck.ports.listener import Phase
+from dbcheck.ports.site import Node, Site
+from dbcheck.rows.acks import PREFLIGHT_SESSION
+from dbcheck.rows.differences import ChangedRow, OtherNode
+from dbcheck.rows.plans.plan import InsertPlan
+from dbcheck.rows.schedule import EPOCH_MAX, Schedule
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import LEDGER, TableSpec
+from dbcheck.runs import RunFolder
+
+POLL_S = 0.2
+APPLIED_S = FOLLOWS_S = 30.0
+_STAYS_OFF = (
+    "{} stays off: it must rejoin {}, and may hold commits that no other node has. Keep"
+    " its clients away when you restore its power"
+)
+UNCOMPARED = OtherNode(not_done="the client ended before it was compared")
+_MARK_BYTES = 16
+
+
+def stays_off(names: Iterable[str], kind: SiteKind) -> str:
+    """Return what a user must know of the nodes that get no power back.
+
+    A writer that is started as it is splits a cluster whose nodes follow one another.
+    """
+    way = "the cluster" if kind.is_group else "as a standby"
+    return _STAYS_OFF.format(", ".join(sorted(names)), way)
+
+
+def read_elsewhere(
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
+) -> AfterRecord:
+    """Return *after*, which is stored, with what the nodes hold that were away.
+
+    The site must be one that brings them back.
+    """
+    site = rig.site
+    if after.facts is None:
+        return after
+    names = ", ".join(sorted(site.away))
+    rig.listener.phase(Phase.RESTORE, f"{names}, by itself: to see what is left there")
+    found, nodes = {}, dict(after.nodes)
+    try:
+        site.bring_back()
+    except PowerError as error:
+        failed = {name: Elsewhere(failure=str(error)) for name in site.away}
+        return replace(after, elsewhere=failed)
+    for name in sorted(site.away):
+        node = site.nodes[name]
+        try:
+            found[name] = _read(rig, run, manifest, name, node)
+        except EngineError as error:
+            found[name] = Elsewhere(failure=str(error))
+        host = ask_host(node, rig.listener, manifest.nodes[name])
+        nodes[name] = NodeAfter(None, host)
+    return replace(after, elsewhere=found, nodes=nodes)
+
+
+def _read(
+    rig: Rig, run: RunFolder, manifest: Manifest, name: str, node: Node
+) -> Elsewhere:
+    """Store the markers on a node; raise EngineError."""
+    if LEDGER not in manifest.plan().tables:
+        return Elsewhere(failure="the rows of this workload have no keys")
+    _wait(rig, node)
+    rows = run.write_elsewhere(name, LEDGER.name, _markers(run, manifest, node))
+    return Elsewhere(rows)
+
+
+def _markers(run: RowStore, manifest: Manifest, node: Node) -> Iterator[Records]:
+    load, before = run.load(), manifest.tables[LEDGER.name]
+    most = sum(before.rows_by_epoch.values())
+    most += sum(load.sent.values()) if load else 0
+    inspector, facts = manifest.plan().inspector(LEDGER), node.engine.facts()
+    for _, batch in bounded(node.engine, (LEDGER,), facts, most):
+        records, _ = inspector.inspect(batch)
+        yield records[records["epoch"] == manifest.epoch]
+
+
+def _wait(rig: Rig, node: Node) -> None:
+    """Return once the node takes queries; raise EngineError if it does not in time."""
+    ends_s = time.monotonic() + rig.limits.return_s
+    while (reason := node.engine.ready()) is not None:
+        interrupt.require_none()
+        if time.monotonic() >= ends_s:
+            raise EngineError(reason, id=ErrorId.SERVER_NOT_BACK)
+        time.sleep(POLL_S)
+
+
+def comparable(site: Site, after: AfterRecord) -> list[str]:
+    """Return the names of the nodes that are to have the rows of the one that was read.
+
+    [] unless it is of a group.
+    """
+    if not site.kind.is_group or after.facts is None or after.failure:
+        return []
+    if after.promotion is None or after.reader_name not in after.promotion.received:
+        return []
+    return [n for n in site.nodes if n not in site.away and n != after.reader_name]
+
+
+def read_others(
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord, names: list[str]
+) -> dict[str, OtherNode]:
+    """Return how the rows of each of these nodes compare.
+
+    after: what was read, and is stored.  names: see comparable().  Only rows of this
+    run count: others may have differed before it.
+    """
+    assert after.promotion is not None
+    rig.listener.phase(Phase.READ, f"the same rows of {', '.join(names)}, to compare")
+    if after.left_over:
+        why = "prepared transactions were decided after the first reading"
+        return {name: OtherNode(not_done=why) for name in names}
+    read = after.promotion.received[after.reader_name]
+    others = _Others(rig, run, manifest, read)
+    return {name: others.compared(name) for name in names}
+
+
+class _Others:
+    """read: how far the node was whose rows were read, and who was in its view."""
+
+    def __init__(
+        self, rig: Rig, run: RunFolder, manifest: Manifest, read: Received
+    ) -> None:
+        self._rig, self._run, self._manifest, self._read = rig, run, manifest, read
+
+    def compared(self, name: str) -> OtherNode:
+        """Read the node *name*, once it has applied all, and compare."""
+        node, found = self._rig.site.nodes[name], Comparison(self._run.path)
+        try:
+            self._await_all(node, self._manifest.nodes[name].member)
+            facts = node.engine.facts()
+            survivors = Survivors(self._rig, self._run, self._manifest, facts, node)
+            for table in self._manifest.plan().tables:
+                compare_stored(
+                    found, table, self._run, partial(survivors.inspected, table)
+                )
+        except TableLost as error:
+            return OtherNode(failure=str(error))
+        except EngineError as error:
+            return OtherNode(not_done=str(error))
+        failure = survivors.index.reason if survivors.index else ""
+        return OtherNode(found.rows, found.count, tuple(found.changed), failure)
+
+    def _await_all(self, node: Node, member: str) -> None:
+        """Return once the node has applied what the one that was read had.
+
+        member: by which the group lists it.  Raise EngineError if it does not in time,
+        or is another server.
+        """
+        engine, target = node.engine, node.engine.target
+        ends_s = time.monotonic() + APPLIED_S
+        assert replicates(engine)  # as every node of a group
+        while True:
+            interrupt.require_none()
+            membership, received = engine.membership(), engine.received()
+            if membership is not None and membership.name != member:
+                raise EngineError(
+                    f"{target} is {membership.name}, not {member}",
+                    id=ErrorId.NODE_IS_OTHER_SERVER,
+                )
+            if membership is not None and self._has_all(received):
+                return
+            if time.monotonic() >= ends_s:
+                raise EngineError(
+                    f"it did not apply all within {APPLIED_S:.0f} s,"
+                    " or is not a member",
+                    id=ErrorId.NODE_DID_NOT_APPLY,
+                )
+            time.sleep(POLL_S)
+
+    def _has_all(self, received: Received) -> bool:
+        read, applied = self._read, received.applied
+        if applied is None or read.applied is None or applied < read.applied:
+            return False
+        whole = received.connected and received.members == read.members
+        return whole and received.position == applied
+
+
+def read_rejoined(
+    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
+) -> dict[str, OtherNode]:
+    """Return how the rows of every other node compare once it has rejoined.
+
+    after: what was read, and is stored.
+    """
+    site = rig.site
+    names = [name for name in site.nodes if name != site.reader_name]
+    what = f"{', '.join(names)}: to follow {site.reader_name}, and to compare"
+    rig.listener.phase(Phase.RESTORE, what)
+    why = ""
+    if after.left_over:
+        why = "prepared transactions were decided after the first reading"
+    elif LEDGER not in manifest.plan().tables:
+        why = "the rows of this workload have no keys"
+    if why:
+        return {name: OtherNode(not_done=why) for name in names}
+    refused, mark = site.rejoin(), _Mark(site)
+    return {
+        name: OtherNode(not_done=f"it could not rejoin: {refused[name]}")
+        if refused[name]
+        else _Rejoined(rig, run, manifest, mark).compared(site.nodes[name])
+        for name in names
+    }
+
+
+class _Mark:
+    """A row on the new writer, whose arrival shows that all before it was applied.
+
+    epoch: by which it is known, 0 as long as it was not committed.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site, self.epoch = site, 0
+
+    def commit(self) -> None:
+        """Commit it, once; raise EngineError.
+
+        Only when a node follows: the new writer may be set to wait for one.
+        """
+        if self.epoch:
+            return
+        epoch, engine = random.randrange(1, EPOCH_MAX), self._site.reader.engine
+        plan = InsertPlan(Schedule(epoch, epoch, (_MARK_BYTES,)))
+        with closing(engine.open_session(plan.statements)) as session:
+            commit(session, plan.operation(PREFLIGHT_SESSION, 1))
+        self.epoch = epoch
+
+
+class _Rejoined:
+    """One node, until it has shown its rows or its time is over."""
+
+    def __init__(
+        self, rig: Rig, run: RunFolder, manifest: Manifest, mark: _Mark
+    ) -> None:
+        self._rig, self._run, self._manifest, self._mark = rig, run, manifest, mark
+        self._ends_s = time.monotonic() + FOLLOWS_S
+        self._arrived = False
+        self._extra: Comparison | None = None
+
+    def compared(self, node: Node) -> OtherNode:
+        """Read *node* once it follows, until it has applied all, and compare."""
+        try:
+            self._await_following(node)
+            self._mark.commit()
+            while True:
+                found, failure = self._read(node)
+                if self._arrived:
+                    return self._of(found, failure)
+                self._extra = found
+                self._pause("it does not apply all that the new writer has")
+        except TableLost as error:
+            return OtherNode(failure=str(error))
+        except EngineError as error:
+            return _of_stuck(str(error), self._extra)
+
+    def _await_following(self, node: Node) -> None:
+        """Return once it is connected at two looks: one that is refused is, shortly."""
+        seen = 0
+        while seen < 2:
+            seen = seen + 1 if self._follows(node) else 0
+            self._pause("it does not follow the new writer")
+
+    def _follows(self, node: Node) -> bool:
+        engine = node.engine
+        assert replicates(engine)  # as every node of a cluster
+        try:
+            return engine.membership() is not None and engine.received().connected
+        except EngineError:  # it starts
+            return False
+
+    def _pause(self, late: str) -> None:
+        interrupt.require_none()
+        if time.monotonic() >= self._ends_s:
+            raise EngineError(
+                f"{late} within {FOLLOWS_S:g} s (its log says why)",
+                id=ErrorId.WRITER_DID_NOT_REJOIN,
+            )
+        time.sleep(POLL_S)
+
+    def _read(self, node: Node) -> tuple[Comparison, str]:
+        """Compare the tables, the ledger first, as long as the mark is there.
+
+        Operations that the node alone has, as the ledger shows, change its other tables
+        as well, so these are not compared then.  Return also why a table disagrees with
+        its own index, "" if none does.
+        """
+        found = Comparison(self._run.path)
+        facts = replace(node.engine.facts(), may_follow=True)
+        survivors = Survivors(self._rig, self._run, self._manifest, facts, node)
+        tables = self._manifest.plan().tables
+        for table in sorted(tables, key=lambda table: table != LEDGER):
+            rows = partial(self._watched, survivors, table)
+            compare_stored(found, table, self._run, rows)
+            if not self._arrived or found.new:
+                break
+        return found, survivors.index.reason if survivors.index else ""
+
+    def _watched(self, survivors: Survivors, table: TableSpec) -> Iterator[Records]:
+        for records in survivors.inspected(table):
+            self._arrived |= bool((records["epoch"] == self._mark.epoch).any())
+            yield records
+
+    def _of(self, found: Comparison, failure: str) -> OtherNode:
+        """Return what differs; a row that the node alone has is extra."""
+        whole = not found.new or self._manifest.plan().tables == (LEDGER,)
+        return OtherNode(
+            found.rows,
+            found.count - found.new,
+            tuple(row for row in found.changed if row.was_there),
+            failure,
+            "" if whole else "its other tables were not compared",
+            found.new,
+            _new(found),
+        )
+
+
+def _of_stuck(why: str, found: Comparison | None) -> OtherNode:
+    """Return what a node alone has that does not apply the rest.
+
+    found: of the ledger, from which nothing is ever deleted; None if it was not read.
+    """
+    if found is None:
+        return OtherNode(not_done=why)
+    return OtherNode(not_done=why, extra=found.new, first_extra=_new(found))
+
+
+def _new(found: Comparison) -> tuple[ChangedRow, ...]:
+    return tuple(row for row in found.changed if not row.was_there)

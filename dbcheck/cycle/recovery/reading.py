@@ -1,0 +1,458 @@
+"""Reads every survivor, and once more if the connection breaks meanwhile.
+
+A crash, a kill by an administrator, a restart and a network that fails all look like a
+broken connection.  Of these only a page that the server cannot read does it again: a
+server whose log shows twice that the very process that read the rows crashed did not
+bring them back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dbcheck import interrupt
+from dbcheck.cycle import observable
+from dbcheck.cycle.logs import require_no_load
+from dbcheck.cycle.recovery import in_doubt
+from dbcheck.cycle.recovery.hosts import log_of_run
+from dbcheck.cycle.recovery.reading_log import ReadingLog
+from dbcheck.cycle.recovery.survivors import RowStore, Survivors
+from dbcheck.cycle.recovery.waiting import POLL_S, await_facts
+from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.tables import check_after, conditions_after
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import (
+    ConnectionLost,
+    EngineError,
+    NotBack,
+    OtherServer,
+    RowsWithheld,
+    TableConverted,
+    TableLost,
+    TableRefused,
+)
+from dbcheck.judge.settings import hiding
+from dbcheck.model.cluster import lineage
+from dbcheck.model.managed import SERVICE
+from dbcheck.model.places import Place
+from dbcheck.model.records import (
+    AfterRecord,
+    Manifest,
+    NodeAfter,
+    PreparedRecord,
+    StoredRows,
+)
+from dbcheck.model.server import (
+    CheckOutcome,
+    Refill,
+    ServerFacts,
+    TableCheck,
+    is_restarted,
+    of_both,
+)
+from dbcheck.ports.listener import Phase
+from dbcheck.ports.site import Site
+from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.loss import IndexLoss
+from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.prepared import Decisions, LeftOver, Name, largest
+from dbcheck.rows.table import TableFacts
+
+READINGS_MAX = 2
+_MAY_BE_SOUND = (
+    "the data may be sound; check that the table's file is there, its owner and mode,"
+    " free space, memory and the limit of open files, then run dbcheck reconcile"
+)
+_THEN = "Then run dbcheck reconcile."
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """A reading that broke off.
+
+    error:   the client's message.
+    crashed: the log's lines on a crash of what read the rows, "" if it has none.
+    """
+
+    error: str
+    crashed: str
+
+
+class Reading:
+    """What was read of a server that answers.
+
+    stored: see AfterRecord.survivors.
+    canary, logged, index, failure, missing, unanswered, tables, check, left_over,
+    sides_lost, conditions, places, deleted, engines, decisions, refill: as in
+    AfterRecord.
+    """
+
+    def __init__(self, rig: Rig, run: RowStore, manifest: Manifest) -> None:
+        self._rig, self._run, self._manifest = rig, run, manifest
+        self._plan = manifest.plan()
+        self.stored = nothing_read(run, manifest)
+        self.canary: bool | None = None
+        self.logged: str | None = None
+        self.index: IndexLoss | None = None
+        self.failure = self.unanswered = ""
+        self.missing = False
+        self.tables: dict[str, TableFacts] = {}
+        self.places: tuple[Place, ...] | None = None
+        self.deleted: int | None = None
+        self.check: TableCheck | None = None
+        self.left_over: tuple[LeftOver, ...] = ()
+        self.sides_lost: dict[str, str] = {}
+        self.conditions: ConditionCheck | None = None
+        self.engines: Mapping[str, str] = {}
+        self.decisions: Decisions | None = None
+        self.refill: Refill | None = None
+        for earlier in run.earlier():
+            self._recall(earlier)
+
+    def _recall(self, earlier: AfterRecord | PreparedRecord) -> None:
+        """Keep what an earlier reading saw, and a process that starts later may not."""
+        if earlier.reader_name != self._rig.site.reader_name:
+            return
+        self.canary = earlier.canary if self.canary is None else self.canary
+        self.decisions = largest(self.decisions, earlier.decisions)
+        self.refill = of_both(self.refill, earlier.refill)
+        self.deleted = _most(self.deleted, earlier.deleted)
+
+    @property
+    def _is_copy(self) -> bool:
+        """Whether the data of another server may have replaced those of this one."""
+        return self.refill is not None and self.refill.replaces
+
+    @property
+    def _is_writer(self) -> bool:
+        return self._rig.site.reader_name == self._manifest.writer_name
+
+    def read(self, facts: ServerFacts) -> None:
+        """Read the rows, and what the server reports of itself.
+
+        facts: its answer of just before.  Raise NotBack if it ended meanwhile and
+        takes no queries in its time, EngineError if it refuses to be read, PowerError
+        if what failed was the rig and not the server.
+        """
+        broken: list[_Broken] = []
+        now: ServerFacts | None = facts
+        while now is not None:
+            self.unanswered = hiding(self._manifest, now.settings)
+            if self.unanswered:
+                return
+            detail = "every row, in a read-only transaction"
+            self._rig.listener.phase(Phase.READ, detail)
+            before = log_of_run(self._rig.site, self._run, self._manifest, now)
+            log = ReadingLog(self._rig.site, before, now)
+            if (broke := self._attempt(now, log, first=not broken)) is None:
+                return self._check(now, log)
+            broken.append(broke)
+            if len(broken) == READINGS_MAX:
+                return self._give_up(broken)
+            self._rig.listener.phase(Phase.READ, f"{broke.error}: reading once more")
+            now = self._again(broke)
+
+    def record(self, nodes: Mapping[str, NodeAfter], reader_name: str) -> AfterRecord:
+        """Return what was read as the run stores it."""
+        return AfterRecord(
+            nodes,
+            reader_name,
+            self.failure,
+            self.stored,
+            self.canary,
+            self.missing,
+            self.logged,
+            self.index,
+            self.unanswered,
+            self.tables,
+            check=self.check,
+            left_over=self.left_over,
+            sides_lost=self.sides_lost,
+            conditions=self.conditions,
+            places=self.places,
+            deleted=self.deleted,
+            engines=self.engines,
+            decisions=self.decisions,
+            refill=self.refill,
+        )
+
+    def _attempt(
+        self, facts: ServerFacts, log: ReadingLog, *, first: bool
+    ) -> _Broken | None:
+        """Read once nothing withholds the rows; see _once().
+
+        What may end, such as a lock, is waited for as long as for the server itself.
+        """
+        ends_s, shown = time.monotonic() + self._rig.limits.return_s, set[str]()
+        while True:
+            interrupt.require_none()
+            try:
+                return self._once(facts, log, first=first)
+            except RowsWithheld as error:
+                if time.monotonic() >= ends_s:
+                    self.unanswered = f"{error}. {error.hint} {_THEN}"
+                    return None
+                if str(error) not in shown:
+                    shown.add(str(error))
+                    self._rig.listener.phase(Phase.READ, f"waiting: {error}")
+            time.sleep(POLL_S)
+
+    def _once(
+        self, facts: ServerFacts, log: ReadingLog, *, first: bool
+    ) -> _Broken | None:
+        """Read once; return how the connection broke, None if more is not to be had."""
+        try:
+            self._read_all(facts, first=first)
+        except OtherServer as error:
+            self.unanswered = f"{error}. {error.hint} {_THEN}"
+        except TableConverted as error:
+            self.engines = error.engines
+        except TableLost as error:
+            self._rig.site.failure()  # raises if it was the drive that went meanwhile
+            self.failure, self.missing = str(error), error.missing
+        except TableRefused as error:
+            self._rig.site.failure()  # raises if it was the drive that went meanwhile
+            self._refused(error, log)
+        except RowsWithheld:
+            self._rig.site.failure()  # raises if it was the drive that went meanwhile
+            raise
+        except EngineError as error:
+            cause = log.why(error)
+            if not cause.damage and not isinstance(error, ConnectionLost):
+                raise
+            if not cause.damage:
+                return _Broken(str(error), cause.crashed)
+            self.failure = f"{error}: {cause.damage}"
+        return None
+
+    def _read_all(self, facts: ServerFacts, *, first: bool) -> None:
+        """Read the rows, then what shows of which tables, and of whom, they are.
+
+        None of a server whose data may be another one's copy.
+        """
+        self._ask_of_others(facts)
+        if self._is_copy:
+            return
+        if first:  # a crash since then would empty the canary's table as well
+            self._ask(facts)
+        if not self._has_run_on(facts):  # as a start anew discards the count
+            self.deleted = self._deleted(facts)
+        survivors = Survivors(self._rig, self._run, self._manifest, facts)
+        self._read_rows(survivors, facts)
+        self._ask_of_others(facts)
+        self.index = survivors.index
+        # After the rows: what replaced a table before they were read is seen.
+        engine = self._rig.site.reader.engine
+        self.tables = {
+            table.name: replace(
+                survivors.facts_of(table),
+                identity=observable.table_identity(engine, table, facts),
+                definition=observable.table_definition(engine, table, facts),
+            )
+            for table in self._plan.tables
+        }
+        self.places = self._places()
+        self.deleted = self._deleted(facts)
+
+    def _refused(self, error: TableRefused, log: ReadingLog) -> None:
+        """Blame the table if the log names damage of it, else leave it open."""
+        if damage := log.damage(self._plan.tables):
+            self.failure = f"{error}: {damage}"
+        else:
+            self.unanswered = f"{error}: {_MAY_BE_SOUND}"
+
+    def _places(self) -> tuple[Place, ...] | None:
+        """Return where the tables lie now, None if the server does not show it."""
+        with contextlib.suppress(EngineError):
+            tables = tables_of(self._manifest.workload)
+            return self._rig.site.reader.engine.places(tables)
+        return None
+
+    def _deleted(self, facts: ServerFacts) -> int | None:
+        """Return AfterRecord.deleted; a node that was not cut counts older deletes."""
+        if not self._is_writer:
+            return None
+        engine, table = self._rig.site.reader.engine, self._plan.tables[0]
+        return _most(self.deleted, observable.deleted(engine, table, facts))
+
+    def _has_run_on(self, facts: ServerFacts) -> bool:
+        """Say whether it is the very process that took the load: it is not cut yet."""
+        before = self._manifest.writer.facts
+        return self._is_writer and not is_restarted(before, facts)
+
+    def _count_decisions(self, facts: ServerFacts) -> None:
+        """Ask how many transactions were decided, before this reading decides any.
+
+        A server that was not restarted counts those of the load, and is not asked.
+        """
+        if self._is_writer and not self._has_run_on(facts):
+            found = observable.decisions(self._rig.site.reader.engine, facts)
+            self.decisions = largest(self.decisions, found)
+
+    def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
+        """Store the rows; then decide what is prepared, and look at that once more.
+
+        Rows that an earlier reading stored before it decided any are kept: the tables
+        do not hold what recovery brought back any more.
+        """
+        table, engine = self._plan.prepares_in, self._rig.site.reader.engine
+        epoch = self._manifest.epoch
+        if (prepared := self._run.prepared()) is not None:
+            self._take(prepared, survivors)
+            decided = in_doubt.decide_rest(engine, epoch, prepared.names, facts)
+        elif names := self._store(survivors, facts):
+            decided = in_doubt.decide(engine, epoch, names, facts)
+        else:
+            return
+        assert table is not None  # no other plan has any listed
+        self.left_over = in_doubt.fates(decided, survivors.again(table))
+
+    def _store(self, survivors: Survivors, facts: ServerFacts) -> tuple[Name, ...]:
+        """Store the rows; return what is to be decided, once that is stored as well.
+
+        None before the cut: the next reading would take rows that the cut may lose.
+        Raise UsageError if a load still runs: what it prepared is its own to decide.
+        """
+        site, names = self._rig.site, tuple[Name, ...]()
+        if self._plan.prepares_in is not None:
+            epoch = self._manifest.epoch
+            names = tuple(in_doubt.listed(site.reader.engine, epoch, facts))
+            self._count_decisions(facts)
+        log_bytes = self._run.log_bytes() if names else ()
+        try:
+            self.stored = survivors.store()
+            require_no_load(self._rig, self._manifest, log_bytes)
+        except BaseException:  # of several tables, some may have been stored
+            self.stored = nothing_read(self._run, self._manifest)
+            raise
+        self.stored |= survivors.store_sides()
+        self.sides_lost = survivors.sides_lost
+        self.left_over = ()
+        if names and self._has_run_on(facts):
+            self.left_over, names = in_doubt.undecided(names), ()
+        if names:
+            self._run.write_prepared(
+                PreparedRecord(
+                    names,
+                    site.reader_name,
+                    self.stored,
+                    log_bytes,
+                    self.sides_lost,
+                    self.decisions,
+                    self.canary,
+                    self.refill,
+                    self.deleted,
+                )
+            )
+        return names
+
+    def _take(self, prepared: PreparedRecord, survivors: Survivors) -> None:
+        """Take what an earlier reading stored; raise OtherServer if of another node."""
+        if prepared.reader_name != self._rig.site.reader_name:
+            raise OtherServer(
+                f"the rows were read on {prepared.reader_name}, where dbcheck then"
+                " began to commit and roll back what was prepared",
+                id=ErrorId.NOT_SERVER_OF_RUN,
+                hint=f"Make {prepared.reader_name} the primary again.",
+            )
+        self.stored = dict(prepared.survivors)
+        self.sides_lost = dict(prepared.sides_lost)
+        for table in self._plan.tables:
+            if table != self._plan.prepares_in:
+                for _ in survivors.again(table):
+                    pass  # it counts them, and compares them with the indexes
+
+    def _check(self, facts: ServerFacts, log: ReadingLog) -> None:
+        """Have the server check the tables, last of all: it may write."""
+        if self.failure or self.unanswered or self.index or self.engines:
+            return
+        if self._is_copy:
+            return
+        self._rig.listener.phase(Phase.CHECK, "the server checks its own tables")
+        engine, epoch = self._rig.site.reader.engine, self._manifest.epoch
+        self.conditions = conditions_after(engine, self._plan, epoch, facts, log)
+        sides = [table for table in self._plan.sides if table.name in self.stored]
+        tables = (*self._plan.tables, *sides)
+        self.check = check_after(engine, tables, facts, log)
+        if self.check is not None and self.check.outcome is CheckOutcome.INDEX:
+            self.index = IndexLoss(self.check.reason, 1)
+
+    def _ask(self, facts: ServerFacts) -> None:
+        """Ask how the server ended, which only the one that took the load can show."""
+        engine, manifest = self._rig.site.reader.engine, self._manifest
+        if not self._is_writer:
+            return
+        if not manifest.no_canary and self.canary is None:
+            is_there = observable.canary(engine, manifest.epoch, facts)
+            # Before the cut it is there, and a later reading may find it gone.
+            shows_nothing = is_there and self._has_run_on(facts)
+            self.canary = None if shows_nothing else is_there
+        self.logged = observable.logged(engine, manifest.writer.facts.clock_us, facts)
+
+    def _ask_of_others(self, facts: ServerFacts) -> None:
+        """Ask whether a server that is tested alone took anything from others.
+
+        Once it did, that stands: a process that starts later may not show it.  The
+        failover of a managed service may well be to a replica.
+        """
+        writer = self._manifest.writer.facts
+        if self._manifest.site.is_cluster or SERVICE in writer.settings:
+            return
+        engine, tables = self._rig.site.reader.engine, self._plan.tables
+        asked = replace(facts, may_follow=True)  # or it would be another server
+        found = observable.refill(engine, tables, writer.clock_us, asked)
+        self.refill = of_both(self.refill, found)
+
+    def _again(self, broke: _Broken) -> ServerFacts | None:
+        """Return the facts of the same server once it is back, None if it is not."""
+        try:
+            facts, self.failure = await_facts(self._rig)
+        except NotBack as error:
+            text = "; ".join(filter(None, [broke.error, broke.crashed, str(error)]))
+            raise NotBack(text, id=error.id, hint=error.hint) from None
+        if facts is None:
+            return None
+        if other := other_lineage(self._rig.site, self._manifest, facts):
+            self.unanswered = f"{broke.error}; then another server: {other}"
+            return None
+        return facts
+
+    def _give_up(self, broken: list[_Broken]) -> None:
+        """Blame the server if each reading crashed what read; else leave it open."""
+        last, times = broken[-1], f"{len(broken)} times"
+        if all(broke.crashed for broke in broken):
+            self.failure = f"{last.error}, {times}: {last.crashed}"
+            return
+        why = next((broke.crashed for broke in broken if broke.crashed), "")
+        why = why or "no log shows why (add --target-host and --server-log)"
+        self.unanswered = f"{last.error}, {times}: {why}"
+
+
+def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
+    """Return why *facts* are of a server with other data than took the load, or ""."""
+    before = manifest.writer.facts.identity
+    itself = None
+    if site.reader_name != manifest.writer_name:
+        itself = manifest.nodes[site.reader_name].facts.identity
+    return lineage(site.kind, before, facts.identity, promoted=itself).other
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    """Return the larger count, None if neither is known."""
+    return max((n for n in (one, other) if n is not None), default=None)
+
+
+def nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:
+    """Store that no row was read of any table.
+
+    Rows that were read before dbcheck decided what was prepared stay, and are returned.
+    """
+    if (prepared := run.prepared()) is not None:
+        return dict(prepared.survivors)
+    return {
+        table.name: run.write_survivors(table.name, ())
+        for table in tables_of(manifest.workload)
+    }

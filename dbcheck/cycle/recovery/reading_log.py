@@ -1,0 +1,149 @@
+"""What the server's log shows of the time in which its rows were read.
+
+A server may end itself at a page that its recovery left damaged.  The client sees a
+lost connection, which proves nothing; the server's own log, from the moment at which
+the reading began, does: it names the damage and the crash, or the start after it
+(MySQL, buf0buf.cc: "Aborting because of a corrupt database page"), or it shows that the
+process that read the rows crashed (PostgreSQL, postmaster.c, LogChildExit).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbcheck import interrupt
+from dbcheck.cycle import observable
+from dbcheck.errors import ConnectionLost, EngineError, HostError
+from dbcheck.model.host import HostBefore, LogMarks, LogTail
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.site import Site
+from dbcheck.rows.table import TableSpec
+from dbcheck.server_log.startlog import (
+    crash_of,
+    damage,
+    damage_that_ended,
+    other_server,
+    since_start,
+    stopped_before_start,
+)
+
+LOG_WAIT_S = 10.0  # a server that dumps a page and a stack trace takes a second
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What is known of why the reading broke off; both are "" if nothing is.
+
+    damage:  the server ended itself at damaged data; certain.
+    crashed: the process or thread that read the rows crashed, for whatever reason.
+    """
+
+    damage: str = ""
+    crashed: str = ""
+
+
+class ReadingLog:
+    """Notes where the server's log ends before the rows are read; reads it there."""
+
+    def __init__(
+        self, site: Site, before: HostBefore | None, facts: ServerFacts
+    ) -> None:
+        """Note where the log ends, if the run has one; never raises.
+
+        before: where it is, and where it ended before the load.
+        """
+        self._site, self._node, self._before = site, site.reader, before
+        self._facts = facts
+        self._path = before.log_path if before and self._node.host else ""
+        self._marks: LogMarks | None = None
+        if self._node.host is not None and self._path:
+            with contextlib.suppress(HostError):
+                self._marks = self._node.host.mark_log(self._path)
+
+    def why(self, error: EngineError) -> Cause:
+        """Return what the log shows of the cause of *error*, once it shows any.
+
+        Raise PowerError if what failed was the rig and not the server.
+        """
+        session = error.session if isinstance(error, ConnectionLost) else None
+        ends_s = time.monotonic() + LOG_WAIT_S
+        while True:
+            interrupt.require_none()
+            if failure := self._site.failure():
+                return Cause(damage=failure)
+            text = self._logged()
+            if text is None:
+                return Cause()
+            cause = Cause(
+                "; ".join(damage_that_ended(text)),
+                "; ".join(crash_of(text, session)) if session is not None else "",
+            )
+            if cause != Cause() or time.monotonic() >= ends_s:
+                shared = self._is_shared(text, self._since_preflight())
+                return Cause() if shared else cause
+            time.sleep(POLL_S)
+
+    def damage(self, tables: Sequence[TableSpec]) -> str:
+        """Return the damage of those tables that the log names since the last start.
+
+        "" if it names none, or only that of others, which may be older than the cut.
+        """
+        names = observable.names_in_log(self._node.engine, tables)
+        return "; ".join(damage(self._since_start(), names)) if names else ""
+
+    def shows_an_orderly_end(self) -> bool | None:
+        """Say whether the server shut down in an orderly way since, and then started.
+
+        None if there is no log to ask, or another server writes to it as well.
+        """
+        text = self._logged()
+        if not text or self._is_shared(text, self._since_preflight()):
+            return None
+        return bool(stopped_before_start(text))
+
+    def _since_start(self) -> str:
+        """Return what the server logged since its last start.
+
+        "" if that is unknown, or another server writes to the log as well.
+        """
+        log, facts = self._since_preflight(), self._facts
+        if log is not None and not (log.rewound or log.truncated):
+            return "" if self._is_shared(log.text, log) else since_start(log.text)
+        with contextlib.suppress(EngineError):
+            found = observable.logged(self._node.engine, facts.started_us, facts)
+            return found if found and not self._is_shared(found, log) else ""
+        return ""
+
+    def _is_shared(self, text: str, log: LogTail | None) -> bool:
+        """Return whether another server has started in *text*, or since the preflight.
+
+        log: what _since_preflight() returned.  A cut takes all servers of a host, so
+        one that logs there has started again.
+        """
+        names = self._facts.log_names
+        texts = [text] if log is None else [text, log.text]
+        return any(other_server(each, names) for each in texts)
+
+    def _since_preflight(self) -> LogTail | None:
+        """Return what its host has of the log since then, None if it has none."""
+        host, before = self._node.host, self._before
+        with contextlib.suppress(HostError):
+            if host is not None and before is not None and self._path:
+                return host.read_log(self._path, before.log_marks)
+        return None
+
+    def _logged(self) -> str | None:
+        """Return what the server logged since the reading began, as far as known.
+
+        None if there is no log to ask.
+        """
+        with contextlib.suppress(HostError):
+            if self._node.host is not None and self._marks is not None:
+                return self._node.host.read_log(self._path, self._marks).text
+        with contextlib.suppress(EngineError):  # it may be down
+            return observable.logged(self._node.engine, self._facts.clock_us)
+        return ""

@@ -1,0 +1,132 @@
+"""Reads the rows once more, after the server was restarted in an orderly way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from dbcheck.cycle import observable
+from dbcheck.cycle.recovery.hosts import log_of_run
+from dbcheck.cycle.recovery.reading import other_lineage
+from dbcheck.cycle.recovery.reading_log import ReadingLog
+from dbcheck.cycle.recovery.survivors import Comparison, Survivors
+from dbcheck.cycle.recovery.waiting import await_facts, settled_facts
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError, NotBack, PowerError, TableLost, UsageError
+from dbcheck.model.records import AfterRecord, Manifest
+from dbcheck.model.server import ServerFacts, is_restarted
+from dbcheck.ports.listener import Phase
+from dbcheck.rows.differences import SecondReading
+from dbcheck.rows.survivors import Records
+from dbcheck.rows.table import TableSpec
+from dbcheck.runs import RunFolder
+
+UNFINISHED = SecondReading(not_done="the client ended before it was made")
+
+
+def require_restarter(rig: Rig) -> None:
+    """Raise UsageError if a second reading is wanted and nothing can restart."""
+    if rig.twice and rig.site.reader.restarter is None:
+        raise UsageError(
+            "--twice needs a way to restart the server cleanly, and none is given",
+            id=ErrorId.RESTART_COMMAND_MISSING,
+            hint="Name a program: --restart-command 'ssh root@db1 systemctl restart"
+            " postgresql', or dbcheck_restart in the inventory.",
+        )
+
+
+def read_again(
+    rig: Rig,
+    run: RunFolder,
+    manifest: Manifest,
+    after: AfterRecord,
+    before: ServerFacts,
+) -> SecondReading:
+    """Restart the server, read every row again, and compare.
+
+    after: the first reading, which is stored.  before: the server that was read.  Raise
+    PowerError if it was the drive that went.
+    """
+    restarter, engine = rig.site.reader.restarter, rig.site.reader.engine
+    assert restarter is not None
+    log = ReadingLog(rig.site, log_of_run(rig.site, run, manifest, before), before)
+    rig.listener.phase(Phase.RESTART, "the server is stopped cleanly and started again")
+    try:
+        before = settled_facts(engine, rig.listener)
+        restarter.restart()
+        facts, failure = await_facts(rig)
+    except (PowerError, EngineError) as error:
+        return SecondReading(not_done=str(error))
+    if facts is None:
+        return SecondReading(failure=failure)
+    if other := other_lineage(rig.site, manifest, facts):
+        return SecondReading(not_done=f"another server answers: {other}")
+    if not is_restarted(before, facts):
+        why = "its start time did not change: the server was not restarted"
+        return SecondReading(not_done=why)
+    orderly = log.shows_an_orderly_end()
+    if orderly is False:
+        why = "its log shows no orderly shutdown before it started again"
+        return SecondReading(not_done=why, orderly=False)
+    detail = "every row, to be compared with the first reading"
+    rig.listener.phase(Phase.READ_AGAIN, detail)
+    try:
+        return _Second(rig, run, manifest, after, facts).compared(orderly=orderly)
+    except TableLost as error:
+        rig.site.failure()  # raises if it was the drive that went meanwhile
+        return SecondReading(failure=str(error), orderly=orderly)
+    except (NotBack, EngineError) as error:
+        return SecondReading(not_done=str(error), orderly=orderly)
+
+
+class _Second:
+    """The second reading, of the server that *facts* are of."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        run: RunFolder,
+        manifest: Manifest,
+        after: AfterRecord,
+        facts: ServerFacts,
+    ) -> None:
+        self._run, self._after = run, after
+        self._epoch = manifest.epoch
+        self._survivors = Survivors(rig, run, manifest, facts)
+        plan, engine = manifest.plan(), rig.site.reader.engine
+        present = observable.present(engine, plan.sides, facts) if plan.sides else ()
+        stored = [one for one in plan.sides if one.name in after.survivors]
+        self._tables = (*plan.tables, *dict.fromkeys((*stored, *present)))
+        self._absent = {one for one in plan.sides if one not in present}
+        # The first reading came before they were decided.
+        self._decided = {(one.session, one.seq) for one in after.left_over}
+
+    def compared(self, *, orderly: bool | None) -> SecondReading:
+        """Read, and compare table by table."""
+        found = Comparison(self._run.path)
+        for table in self._tables:
+            found.add(table, partial(self._then, table), partial(self._now, table))
+        index = self._survivors.index
+        reason = index.reason if index else ""
+        changed = tuple(found.changed)
+        return SecondReading(found.rows, found.count, changed, reason, orderly)
+
+    def _now(self, table: TableSpec) -> Iterator[Records]:
+        if table not in self._absent:
+            yield from map(self._compared, self._survivors.inspected(table))
+
+    def _then(self, table: TableSpec) -> Iterator[Records]:
+        if table.name in self._after.survivors:
+            yield from map(self._compared, self._run.survivors(table.name))
+
+    def _compared(self, records: Records) -> Records:
+        """Return *records* without those that a decision after the reading changed."""
+        if not self._decided:
+            return records
+        names = zip(records["session"].tolist(), records["seq"].tolist(), strict=True)
+        decided = np.array([name in self._decided for name in names], np.bool_)
+        found: Records = records[~(decided & (records["epoch"] == self._epoch))]
+        return found

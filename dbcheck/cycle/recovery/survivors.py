@@ -1,0 +1,294 @@
+"""Reads the rows that survived a cut, judges their content, stores and compares."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import IO, Protocol
+
+import numpy as np
+
+from dbcheck.base.progress import Progress, Unit
+from dbcheck.cycle import observable
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import EngineError, IndexDamaged, TableLost
+from dbcheck.model.records import (
+    AfterRecord,
+    LoadRecord,
+    Manifest,
+    PreparedRecord,
+    StoredRows,
+)
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.site import Node
+from dbcheck.rows.acks import Row
+from dbcheck.rows.differences import CHANGED_MAX, ChangedRow, Digest, only_in
+from dbcheck.rows.earlier import EpochTotals
+from dbcheck.rows.loss import IndexLoss
+from dbcheck.rows.survivors import RECORD, Records, RowBatch
+from dbcheck.rows.table import TableFacts, TableSpec
+from dbcheck.runs import RunFolder
+
+Read = Callable[[], Iterator[Records]]
+_ROWS_AT_ONCE = 1 << 16
+DIFFERENT_MAX = 1000  # rows kept whole; all are counted and listed
+DIFFERENT_BYTES_MAX = 256 << 20  # of their payloads; those of a sound server have half
+# Rows that may be there: so many times those that were there and those that were sent,
+# and so many more.  Beyond that, something sends rows that no table holds.
+_TIMES, _MORE = 4, 10_000_000
+_SENT_UNKNOWN = 1_000_000_000  # where the client's record of the load is lost
+
+
+class RowStore(Protocol):
+    """A run's records, and where its rows are kept; see RunFolder for each method."""
+
+    def load(self) -> LoadRecord | None: ...
+
+    def earlier(self) -> list[AfterRecord | PreparedRecord]: ...
+
+    def is_own(self) -> bool: ...
+
+    def log_bytes(self) -> tuple[int, ...]: ...
+
+    def prepared(self) -> PreparedRecord | None: ...
+
+    def write_prepared(self, prepared: PreparedRecord) -> None: ...
+
+    def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows: ...
+
+    def survivors(self, table: str) -> Iterator[Records]: ...
+
+    def write_different(self, table: str, lines: Iterable[str]) -> None: ...
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Adds up how tables differ between a first reading and a second one.
+
+    folder:  where the rows of the second reading are kept meanwhile.
+    rows:    how many the second readings found.
+    count:   how many rows only one of the two found.  changed: the first ones that
+             each of them found alone.
+    new:     how many of these the second one found.
+    """
+
+    folder: Path
+    rows: int = 0
+    count: int = 0
+    new: int = 0
+    changed: list[ChangedRow] = field(default_factory=list)
+
+    def add(self, table: TableSpec, first: Read, second: Read) -> None:
+        """Compare one table.
+
+        first: a reading that can be made anew.  second: one that is made once.
+        """
+        with tempfile.TemporaryFile(dir=self.folder) as spool:
+            earlier, later = Digest(), Digest()
+            for records in second():
+                later.add(records)
+                spool.write(records.tobytes())
+            for records in first():
+                earlier.add(records)
+            self.rows += later.rows
+            if earlier == later:
+                return
+            for part in only_in(first(), _stored_in(spool)):
+                self._note(table, part, was_there=True)
+            for part in only_in(_stored_in(spool), first()):
+                self._note(table, part, was_there=False)
+
+    def _note(self, table: TableSpec, records: Records, *, was_there: bool) -> None:
+        self.count += len(records)
+        self.new += 0 if was_there else len(records)
+        alike = sum(row.was_there is was_there for row in self.changed)
+        room = CHANGED_MAX - alike
+        for row_id, epoch, session, seq, part, _, _ in records[:room].tolist():
+            self.changed.append(
+                ChangedRow(table.name, row_id, epoch, session, seq, part, was_there)
+            )
+
+
+def compare_stored(
+    found: Comparison, table: TableSpec, run: RunFolder, rows: Read
+) -> None:
+    """Compare the run's rows of a table on another node with those that are stored.
+
+    rows: of all runs, there.
+    """
+    epoch = run.manifest().epoch
+    found.add(
+        table,
+        lambda: _of_epoch(run.survivors(table.name), epoch),
+        lambda: _of_epoch(rows(), epoch),
+    )
+
+
+def _of_epoch(parts: Iterable[Records], epoch: int) -> Iterator[Records]:
+    for records in parts:
+        yield records[records["epoch"] == epoch]
+
+
+def _stored_in(spool: IO[bytes]) -> Iterator[Records]:
+    """Yield the rows that were written to *spool*."""
+    spool.seek(0)
+    while content := spool.read(_ROWS_AT_ONCE * RECORD.itemsize):
+        yield np.frombuffer(content, RECORD)
+
+
+def bounded(
+    engine: Engine, tables: Sequence[TableSpec], facts: ServerFacts, rows: int
+) -> Iterator[tuple[TableSpec, RowBatch]]:
+    """Yield what Engine.survivors() does; raise EngineError if it sends far more.
+
+    rows: how many the tables should hold together, at most.
+    """
+    most, read = _TIMES * rows + _MORE, 0
+    for table, batch in engine.survivors(tables, server=facts):
+        read += len(batch)
+        if read > most:
+            raise EngineError(
+                f"{engine.target} sends more than {most:,} rows, far more than"
+                " were written",
+                id=ErrorId.TOO_MANY_ROWS,
+                hint="Check what answers at that address, and what else writes"
+                " to the tables; then run dbcheck reconcile.",
+            )
+        yield table, batch
+
+
+class Survivors:
+    """The rows of the tables, inspected.
+
+    facts: the server whose rows they must be.
+    node:  which it is, None for the one whose rows decide.
+    index: why a table's index disagrees with it, known once all were read.
+    sides_lost: see AfterRecord.
+    """
+
+    def __init__(
+        self,
+        rig: Rig,
+        run: RowStore,
+        manifest: Manifest,
+        facts: ServerFacts,
+        node: Node | None = None,
+    ) -> None:
+        self._rig, self._run, self._manifest = rig, run, manifest
+        self._engine = (node or rig.site.reader).engine
+        self._facts = facts
+        self._plan = manifest.plan()
+        self.index: IndexLoss | None = None
+        self.sides_lost: dict[str, str] = {}
+        tables = (*self._plan.tables, *self._plan.sides)
+        self._totals = {table: EpochTotals() for table in tables}
+
+    def facts_of(self, table: TableSpec) -> TableFacts:
+        """Return what was stored of *table*, as Engine.prepare() would count it."""
+        left = self._totals[table]
+        weights = left.weights if table.has_key else {}
+        return TableFacts(dict(left.rows), left.row_id_max, weights)
+
+    def store(self) -> dict[str, StoredRows]:
+        """Store every row without its payload, and whole those that are different."""
+        stored: dict[str, StoredRows] = {}
+        batches = self._batches(self._plan.tables)
+        for table, own in groupby(batches, key=lambda found: found[0]):
+            stored[table.name] = self._written(table, (batch for _, batch in own))
+        for table in self._plan.tables:
+            if table.name not in stored:  # it has no row, and so no batch
+                stored[table.name] = self._written(table, ())
+        return stored
+
+    def store_sides(self) -> dict[str, StoredRows]:
+        """Store the rows of the side tables that are there and can be opened."""
+        stored: dict[str, StoredRows] = {}
+        for table in observable.present(self._engine, self._plan.sides, self._facts):
+            batches = (batch for _, batch in self._batches((table,)))
+            try:
+                stored[table.name] = self._written(table, batches)
+            except TableLost as error:
+                self._rig.site.failure()  # raises if it was the drive that went
+                self.sides_lost[table.name] = str(error)
+        return stored
+
+    def _written(self, table: TableSpec, batches: Iterable[RowBatch]) -> StoredRows:
+        return self._run.write_survivors(table.name, self._inspected(table, batches))
+
+    def inspected(self, table: TableSpec) -> Iterator[Records]:
+        """Yield the rows that are in *table* by now, and store nothing."""
+        inspector = self._plan.inspector(table)
+        for _, batch in self._batches((table,)):
+            records, _ = inspector.inspect(batch)
+            yield records
+
+    def again(self, table: TableSpec) -> Iterator[Records]:
+        """Yield the rows of this run that are in *table* by now, and count all anew."""
+        totals = self._totals[table] = EpochTotals()
+        for records in self.inspected(table):
+            totals.add(records)
+            yield records[records["epoch"] == self._manifest.epoch]
+
+    def _batches(
+        self, tables: Sequence[TableSpec]
+    ) -> Iterator[tuple[TableSpec, RowBatch]]:
+        expected = {table: self._expected(table) for table in tables}
+        done: Counter[TableSpec] = Counter()
+        try:
+            for table, batch in bounded(
+                self._engine, tables, self._facts, self._most()
+            ):
+                yield table, batch
+                done[table] += len(batch)
+                at = Progress(table.name, done[table], expected[table], Unit.ROWS)
+                self._rig.listener.progress(at)
+        except IndexDamaged as error:  # after the last row
+            self._rig.site.failure()  # raises if it was the drive that went meanwhile
+            self.index = IndexLoss(str(error), error.rows, error.ids, error.table)
+
+    def _inspected(
+        self, table: TableSpec, batches: Iterable[RowBatch]
+    ) -> Iterator[Records]:
+        inspector, totals = self._plan.inspector(table), self._totals[table]
+        different: list[Row] = []
+        kept = 0
+        for batch in batches:
+            records, wrong = inspector.inspect(batch)
+            for at in wrong[: DIFFERENT_MAX - len(different)].tolist():
+                kept += int(batch.sizes[at])
+                row = batch.row(at)
+                if kept > DIFFERENT_BYTES_MAX:
+                    row = row._replace(payload=b"")
+                different.append(row)
+            totals.add(records)
+            yield records
+        self._run.write_different(table.name, map(_line, different))
+
+    def _expected(self, table: TableSpec) -> int | None:
+        """Return how many rows a sound server has of a table, None if not known.
+
+        Each operation inserts a row into its plan's first table, and no other keeps
+        all that were inserted.
+        """
+        load, before = self._run.load(), self._manifest.tables.get(table.name)
+        if load is None or before is None or table != self._plan.tables[0]:
+            return None
+        return sum(before.rows_by_epoch.values()) + sum(load.acked.values())
+
+    def _most(self) -> int:
+        """Return how many rows there should be, at most."""
+        load, tables = self._run.load(), self._manifest.tables.values()
+        sent = sum(load.sent.values()) if load else _SENT_UNKNOWN
+        before = sum(sum(table.rows_by_epoch.values()) for table in tables)
+        return before + len(tables) * sent
+
+
+def _line(row: Row) -> str:
+    return json.dumps({**row._asdict(), "payload": row.payload.hex()}) + "\n"

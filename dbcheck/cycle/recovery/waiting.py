@@ -1,0 +1,96 @@
+"""Waits until the server takes queries, and until its start can be told from others."""
+
+from __future__ import annotations
+
+import time
+
+from dbcheck import interrupt
+from dbcheck.base.progress import Progress, Unit
+from dbcheck.cycle.rig import Rig
+from dbcheck.error_ids import ErrorId
+from dbcheck.errors import ConnectionLost, EngineError, NotBack
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Listener, Phase
+
+POLL_S = 0.2
+PATIENCE_S = 5.0
+YOUNG_MAX_S = 10.0  # far more than a server's clock needs to distinguish two starts
+_MOMENT_S = 1.0
+RECONCILE = "Once it is back, before anything writes to it: dbcheck reconcile"
+
+
+def wait_for_server(rig: Rig) -> str:
+    """Return "" once the server takes queries, or why it certainly never will.
+
+    Raise NotBack if it does not within limits.return_s, PowerError if what failed was
+    the rig and not the server.
+    """
+    rig.listener.phase(Phase.RESTORE, f"waiting up to {rig.limits.return_s:.0f} s")
+    began, shown = time.monotonic(), set[str]()
+    while True:
+        interrupt.require_none()
+        reason = rig.site.ready()
+        if reason is None:
+            return ""
+        if failure := rig.site.failure():
+            return failure
+        waited_s = time.monotonic() - began
+        if waited_s > rig.limits.return_s:
+            raise NotBack(
+                f"the server took no queries within {waited_s:.0f} s: {reason}",
+                id=ErrorId.SERVER_NOT_BACK,
+                hint=RECONCILE,
+            )
+        if reason not in shown and waited_s > PATIENCE_S:
+            rig.listener.phase(Phase.RESTORE, reason)
+            shown.add(reason)
+        waited = Progress("the server", waited_s, rig.limits.return_s, Unit.SECONDS)
+        rig.listener.progress(waited)
+        time.sleep(POLL_S)
+
+
+def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
+    """Return the server's facts once it takes queries, or None and why it never will.
+
+    A server that crashes still takes queries for a moment, so after a connection that
+    breaks it is asked again.  Raise as wait_for_server() does.
+    """
+    ends_s = time.monotonic() + rig.limits.return_s
+    while True:
+        if failure := wait_for_server(rig):
+            return None, failure
+        try:
+            return rig.site.reader.engine.facts(), ""
+        except ConnectionLost as error:
+            if time.monotonic() >= ends_s:
+                raise NotBack(
+                    str(error), id=ErrorId.SERVER_NOT_BACK, hint=RECONCILE
+                ) from error
+        time.sleep(POLL_S)
+
+
+def settled_facts(engine: Engine, listener: Listener) -> ServerFacts:
+    """Read the server's facts once any later start can be distinguished from its own.
+
+    A server that reports its start to the second must be older than that first.  Raise
+    EngineError if that would take long: then its clock was set back since it started.
+    """
+    while True:
+        interrupt.require_none()
+        facts = engine.facts()
+        wait_s = facts.start_ambiguous_us / 1e6
+        if wait_s <= 0:
+            return facts
+        if wait_s > YOUNG_MAX_S:
+            raise EngineError(
+                f"the server reports a start time {wait_s:.0f} s in the future:"
+                " its clock was set back",
+                id=ErrorId.SERVER_CLOCK_SET_BACK,
+                hint="Restart the server now that its clock is right; if each boot"
+                " begins with a wrong one, set the hardware clock: hwclock --systohc.",
+            )
+        if wait_s > _MOMENT_S:
+            waiting = f"{wait_s:.0f} s: the server has only just started"
+            listener.phase(Phase.WAITING, waiting)
+        time.sleep(wait_s)

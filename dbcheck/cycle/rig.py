@@ -1,0 +1,86 @@
+"""One site and one witness, put together, and the turns of several targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbcheck import limits
+from dbcheck.base.values import Json
+from dbcheck.ports.listener import Listener
+from dbcheck.ports.site import Site
+from dbcheck.ports.witness import LogReader, Witness
+from dbcheck.runs import reconcile_command
+
+if TYPE_CHECKING:
+    from dbcheck.load.farworkers import FarWorkers
+
+
+class Turns:
+    """Turns without end: this target is cut whenever its cycle comes to that."""
+
+    def take(self) -> None:
+        """Return once the target may be without power, from now until over()."""
+
+    def over(self) -> None:
+        """Note that it has its power, and keeps it; a second call changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a cycle waits, in seconds, and how far the witness may lag.
+
+    silence_s:   without any reply for so long, the server is gone.
+    cut_s:       an unattended cut must stop the acks within this time.
+    return_s:    the server must take queries again within this time.
+    window_acks: most acks that may be unconfirmed at once.
+    """
+
+    silence_s: float = limits.SILENCE_S
+    cut_s: float = limits.CUT_S
+    return_s: float = limits.RETURN_S
+    window_acks: int = limits.WINDOW_ACKS
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """What a cycle runs on.
+
+    runs:     folder that holds the run folders.
+    lab:      the lab's spec; {} on real hardware.  Only a lab may have its
+              witness on the target's own host.
+    used_epochs: of all cycles that the server ever saw, where each is known and the
+              seed may decide the next; None else.
+    twice:    the server is restarted once its rows were read, and they are read again.
+    audited:  what the audits of earlier cycles showed, so that it is shown once.
+    before_load: called in each cycle once its preflight has passed.
+    store:    called before rows are dropped: what the campaign's folder holds is then
+              the only evidence of them, and must outlive this machine.
+    turns:    when this target may be without power, if others are cut beside it.
+    far:      the workers on other machines that share the sessions, None if the
+              sessions run on this one.
+    reconcile_flags: those with which dbcheck reconcile reaches this target and its
+              witness, and reads as much.
+    """
+
+    site: Site
+    witness: Witness
+    reader: LogReader
+    listener: Listener
+    runs: Path
+    limits: Limits = Limits()
+    lab: Json = field(default_factory=dict)
+    used_epochs: set[int] | None = None
+    audited: set[str] = field(default_factory=set)
+    twice: bool = False
+    before_load: Callable[[], None] = lambda: None
+    store: Callable[[], None] = lambda: None
+    turns: Turns = field(default_factory=Turns)
+    far: FarWorkers | None = None
+    reconcile_flags: Sequence[str] = ()
+
+    def reconcile_command(self, run: Path) -> str:
+        """Return the command that judges *run*, which was made on this rig."""
+        return reconcile_command(run, self.reconcile_flags)

@@ -1,0 +1,288 @@
+"""Looks repeatedly, while the load runs, at what a verdict is concluded from.
+
+Settings, tables, mounts and devices are looked at, and flushes of the drives are
+counted.  The first count is taken before the first commit.  Before each later one the
+acks are counted, so the flush of every commit that is counted lies between the samples.
+The canaries' writes are among those of a drive; they are never flushed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from dbcheck import interrupt
+from dbcheck.clock import now_us
+from dbcheck.cycle.host import data_directory
+from dbcheck.cycle.preflight.before_load import Started
+from dbcheck.cycle.rig import Rig
+from dbcheck.errors import EngineError, HostError
+from dbcheck.model.flushes import Sample, UnderLoad
+from dbcheck.model.host import Volume
+from dbcheck.model.places import DATA
+from dbcheck.model.watched import (
+    CANARY,
+    THERE,
+    Looked,
+    Watched,
+    WatchTally,
+    folders_of,
+    places_looked,
+    settings_looked,
+    tables_looked,
+    volumes_looked,
+)
+from dbcheck.ports.abilities import can_be_watched
+from dbcheck.ports.host import Counting, Look, TargetHost
+from dbcheck.ports.listener import Phase
+from dbcheck.rows.plans.registry import tables_of
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 0.5
+SAMPLE_S = 0.5  # of the drives
+_POLL_S = 0.1  # of interrupts
+_END_S = 3.0
+HEADER = (
+    "at_s,seconds,acked,node,drive,writes,bytes_written,write_ms,flushes,flush_ms\n"
+)
+
+
+class Watching:
+    """Looks at one server or host, in a thread of its own, at its own pace.
+
+    A connection that breaks is made anew: a server that crashes and recovers by itself
+    breaks each of them.
+    """
+
+    def __init__(self, connect: Callable[[], Look], before: Looked) -> None:
+        """Begin; a look that fails raises nothing.  before: see WatchTally."""
+        self._connect, self._tally = connect, WatchTally(before)
+        self._look: Look | None = None
+        self._failure = ""
+        self._ending, self._begun = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watching", daemon=True)
+        self._thread.start()
+
+    def await_first(self, until_s: float) -> None:
+        """Return once it has looked once, or could not, at the latest at *until_s*.
+
+        until_s: of time.monotonic().  An interrupt ends it.
+        """
+        while not self._begun.wait(_POLL_S) and time.monotonic() < until_s:
+            interrupt.require_none()
+
+    def seen(self) -> Watched:
+        """Return what was seen, once end() was called."""
+        return self._tally.watched(self._failure)
+
+    def end(self) -> None:
+        """Look no more; never raises.  A server or host that is gone is not awaited."""
+        self._ending.set()
+        if (look := self._look) is not None:
+            look.sever()
+        self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._once()
+                self._begun.set()
+                self._ending.wait(EVERY_S)
+        finally:
+            self._begun.set()
+            if self._look is not None:
+                self._look.close()
+
+    def _once(self) -> None:
+        try:
+            if self._look is None:
+                self._look = self._connect()
+                self._tally.connected(now_us())
+            asked_us = now_us()
+            found = self._look.read()
+        except (EngineError, HostError) as error:
+            log.debug("a look failed: %s", error)
+            if self._look is not None:
+                self._look.close()
+                self._look = None
+            if not self._ending.is_set():
+                self._failure = str(error)
+            return
+        if not self._ending.is_set():
+            self._tally.add(asked_us, found, now_us())
+            self._failure = ""
+
+
+def watch_server(rig: Rig, started: Started) -> Watching | None:
+    """Look at the writer's settings and tables; None if its server shows none."""
+    engine, manifest = rig.site.writer.engine, started.manifest
+    if not can_be_watched(engine):
+        return None
+    facts = manifest.writer.facts
+    # A canary that a session holds is lost with that session, which is watched.
+    epoch = None if manifest.no_canary or started.held else manifest.epoch
+    tables = {name: table.definition for name, table in manifest.tables.items()}
+    before = settings_looked(facts.settings) | {CANARY: THERE} | tables_looked(tables)
+    specs = tables_of(manifest.workload)
+    connect = partial(engine.open_look, facts.settings, epoch, specs, server=facts)
+    return Watching(connect, before)
+
+
+def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
+    """Look at mounts, block devices and places of each node whose host was asked."""
+    found: dict[str, Watching] = {}
+    for name, node in started.manifest.nodes.items():
+        host = rig.site.nodes[name].host
+        if host is not None and node.host is not None:
+            facts, places = node.host.facts, node.places
+            names = {DATA, *(each.name for each in places)}
+            known = folders_of(facts, names)  # to which each connection's look adds
+            directory = data_directory(node.facts)
+            connect = partial(host.look, facts, directory, places, known)
+            before = volumes_looked(facts.volumes) | places_looked(facts, names)
+            found[name] = Watching(connect, before)
+    return found
+
+
+class DriveCounts:
+    """What the drives of one host do, sampled by a thread of its own.
+
+    whole: what they did until the last sample that saw new acks, and every drive;
+           None without one.
+    """
+
+    def __init__(self, counters: Counting, acked: Callable[[], int]) -> None:
+        """Take the first sample, before the load; raise HostError.
+
+        acked: how many commits were answered, at least; 0 now.  *counters* are closed
+        by end().
+        """
+        self._counters, self._acked = counters, acked
+        self._first = self._last = counters.read()
+        self._last_acked = 0
+        self._series: list[tuple[int, UnderLoad]] = []
+        self.whole: UnderLoad | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drives", daemon=True)
+
+    def begin(self) -> None:
+        """Go on sampling, until end() or until the host is gone."""
+        self._thread.start()
+
+    @property
+    def newest(self) -> UnderLoad | None:
+        """What they did between the last two samples, None before that."""
+        return self._series[-1][1] if self._series else None
+
+    def series(self) -> Sequence[tuple[int, UnderLoad]]:
+        """Return what they did between each two samples, and when the later one came.
+
+        That is in microseconds of the client's monotonic clock.
+        """
+        return tuple(self._series)
+
+    def end(self) -> None:
+        """Take no more samples; never raises.  Does not wait for a host that is gone.
+
+        Idempotent.
+        """
+        self._ending.set()
+        self._counters.close()
+        if self._thread.ident is not None:
+            self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        while not self._ending.wait(SAMPLE_S):
+            acked = self._acked()  # first, so that the flush of each is counted
+            try:
+                sample = self._counters.read()
+            except HostError as error:
+                log.debug("the drives are counted no more: %s", error)
+                return
+            self._take(sample, acked)
+
+    def _take(self, sample: Sample, acked: int) -> None:
+        done = _between(self._last, sample, acked - self._last_acked)
+        self._series.append((now_us(), done))
+        # Drives that are cut alone are gone from the samples that come after.
+        is_complete = self._first.devices.keys() <= sample.devices.keys()
+        if acked > self._last_acked and is_complete:
+            self.whole = _between(self._first, sample, acked)
+        self._last, self._last_acked = sample, acked
+
+
+def begin_counting(
+    rig: Rig, started: Started, acked: Callable[[], int]
+) -> dict[str, DriveCounts]:
+    """Count the drives of each node whose host was asked; report those that cannot be.
+
+    acked: see DriveCounts.
+    """
+    found: dict[str, DriveCounts] = {}
+    try:
+        for name, node in started.manifest.nodes.items():
+            host = rig.site.nodes[name].host
+            names = drives_of(node.host.facts.volumes) if node.host else []
+            if host is None or not names:
+                continue
+            try:
+                found[name] = _first_counts(host, names, acked)
+            except HostError as error:
+                text = f"the flushes of its drives are not counted: {error}"
+                rig.listener.phase(Phase.LOAD, text)
+        for counts in found.values():
+            counts.begin()
+    except BaseException:
+        for counts in found.values():
+            counts.end()
+        raise
+    return found
+
+
+def _first_counts(
+    host: TargetHost, drives: Sequence[str], acked: Callable[[], int]
+) -> DriveCounts:
+    counters = host.counting(drives)
+    try:
+        return DriveCounts(counters, acked)
+    except BaseException:
+        counters.close()
+        raise
+
+
+def drives_of(volumes: Sequence[Volume]) -> list[str]:
+    """Return the drives below *volumes*, by name, each once."""
+    return list(dict.fromkeys(drive.name for each in volumes for drive in each.drives))
+
+
+def csv_lines(found: Mapping[str, DriveCounts], began_us: int) -> Iterator[str]:
+    """Yield drives.csv: for each node and drive, what it did in each half second.
+
+    began_us: when the load began, from which at_s is counted.
+    """
+    yield HEADER
+    for node, counts in found.items():
+        for at_us, done in counts.series():
+            head = f"{(at_us - began_us) / 1e6:.3f},{done.seconds:.3f},{done.acked}"
+            for drive, n in done.drives.items():
+                wrote = f"{n.writes},{n.bytes_written},{n.write_ms}"
+                flushed = ",".join(
+                    "" if each is None else str(each)
+                    for each in (n.flushes, n.flush_ms)
+                )
+                yield f"{head},{node},{drive},{wrote},{flushed}\n"
+
+
+def _between(earlier: Sample, later: Sample, acked: int) -> UnderLoad:
+    """Return what was done between two samples."""
+    seconds = max(0, later.at_us - earlier.at_us) / 1e6
+    done = {
+        name: counts.since(earlier.devices[name])
+        for name, counts in later.devices.items()
+        if name in earlier.devices
+    }
+    return UnderLoad(seconds, acked, done)

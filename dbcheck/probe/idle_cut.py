@@ -1,0 +1,76 @@
+"""Measures how deep a cut of an idle host goes, where nothing flushes its drives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from dbcheck import interrupt
+from dbcheck.cycle.host import ask, begin, end
+from dbcheck.judge.volumes import VolumeDepth, volume_depths
+from dbcheck.model.cut import Cut, CutClass
+from dbcheck.model.depth import RECENT_S, Reached, ReachedVolume
+from dbcheck.model.places import Place
+from dbcheck.model.server import ServerFacts
+from dbcheck.ports.host import TargetHost
+from dbcheck.ports.listener import Listener
+from dbcheck.power.selftest import SelfTest
+
+# Only the writes of the last RECENT_S are checked, and what the canaries made durable
+# before them must be older than that.
+WRITE_S = RECENT_S + 0.5
+POLL_S = 0.05
+
+
+def cut_idle_host_and_measure_depth(
+    host: TargetHost,
+    listener: Listener,
+    server: ServerFacts,
+    places: Sequence[Place],
+    mark_data: Callable[[], str],
+    cut: Callable[[], SelfTest],
+    cut_class: CutClass,
+) -> tuple[SelfTest, list[VolumeDepth], Reached | None]:
+    """Start canaries, do *cut*, and read what is left; return what it gave and reached.
+
+    mark_data: see ports.engine.Engine.
+    cut: cuts and restores the power, and returns once the host answers again.
+    Raise HostError if the host cannot be asked before that.
+    """
+    before, canaries = begin(host, "", server, places, mark_data)
+    try:
+        _let_write()
+        done = cut()
+    finally:
+        end(host, canaries)
+    after = ask(host, listener, before, places)
+    completed, *elsewhere = canaries.completed(host_kept=False)
+    depths = volume_depths(before, completed, elsewhere, after, cut_class)
+    if not depths:
+        return done, [], None
+    volumes = tuple(
+        ReachedVolume(
+            each.volume.filesystem_uuid, each.depth.value if each.depth else ""
+        )
+        for each in depths
+    )
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    lag_s = _lag_s(done.cut, canaries.data.heard_us())
+    return done, depths, Reached(at, before.facts.machine_id, volumes, lag_s)
+
+
+def _lag_s(cut: Cut, heard_us: int | None) -> float | None:
+    """Return how long after its switch was asked the host was last heard."""
+    went_us = heard_us if cut.exact_us is None else cut.exact_us
+    if went_us is None or cut.asked_us is None:
+        return None
+    return max(0, went_us - cut.asked_us) / 1e6
+
+
+def _let_write() -> None:
+    """Return once the canaries have written for long enough."""
+    ends_s = time.monotonic() + WRITE_S
+    while time.monotonic() < ends_s:
+        interrupt.require_none()
+        time.sleep(POLL_S)
