@@ -9,10 +9,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from dbcheck import plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.owners import expanded
+from dbcheck.base import plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import expanded
 from dbcheck.rows.table import TABLES
 
 _CHECKOUT = Path(__file__).resolve().parent.parent

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dbcheck import children, plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.owners import expanded, is_ours
+from dbcheck.base import children, plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import expanded, is_ours
 
 Kind = Literal["env", "file", "command"]
 # An option of a URL that holds one: of libpq and of MySQL's driver, each under several

@@ -17,9 +17,9 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import msgspec
 from msgspec import inspect
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.owners import expanded
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import expanded
 
 T = TypeVar("T")
 Text = Annotated[str, msgspec.Meta(min_length=1)]

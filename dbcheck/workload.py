@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from dbcheck import files
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.rows.chores import problem
 from dbcheck.rows.mix import Mix
 from dbcheck.rows.workload import PlanKind, Workload

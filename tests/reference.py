@@ -12,11 +12,11 @@ from typing import Any, get_type_hints
 import click
 from msgspec import Meta
 
-from dbcheck.base.explained import Explained
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.text import Explained
 from dbcheck.cli import MEANS, MEANS_ALSO
 from dbcheck.cli.groups import Group
 from dbcheck.cli.root import VERBS
-from dbcheck.error_ids import ErrorId
 from dbcheck.inventory.entry import EXPECT, KEYS, KNOWN, OTHERS, SECRETS, Entry
 from dbcheck.inventory.fields import PREFIX, SOURCES
 from dbcheck.model.host import Expected

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import Located
 from dbcheck.audit.subject import Subject
-from dbcheck.errors import DbcheckError
+from dbcheck.base.errors import DbcheckError
 from dbcheck.model.audited import RuleStanding, Severity
 
 

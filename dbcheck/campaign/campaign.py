@@ -15,7 +15,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 
-from dbcheck.base.progress import Progress, Unit
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
 from dbcheck.cycle.control import facts_of, run_controls
@@ -32,8 +33,6 @@ from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import note_judged
 from dbcheck.cycle.recovery.waiting import wait_for_server
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.judge.cutmoment import alive_us, lag_s
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.audited import alarming
@@ -55,10 +54,10 @@ from dbcheck.model.verdict import (
     Verdict,
 )
 from dbcheck.ports.abilities import makes_checkpoints
-from dbcheck.ports.listener import Listener, Phase
+from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import Witness, WitnessLock
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 WAIT_S = 30.0  # an agent ends within moments of its client, over SSH too
 _POLL_S = 0.25

@@ -7,11 +7,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypedDict
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import COUNTS, result
 from dbcheck.cycle.judging import judge_run
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.judge.results import (
     CampaignResult,
     ComparedResult,
@@ -24,8 +24,8 @@ from dbcheck.model.host import Volume
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.verdict import Comparison, Statistics, Tally
 from dbcheck.ports.witness import LogReader
-from dbcheck.runs import RunFolder, reconcile_command
-from dbcheck.stored import locked_to_judge
+from dbcheck.runs.folder import RunFolder, reconcile_command
+from dbcheck.runs.stored import locked_to_judge
 
 _OF_EACH_LAB = ("seed",)
 

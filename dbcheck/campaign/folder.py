@@ -23,16 +23,16 @@ from pathlib import Path
 
 import msgspec
 
-from dbcheck import madehere, stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.judge.results import MatrixResult
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import ControlFacts, CycleVerdict
 from dbcheck.rows.workload import Workload
-from dbcheck.runs import RunFolder, names_folder, new_run_id
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder, names_folder, new_run_id
 
 _SUBJECT = "campaigns"  # in the state folder
 _BOUNDS_PPM = range(100, 500_001)  # as --until takes them
@@ -216,14 +216,14 @@ class CampaignFolder:
 
     def remember(self) -> None:
         """Note that the campaign is this user's own; raise RunWriteError."""
-        madehere.remember(_SUBJECT, self._content)
+        stored.note_made_here(_SUBJECT, self._content)
 
     def is_own(self) -> bool:
         """Say whether this user's client made the campaign, by this very plan.
 
         Another's plan may not choose the inventory: it names programs that are run.
         """
-        return madehere.is_own(_SUBJECT, self._content)
+        return stored.is_made_here(_SUBJECT, self._content)
 
     def cycles(self) -> list[Cycle]:
         """Read the result of each cycle, in their order; controls come first."""

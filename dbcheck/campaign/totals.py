@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.error_ids import ErrorId
 from dbcheck.judge.results import (
     CampaignResult,
     CycleResult,
@@ -23,6 +22,7 @@ from dbcheck.model.verdict import (
     cuts_needed,
     loss_ppm_max,
 )
+from dbcheck.runs import stored
 
 COUNTS = (CycleVerdict.PASS, CycleVerdict.FAIL)
 ERROR_FILE = "error.txt"  # why a campaign ended before it was finished

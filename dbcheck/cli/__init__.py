@@ -48,7 +48,7 @@ def main() -> None:
         _replace_closed()
         # Nothing here does linear algebra, for which numpy would start threads.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        from dbcheck import interrupt
+        from dbcheck.base import interrupt
 
         interrupt.install()
     except KeyboardInterrupt:

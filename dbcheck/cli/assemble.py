@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbcheck import limits
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.drive_scope import server_on
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cluster import Promise, SiteKind

@@ -14,13 +14,13 @@ import click
 import dbcheck
 from dbcheck import workload
 from dbcheck.audit.result import AuditResult, AuditsResult
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
 from dbcheck.cycle.preflight.audit import audit
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.audited import RuleStanding, Severity

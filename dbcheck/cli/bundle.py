@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from dbcheck import children
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.options import ANY_PATH, FILE, require_file, written_to
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.secrets import removed_sentence
 from dbcheck.evidence.signature import file_of, sign
-from dbcheck.stored import locked_to_judge
+from dbcheck.runs.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 _SUFFIX = ".dbcheck.tar"

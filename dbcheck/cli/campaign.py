@@ -12,6 +12,8 @@ import click
 
 import dbcheck
 from dbcheck import workload
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import groups
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import campaign_run, options, output
@@ -19,8 +21,6 @@ from dbcheck.cli.campaign_fleet import LOCAL, require_workers, run_fleet
 from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
 from dbcheck.judge.result import to_values

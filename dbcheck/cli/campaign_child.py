@@ -18,13 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, FleetError, HostError
+from dbcheck.base.local import Channel, NotAMessage
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli import assemble, output
 from dbcheck.cli.campaign_run import both, run_stored
 from dbcheck.cycle.rig import Rig, Turns
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, FleetError, HostError
 from dbcheck.fleet.messages import (
     END_S,
     LOST_S,
@@ -40,7 +41,6 @@ from dbcheck.fleet.messages import (
     unpacked,
 )
 from dbcheck.inventory.entry import Entry
-from dbcheck.local import Channel, NotAMessage
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.power.interlock import require_elsewhere
 from dbcheck.report.progress import PlainProgress

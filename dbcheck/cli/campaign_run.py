@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, FleetError, RunWriteError, UsageError
 from dbcheck.campaign.campaign import WAIT_S, locked, run_campaign
 from dbcheck.campaign.folder import CampaignFolder, folders_in
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
@@ -17,8 +19,6 @@ from dbcheck.cli.options import RUNS
 from dbcheck.cli.say import say
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, FleetError, RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.model.verdict import Verdict
@@ -26,7 +26,7 @@ from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
-from dbcheck.stored import require_own, write
+from dbcheck.runs.stored import require_own, write
 from dbcheck.witness.window import WindowLimits
 
 _ASKED_AT_ONCE = 32  # hosts and servers

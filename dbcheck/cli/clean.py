@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from dbcheck import clientkey
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, UsageError
 from dbcheck.cli import assemble
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -19,11 +20,10 @@ from dbcheck.cli.entry_options import (
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.say import say
 from dbcheck.cycle.host import clear_canaries
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, UsageError
 from dbcheck.hosts.host import Cleared
 from dbcheck.inventory.entry import Entry
-from dbcheck.runs import require_run_id
+from dbcheck.runs import client_key
+from dbcheck.runs.folder import require_run_id
 from dbcheck.witness.window import WindowLimits
 
 
@@ -116,5 +116,5 @@ def _remove(entry: Entry, run_ids: Sequence[str], new_key: bool) -> None:
     with assemble.opened_witness(entry, WindowLimits(), new_key) as opened:
         for run_id in run_ids:
             opened.remove(run_id)
-            clientkey.forget(run_id)
+            client_key.forget(run_id)
             say(f"removed run {run_id} from {entry.witness}")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dbcheck import limits
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.groups import Argument, Flag, Group
 from dbcheck.cli.options import ANY_PATH, FILE, SECONDS
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.remote.address import SshOptions
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import click
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.lab_options import ServerOptions, StorageOptions, pairs_of
 from dbcheck.cli.options import SECONDS
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec
 
 _SERVER, _STORAGE = ServerOptions.flags(), StorageOptions.flags()

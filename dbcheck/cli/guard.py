@@ -6,9 +6,9 @@ import contextlib
 import time
 from dataclasses import replace
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, OtherProduct, UsageError
 from dbcheck.cli import assemble
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, OtherProduct, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.cut import CutClass, OtherUsers

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from dbcheck import files
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.entry_options import INVENTORY
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.options import ANY_PATH
 from dbcheck.cli.say import say
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.stored import private
+from dbcheck.runs.stored import private
 
 
 @click.command("init", cls=Verb)

@@ -12,8 +12,10 @@ from typing import Any
 
 import click
 
-from dbcheck import children
 from dbcheck import workload as workloads
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.cli import options, output
 from dbcheck.cli.entry_options import TwiceOptions
 from dbcheck.cli.groups import VerbGroup, grouped, option
@@ -32,8 +34,6 @@ from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs

@@ -10,6 +10,8 @@ from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.cli.lab_cycles import LIMITS, described
 from dbcheck.cli.lab_faults import faults
 from dbcheck.cli.lab_rig import lab_node, lab_rig
@@ -17,8 +19,6 @@ from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import LabSpec

@@ -25,7 +25,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.report.drive import faults
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
-from dbcheck.stored import make_folder
+from dbcheck.runs.stored import make_folder
 
 # The moments of the cut, seconds of load: a server on this machine is at its pace soon.
 CUT_AFTER_S = (1.5, 2.5)

@@ -15,6 +15,8 @@ from typing import NoReturn
 import click
 
 from dbcheck import workload as workloads
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.cli import options, output
 from dbcheck.cli.explore_options import RecordOptions
 from dbcheck.cli.explore_rig import opened, rig_of
@@ -22,8 +24,6 @@ from dbcheck.cli.groups import Verb, grouped, is_given, option
 from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import Labs

@@ -9,10 +9,9 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from random import Random
 
-from dbcheck.base.progress import Progress
 from dbcheck.cycle.rig import Rig
 from dbcheck.lab.cluster import ClusterLab
-from dbcheck.ports.listener import Listener, LoadStatus, Phase
+from dbcheck.ports.listener import Listener, LoadStatus, Phase, Progress
 
 
 @contextlib.contextmanager

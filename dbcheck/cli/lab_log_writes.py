@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import options
 from dbcheck.cli.explore_rig import opened
 from dbcheck.cli.groups import Verb
 from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
 from dbcheck.lab.drive.logwrites import log_of

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import click
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SEED, Number
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.lab.clusterspec import (
     BY_DBCHECK,
     NODES_MAX,

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.drive_scope import server_on
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabRestarter, start_server

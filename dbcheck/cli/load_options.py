@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from dbcheck import dask, limits
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag, Group
 from dbcheck.cli.options import SECONDS, SEED, Number, completed
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.files import workload_names
 from dbcheck.rows.workload import Workload
 from dbcheck.witness.window import WindowLimits

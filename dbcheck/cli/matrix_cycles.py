@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.errors import DbcheckError
 from dbcheck.cli.lab_cluster import cluster_cycles
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
 from dbcheck.cli.matrix_rows import Row
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import DbcheckError
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line

@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from dbcheck import files
 from dbcheck import workload as workloads
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import MIB, DriveSpec, LabSpec

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.resumable import resumable_cycle
@@ -15,8 +17,6 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret
 

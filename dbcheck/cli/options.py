@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from dbcheck import limits
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import expanded
 from dbcheck.cli.groups import F, Flag, Group, option
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.owners import expanded
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

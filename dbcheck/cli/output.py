@@ -13,6 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Span, Text
 
+from dbcheck.base.text import quoted
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.cli.say import say
@@ -20,7 +21,6 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
-from dbcheck.visible import quoted
 
 EXIT_CODES = {
     Verdict.PASS: PASS,

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entry_options import InventoryOptions
 from dbcheck.cli.groups import VerbGroup, grouped, option
@@ -13,8 +15,6 @@ from dbcheck.cli.guard import guard
 from dbcheck.cli.options import ConsentOptions
 from dbcheck.cli.say import say
 from dbcheck.cycle.observable import data_mark
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
 from dbcheck.model.cut import CutClass

@@ -11,6 +11,7 @@ from functools import partial
 import click
 
 import dbcheck
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
@@ -18,7 +19,6 @@ from dbcheck.cli.groups import Verb, VerbGroup, grouped, option
 from dbcheck.cli.probe_latency import latency
 from dbcheck.cli.probe_options import ProbedHost, host_of, named
 from dbcheck.cli.say import say
-from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.flushes import Outcome

@@ -10,14 +10,14 @@ from functools import partial
 import click
 
 import dbcheck
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.probe_options import ProbedHost, host_of, named
 from dbcheck.cli.say import say
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.latency import LatencyResult, LatencyResults, usual_shapes

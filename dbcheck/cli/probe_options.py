@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.cli import assemble
 from dbcheck.cli.entry_options import HostUrl
 from dbcheck.cli.groups import Flag
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.host import TargetHost
 

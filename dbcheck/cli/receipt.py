@@ -7,11 +7,11 @@ from pathlib import Path
 
 from dbcheck.audit.rule import Rule
 from dbcheck.audit.rules import by_id
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.matrix_rows import Matrix, Row, read_matrix
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptResult, ReceiptsResult
 from dbcheck.model.audited import RuleStanding

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import options, output
 from dbcheck.cli.entry_options import (
     HostOptions,
@@ -17,11 +19,9 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cycle.judging import judge_run
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.report.live import progress
-from dbcheck.runs import RunFolder, reconcile_command
-from dbcheck.stored import locked_to_judge
+from dbcheck.runs.folder import RunFolder, reconcile_command
+from dbcheck.runs.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 

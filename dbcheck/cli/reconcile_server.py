@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck import clientkey
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import assemble, output
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.report.live import progress
-from dbcheck.runs import RunFolder, reconcile_command, require_run_id
+from dbcheck.runs import client_key
+from dbcheck.runs.folder import RunFolder, reconcile_command, require_run_id
 from dbcheck.witness.window import WindowLimits
 
 _OTHER_TARGET = "the run's manifest has a different target URL: {}"
@@ -105,13 +105,13 @@ def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
 def _not_own(folder: RunFolder, entry: Entry) -> UsageError:
     """Return why *entry* must name what the manifest of *folder* may not choose."""
     run_id = folder.manifest().run_id
-    clientkey.recall(run_id)  # raises if the key is there and cannot be used
+    client_key.recall(run_id)  # raises if the key is there and cannot be used
     urls = {"--target": entry.target, "--witness": entry.witness}
     lacking = [flag for flag, url in urls.items() if not url]
     flags = ("--target", "URL", "--witness", "URL")
     return UsageError(
         f"{folder.path} needs {' and '.join(lacking)}: nothing shows that it is a run"
-        f" of yours. There is no key of run {run_id} in {clientkey.folder()}, or it is"
+        f" of yours. There is no key of run {run_id} in {client_key.folder()}, or it is"
         " that of another manifest",
         id=ErrorId.OPTION_NEEDS_ANOTHER,
         hint="Use the account that made it, with sudo if that was used; or give what it"
@@ -131,5 +131,5 @@ def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
             hint=f"Use that one: {reconcile_command(runs / wanted)}",
         )
     where = f"{witness.url}/{wanted}/manifest.json"
-    content, key = witness.manifest(wanted), clientkey.recall(wanted)
+    content, key = witness.manifest(wanted), client_key.recall(wanted)
     return RunFolder.recall(runs, wanted, content, key, where)

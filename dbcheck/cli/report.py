@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 from rich.console import RenderableType
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import compared, groups
 from dbcheck.campaign.folder import folders_in, read_matrix
 from dbcheck.campaign.totals import result as campaign_result
@@ -21,8 +23,6 @@ from dbcheck.cli.say import say
 from dbcheck.cli.written import write_file
 from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.report.campaign import campaigns_report
@@ -35,8 +35,8 @@ from dbcheck.report.subject import (
     Verdicts,
 )
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import RunFolder
-from dbcheck.stored import locked_to_judge
+from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 _COLUMNS = 100  # of a text file

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from dbcheck.base.errors import UsageError
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import UsageError
 from dbcheck.model.records import Manifest
 from dbcheck.report.subject import Step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbcheck.base.errors import DbcheckError
 from dbcheck.cli.entry_options import (
     HostOptions,
     Named,
@@ -15,7 +16,6 @@ from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
 from dbcheck.cycle.rig import Rig
-from dbcheck.errors import DbcheckError
 from dbcheck.model.cut import Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.verdict import ControlFacts

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 import dbcheck
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAILED, MEANS, PASS, USAGE
 from dbcheck.cli.say import say, say_error, say_misuse
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -10,6 +10,8 @@ from pathlib import Path
 import click
 
 from dbcheck import workload as workloads
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -31,8 +33,6 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.cluster import Promise

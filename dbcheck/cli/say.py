@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dbcheck.errors import DbcheckError
-from dbcheck.visible import quoted, visible
+from dbcheck.base.errors import DbcheckError
+from dbcheck.base.text import quoted, visible
 
 
 def say(*lines: str, err: bool = False) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 import dbcheck
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.options import FILE, as_json, require_file
 from dbcheck.cli.say import say, say_error
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import BundleRefused, UsageError
 from dbcheck.evidence.secrets import removed_sentence
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.judge.result import to_values

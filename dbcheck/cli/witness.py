@@ -15,7 +15,9 @@ from typing import Any
 import click
 from rich.text import Text
 
-from dbcheck import plain
+from dbcheck.base import plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LogDamaged, UsageError
 from dbcheck.cli import FAIL, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
@@ -28,12 +30,10 @@ from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
 from dbcheck.cycle.logs import StoredLogs, at_most, room_for_log
 from dbcheck.cycle.preflight.independence import require_independent
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import Manifest
 from dbcheck.model.witness import Watermark
-from dbcheck.runs import RunFolder, read_manifest, require_run_id
+from dbcheck.runs.folder import RunFolder, read_manifest, require_run_id
 from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
 from dbcheck.witness.window import WindowLimits
 

@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from dbcheck.durable import sync
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunWriteError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunWriteError
+from dbcheck.base.system import sync
 
 
 def write_file(file: Path, chunks: Iterable[bytes]) -> None:

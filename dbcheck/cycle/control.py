@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from dbcheck.base.errors import WitnessError
 from dbcheck.cycle import observable
 from dbcheck.cycle.cycle import finish_cycle, put_back, require_answered, turn
 from dbcheck.cycle.host import end_canaries
@@ -13,7 +14,6 @@ from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
 from dbcheck.cycle.rig import Rig
-from dbcheck.errors import WitnessError
 from dbcheck.judge.item import Standing
 from dbcheck.model.cut import Rung
 from dbcheck.model.verdict import ControlFacts, Verdict

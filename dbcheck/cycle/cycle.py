@@ -5,7 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
+    EngineError,
+    LogDamaged,
+    NotBack,
+    PowerError,
+    RunWriteError,
+    UsageError,
+)
 from dbcheck.cycle import observable
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.judging import judge_run
@@ -19,15 +28,6 @@ from dbcheck.cycle.recovery.after_cut import STANDS, read_survivors
 from dbcheck.cycle.recovery.other_nodes import stays_off
 from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
-    EngineError,
-    LogDamaged,
-    NotBack,
-    PowerError,
-    RunWriteError,
-    UsageError,
-)
 from dbcheck.model.cut import Gone
 from dbcheck.model.moments import Moment
 from dbcheck.model.records import Manifest, RestoreRecord
@@ -37,7 +37,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Site
 from dbcheck.rows.workload import Workload
-from dbcheck.runs import RunFolder, read_manifest
+from dbcheck.runs.folder import RunFolder, read_manifest
 
 INTERRUPTED = (
     "interrupted: the power is restored after its time off (Ctrl-C again restores it "

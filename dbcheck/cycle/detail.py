@@ -6,9 +6,9 @@ import csv
 from collections.abc import Iterator
 from functools import partial
 
+from dbcheck.base.errors import LogDamaged
 from dbcheck.cycle.logs import StoredLogs
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import LogDamaged
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.detail import DrivePoint, DriveSeries, RunDetail
 from dbcheck.ports.witness import LogReader
@@ -16,7 +16,7 @@ from dbcheck.rows.keymap import key_map
 from dbcheck.rows.loss import Losses
 from dbcheck.rows.reconcile import SurvivorStream
 from dbcheck.rows.timeline import timeline_of
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 _US = 1e6
 

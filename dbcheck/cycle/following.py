@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 
-from dbcheck.clock import now_us
+from dbcheck.base.errors import EngineError
+from dbcheck.base.system import now_us
 from dbcheck.cycle.rig import Rig
-from dbcheck.errors import EngineError
 from dbcheck.model.replication import ReplicationSeen, ReplicationTally
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.abilities import Followers, replicates

@@ -15,7 +15,7 @@ import enum
 import threading
 from collections.abc import Callable
 
-from dbcheck.clock import now_us
+from dbcheck.base.system import now_us
 from dbcheck.load.load import Load
 from dbcheck.model.moments import HELD_AGE_MAX_S, Moment
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from dbcheck import interrupt
-from dbcheck.clock import clocks_us
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
+from dbcheck.base.system import clocks_us
 from dbcheck.cycle import observable
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.hosts import host as agent_host
 from dbcheck.model.depth import Completed
 from dbcheck.model.host import (

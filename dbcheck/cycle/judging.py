@@ -7,17 +7,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
-from dbcheck import stored
-from dbcheck.base.progress import Progress, Reporter, Unit, unreported
+from dbcheck.base.errors import LogDamaged
 from dbcheck.cycle.logs import StoredLogs
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.recovery.survivors import RowStore
-from dbcheck.errors import LogDamaged
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.result import to_values
 from dbcheck.model.records import AfterRecord
+from dbcheck.ports.listener import Progress, Reporter, Unit, unreported
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.chores import Chores
 from dbcheck.rows.differences import ChangedRow, Left, left_on
@@ -30,7 +29,8 @@ from dbcheck.rows.schedule import Sizes
 from dbcheck.rows.seen import SeenRows, seen_rows
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 
 HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s,table\n"
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dbcheck import interrupt, stored
-from dbcheck.base.values import Json
-from dbcheck.clientkey import ClientKey
-from dbcheck.clock import now_us
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, WitnessError
+from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.following import Following, begin_following
 from dbcheck.cycle.host import clocks, end_canaries
@@ -24,8 +24,6 @@ from dbcheck.cycle.watching import (
     watch_hosts,
     watch_server,
 )
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, WitnessError
 from dbcheck.load.group import GroupResult, SessionGroup
 from dbcheck.load.job import Job
 from dbcheck.load.load import Load
@@ -37,10 +35,12 @@ from dbcheck.model.cut import Gone, PowerScope
 from dbcheck.model.host import ClientClocks
 from dbcheck.model.records import LoadRecord, NodeAtTheCut
 from dbcheck.model.unobserved import Observed
-from dbcheck.model.witness import LOAD_EVENT, WindowFacts
+from dbcheck.model.witness import LOAD_EVENT, Json, WindowFacts
 from dbcheck.ports.listener import Phase
 from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.table import LEDGER
+from dbcheck.runs import stored
+from dbcheck.runs.client_key import ClientKey
 
 ENDING = (
     "stopping the load; waiting up to a minute for the witness to confirm the last "
@@ -302,7 +302,7 @@ def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
 
 
 def sealed_load(key: ClientKey | None, record: LoadRecord) -> Json:
-    """Return the event by which *record* is left with the witness; see clientkey.py."""
+    """Return the event that leaves *record* on the witness; see runs/client_key.py."""
     content = stored.to_bytes(record)
     event = {"event": LOAD_EVENT, "load": content.decode()}
     return event if key is None else {**event, "seal": key.seal(content)}

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LogDamaged, RunFormatError, UsageError, WitnessError
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LogDamaged, RunFormatError, UsageError, WitnessError
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.witness import Anchor, LogFacts, Watermark, anchor_of
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.acks import SESSION_MAX, AckArray
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 LOG_BYTES_MAX = 16 << 30  # more than a thousand million acks
 

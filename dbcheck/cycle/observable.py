@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import NoCanary, UsageError, unless_refused
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import NoCanary, UsageError, unless_refused
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.server import Refill, ServerFacts, TableCheck

@@ -12,7 +12,6 @@ from typing import TypedDict
 
 import numpy as np
 
-from dbcheck import stored
 from dbcheck.judge.case import Case
 from dbcheck.judge.clients import uncounted
 from dbcheck.judge.cluster import blamed
@@ -42,7 +41,8 @@ from dbcheck.rows.chores import Chores
 from dbcheck.rows.loss import IdRange, LossKind
 from dbcheck.rows.lossshape import NO_SHAPE
 from dbcheck.rows.reconcile import Reconciliation
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 
 RANGES_MAX = 10_000
 SEEN_MAX = 100

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbcheck import limits
-from dbcheck.base.values import Json
+from dbcheck.model.witness import Json
 from dbcheck.ports.listener import Listener
 from dbcheck.ports.site import Site
 from dbcheck.ports.witness import LogReader, Witness
-from dbcheck.runs import reconcile_command
+from dbcheck.runs.folder import reconcile_command
 
 if TYPE_CHECKING:
     from dbcheck.load.farworkers import FarWorkers

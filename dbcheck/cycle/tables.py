@@ -11,25 +11,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from dbcheck.base.progress import Progress, Unit
-from dbcheck.cycle import observable
-from dbcheck.cycle.preflight.earlier_cycles import Known
-from dbcheck.cycle.recovery.reading_log import ReadingLog
-from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX, bounded
-from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
     ConnectionLost,
     EngineError,
     OtherServer,
     TableLost,
     TableRefused,
 )
+from dbcheck.cycle import observable
+from dbcheck.cycle.preflight.earlier_cycles import Known
+from dbcheck.cycle.recovery.reading_log import ReadingLog
+from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX, bounded
+from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import CheckOutcome, ServerFacts, TableCheck
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.listener import Phase
+from dbcheck.ports.listener import Phase, Progress, Unit
 from dbcheck.rows.conditions import ConditionCheck
 from dbcheck.rows.earlier import EpochTotals
 from dbcheck.rows.fill import PARTS, Fill

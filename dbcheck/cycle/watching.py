@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from dbcheck import interrupt
-from dbcheck.clock import now_us
+from dbcheck.base import interrupt
+from dbcheck.base.errors import EngineError, HostError
+from dbcheck.base.system import now_us
 from dbcheck.cycle.host import data_directory
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Rig
-from dbcheck.errors import EngineError, HostError
 from dbcheck.model.flushes import Sample, UnderLoad
 from dbcheck.model.host import Volume
 from dbcheck.model.places import DATA

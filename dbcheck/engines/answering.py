@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import OtherServer
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import OtherServer
 from dbcheck.model.server import ServerFacts
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import IndexDamaged
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import IndexDamaged
 
 _SHOWN = 3
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, RowsWithheld
 from dbcheck.engines.deadline import Overrun
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, RowsWithheld
 from dbcheck.model.server import ServerFacts
 
 ANSWER_S = 30.0  # a catalogue query on a server that works

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dbcheck import plain
+from dbcheck.base import plain
 
 
 def unreadable_file(named: Mapping[str, str]) -> str:

@@ -17,8 +17,8 @@ import struct
 from collections.abc import Iterator, Set
 from pathlib import Path
 
-from dbcheck.owners import has_acl, is_group_of, own_users
-from dbcheck.steps import steps
+from dbcheck.base.owners import has_acl, is_group_of, own_users
+from dbcheck.base.system import steps
 
 _CONNECT_S = 2.0
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)

@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Callable, Iterable
 
-from dbcheck.errors import DbcheckError
+from dbcheck.base.errors import DbcheckError
 
 _CONNECT_S = 2.0
 # What connect(2) meets at a host that is off, or has no such server.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.ports.engine import Engine
 
 ENGINES = {

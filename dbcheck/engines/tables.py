@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.rows.acks import Row
 from dbcheck.rows.earlier import WEIGHT_MODULUS
 from dbcheck.rows.table import PLAIN, Definition, Kind, TableFacts, TableSpec

@@ -10,8 +10,8 @@ import sqlalchemy.engine
 import sqlalchemy.exc
 
 from dbcheck import secret
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 
 PORTS = range(1, 65_536)
 SEVERAL = (

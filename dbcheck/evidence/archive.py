@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from dbcheck import plain, stored
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import BundleRefused, RunFormatError, UsageError
+from dbcheck.base import plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import BundleRefused, RunFormatError, UsageError
 from dbcheck.model.verdict import Verdict
+from dbcheck.runs import stored
 
 INDEX = "index.json"
 _PACKED = ".gz"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dbcheck
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.evidence import archive
 from dbcheck.evidence.attestation import FILE, attestation
 from dbcheck.evidence.contents import REPORT, RUNS, too_large
@@ -22,7 +22,7 @@ from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.html.page import as_html
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)

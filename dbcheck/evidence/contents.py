@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.evidence.attestation import FILE
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 RUNS = "runs"
 REPORT = "report.html"

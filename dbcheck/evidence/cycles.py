@@ -12,7 +12,7 @@ from dbcheck.judge.result import RunResult
 from dbcheck.model.records import Manifest
 from dbcheck.model.server import difference
 from dbcheck.model.verdict import CycleVerdict
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.evidence.secrets import forms, is_secret, replaced
 from dbcheck.model.records import Manifest
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck import children, plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import BundleRefused, UsageError
+from dbcheck.base import children, plain
+from dbcheck.base.access import own_program
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.evidence.archive import Archive
 from dbcheck.evidence.scratch import scratch
-from dbcheck.others import own_program
 
 NAMESPACE = "dbcheck-bundle"
 _SIGNATURE_MAX = 1 << 16  # bytes; one by a key of RSA with 16,384 bits has 6 KiB

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LogDamaged, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending, ending_text
 from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.logs import StoredLogs
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LogDamaged, UsageError
 from dbcheck.evidence.contents import DRIVES, LOG, RUNS, acks_of, is_plain, rows_of
 from dbcheck.evidence.scrub import Scrub
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.model.records import AfterRecord
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 
 
 def stage_run(

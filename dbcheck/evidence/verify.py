@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import dbcheck
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import BundleRefused, DbcheckError, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.cycle.logs import StoredLogs
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import BundleRefused, DbcheckError, UsageError
 from dbcheck.evidence import archive, signature
 from dbcheck.evidence.attestation import FILE, attestation
 from dbcheck.evidence.bundle import campaign_page
@@ -26,8 +26,8 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.html.page import as_html
 from dbcheck.report.subject import RunSubject
-from dbcheck.runs import RunFolder, require_run_id
-from dbcheck.stored import to_bytes
+from dbcheck.runs.folder import RunFolder, require_run_id
+from dbcheck.runs.stored import to_bytes
 
 # Sentences, which another version may write otherwise.
 _SENTENCES = (

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from dbcheck.base.progress import Progress, Unit
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.blame import Places
 from dbcheck.explore.choice import states
@@ -19,7 +18,7 @@ from dbcheck.explore.states import Timeline
 from dbcheck.judge.explored import Finding, StateJudgement, StateResult
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
-from dbcheck.ports.listener import Listener
+from dbcheck.ports.listener import Listener, Progress, Unit
 
 FINDINGS_MAX = 12  # manners of failing that are reduced: the most frequent ones
 _EDGE_US = 20_000  # before a chore's ack: what it wrote is on its way

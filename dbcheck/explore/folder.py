@@ -21,15 +21,16 @@ from typing import IO, Any
 
 import msgspec
 
-from dbcheck import madehere, plain, stored
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, RunFormatError, UsageError
+from dbcheck.base import plain
+from dbcheck.base.access import require_closed
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, RunFormatError, UsageError
 from dbcheck.judge.explored import Finding, StateJudgement
 from dbcheck.lab.drive.recording import RECORD_ANEW, SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
 from dbcheck.model.cut import CrashState
-from dbcheck.others import require_closed
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 
 _PLAN, _STATES = "exploration.json", "states.jsonl"
 _SUBJECT = "explorations"  # in the state folder
@@ -102,14 +103,14 @@ class Exploration:
 
     def remember(self) -> None:
         """Note that the recording is this user's own; raise RunWriteError."""
-        madehere.remember(_SUBJECT, self._recorded())
+        stored.note_made_here(_SUBJECT, self._recorded())
 
     def is_own(self) -> bool:
         """Say whether this user's client made the recording, to the last byte.
 
         Another's holds the settings and the data of a server that would be started.
         """
-        return madehere.is_own(_SUBJECT, self._recorded())
+        return stored.is_made_here(_SUBJECT, self._recorded())
 
     def require_closed(self) -> None:
         """Raise UsageError if another user may change what a lab is built from."""

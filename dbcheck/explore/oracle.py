@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.cycle.judging import fate
 from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.inmemory import InMemory
 from dbcheck.explore.states import Timeline

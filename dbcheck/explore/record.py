@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dbcheck import __version__
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
 from dbcheck.explore.folder import Exploration, Plan
 from dbcheck.lab.lab import Lab
 from dbcheck.rows.workload import Workload

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from distributed import Client, Queue, wait
 
-from dbcheck import clientkey, dask, interrupt
+from dbcheck import dask
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, FleetError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, FleetError
 from dbcheck.fleet import placing
 from dbcheck.fleet.messages import (
     ALIVE_S,
@@ -43,7 +44,8 @@ from dbcheck.fleet.view import FleetView
 from dbcheck.inventory.entry import Entry
 from dbcheck.power import consent
 from dbcheck.report.fleet import State
-from dbcheck.runs import RunFolder
+from dbcheck.runs import client_key
+from dbcheck.runs.folder import RunFolder
 
 _WAIT_S = 0.25  # for a message
 _LOOK_S = 2.0  # between two looks at the workers
@@ -208,7 +210,7 @@ class Coordinator:
         missing = rig.incoming.missing(listing)
         if not missing:
             runs = [
-                name for name in listing.files if name.endswith(f"/{clientkey.FILE}")
+                name for name in listing.files if name.endswith(f"/{client_key.FILE}")
             ]
             if runs and not rig.agreed:
                 consent.remember(rig.entry.wiring)

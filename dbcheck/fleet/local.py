@@ -14,7 +14,7 @@ from pathlib import Path
 import dask.config
 from distributed import Client, LocalCluster
 
-from dbcheck import stored
+from dbcheck.runs import stored
 
 WORKERS_MAX = 4
 AT_ONCE_MAX = 32  # campaigns; the process of each takes some 90 MiB

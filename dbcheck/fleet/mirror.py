@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from io import BufferedRandom, BufferedReader
 from pathlib import Path, PurePosixPath
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunWriteError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunWriteError
 from dbcheck.fleet.messages import Listing, Piece
+from dbcheck.runs import stored
 
 PIECE_BYTES = 1 << 18
 _LOCK = "lock"  # each end has its own

@@ -13,8 +13,8 @@ from typing import Any
 
 from distributed import Client, Worker
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import FleetError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import FleetError
 from dbcheck.inventory.entry import Entry
 
 Workers = Mapping[str, Mapping[str, Any]]  # dask.workers_about()

@@ -22,9 +22,10 @@ from queue import SimpleQueue
 
 from distributed import Queue, get_client, get_worker
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import FleetError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import FleetError
+from dbcheck.base.local import Channel, NotAMessage
 from dbcheck.fleet.messages import (
     ALIVE_S,
     LOST_S,
@@ -42,7 +43,6 @@ from dbcheck.fleet.messages import (
     unpacked,
 )
 from dbcheck.fleet.mirror import Outgoing, unpack
-from dbcheck.local import Channel, NotAMessage
 
 PROGRESS = "progress.log"  # what the campaigns of a folder wrote to their terminals
 CHILD = "dbcheck.cli.campaign_child"

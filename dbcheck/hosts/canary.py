@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dbcheck.clock import now_us
-from dbcheck.errors import HostError
+from dbcheck.base.errors import HostError
+from dbcheck.base.system import now_us
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.model.depth import RECENT_S, Completed, Counted
 from dbcheck.remote import wire

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.model.flushes import Counts, Sample
 from dbcheck.model.host import TargetFacts

@@ -10,8 +10,8 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.counting import AskedPlace, CountersSample, Counting, Look
@@ -61,7 +61,6 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.hosts.agent.identity",
     "dbcheck.hosts.agent.reset",
     "dbcheck.hosts.agent.mountinfo",
-    "dbcheck.steps",
     "dbcheck.hosts.agent.points",
     "dbcheck.hosts.agent.drives",
     "dbcheck.hosts.agent.pidfd",

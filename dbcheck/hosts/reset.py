@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from dbcheck.errors import HostError
+from dbcheck.base.errors import HostError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.model.host import Identity
 from dbcheck.remote.channel import Channel

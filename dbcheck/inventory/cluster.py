@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.fields import PREFIX
 from dbcheck.model.cluster import CLUSTER_NODES_MIN, SiteKind

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 from msgspec import Meta
 
 from dbcheck import limits
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.inventory.reaching import host_of
 from dbcheck.model import managed

@@ -10,9 +10,9 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.secret import Kind, Secret
 from dbcheck.validated import Command, Text, convert, converted, nearest
 

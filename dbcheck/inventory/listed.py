@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import yaml  # type: ignore[import-untyped]
 
-from dbcheck import children, plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base import children, plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.inventory.trusted import require_no_additions, require_trusted
 
 Variables = dict[str, Any]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.inventory import listed
 from dbcheck.inventory.cluster import cluster_of
 from dbcheck.inventory.entry import KNOWN, Entry, entry

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from msgspec import Meta
 
-from dbcheck.error_ids import ErrorId
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.inventory.fields import Fields
 from dbcheck.inventory.sshargs import proxy_of
 from dbcheck.remote.address import AS_SSH, USER_CONFIG, Proxy, SshOptions

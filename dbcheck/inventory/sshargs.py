@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.inventory.fields import Fields
 from dbcheck.remote.address import USER_CONFIG, Proxy
 from dbcheck.remote.sshfiles import BEFORE_VALUE, divide

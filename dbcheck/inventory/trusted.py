@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.others import require_closed, who_may_write
+from dbcheck.base.access import require_closed, who_may_write
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 
 
 def require_trusted(path: Path) -> None:

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 
 # What nobody hands out (systemd.io/UIDS-GIDS, "unused"), above what SSSD maps by
 # default (sssd-ad(5), ldap_idmap_range_max); the second where a user namespace, as a

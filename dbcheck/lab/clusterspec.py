@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_stagger
 from dbcheck.model.cut import PowerScope

@@ -13,9 +13,9 @@ from collections.abc import Generator
 from http.client import HTTPException
 from typing import IO
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.lab import namespace, programs
 from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort

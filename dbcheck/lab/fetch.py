@@ -17,9 +17,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
 
 PACKAGE = "mysql-server-core"

@@ -7,8 +7,8 @@ import socket
 import weakref
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")  # ip(7)
 _LOWEST, _HIGHEST = 10_000, 65_535  # below are the ports that services are known by

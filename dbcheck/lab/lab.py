@@ -13,9 +13,10 @@ from pathlib import Path
 from types import NoneType
 from typing import TypeVar
 
-from dbcheck import children, interrupt
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base import children, interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
+from dbcheck.base.owners import exchangeable
 from dbcheck.lab import account, namespace, programs, state
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import requests, rpc
@@ -35,7 +36,6 @@ from dbcheck.lab.ssh import sshd
 from dbcheck.lab.state import LabRecord
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.lab.switch import LabSwitch
-from dbcheck.owners import exchangeable
 from dbcheck.remote.address import SshOptions
 
 T = TypeVar("T")

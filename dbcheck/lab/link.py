@@ -6,9 +6,9 @@ import contextlib
 import select
 import subprocess
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 
 _ANSWER_S = 30.0
 _END_S = 5.0

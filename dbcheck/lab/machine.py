@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab.account import Account
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.drive.recording import Recordings

@@ -13,8 +13,8 @@ import pwd
 import re
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.lab import programs, syscalls
 from dbcheck.lab.account import Account
 from dbcheck.lab.needs import CAP_SYS_ADMIN, has_capability

@@ -13,8 +13,8 @@ import os
 import stat
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab.account import Account
 
 # What a damaged filesystem answers (errno(3)).

@@ -9,8 +9,8 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 
 
 class Process(NamedTuple):

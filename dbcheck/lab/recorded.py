@@ -7,13 +7,13 @@ from typing import Self
 
 import msgspec
 
-from dbcheck import plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, UsageError
+from dbcheck.base import plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab.drive.recording import RECORD_ANEW
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import LabSpec
-from dbcheck.stored import private
+from dbcheck.runs.stored import private
 
 _FILE = "lab.json"
 

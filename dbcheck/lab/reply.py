@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 
 T = TypeVar("T")
 

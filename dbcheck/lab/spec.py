@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.model.cut import PowerScope, Rung
 from dbcheck.validated import one_of, require
 

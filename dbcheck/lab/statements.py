@@ -9,8 +9,8 @@ import mysql.connector
 import psycopg2
 from sqlalchemy.engine import make_url
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.lab.certificates import in_memory, path_of
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import USER

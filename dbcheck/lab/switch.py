@@ -6,9 +6,9 @@ from pathlib import Path
 from types import NoneType
 from typing import TypeVar
 
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, PowerError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, PowerError
+from dbcheck.base.system import now_us
 from dbcheck.lab import namespace, state
 from dbcheck.lab.daemon import requests, rpc
 from dbcheck.lab.process import users_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import select
 import time
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import CommitUnknown
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import CommitUnknown
 from dbcheck.ports.engine import Session
 from dbcheck.rows.operation import Operation
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, LoadError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, LoadError
+from dbcheck.base.system import now_us
 from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, packed
 from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Job

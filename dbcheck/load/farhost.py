@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, LoadError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, LoadError
+from dbcheck.base.system import now_us
 from dbcheck.load.group import GroupResult, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.process import ProcessGroup

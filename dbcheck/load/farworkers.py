@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dbcheck import dask
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.limits import PROCESSES_MAX
 from dbcheck.load.far import FarGroup
 from dbcheck.load.farhost import OpenEngine, Reached, reach

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from dbcheck.errors import WitnessError
+from dbcheck.base.errors import WitnessError
 from dbcheck.model.cut import Replaced
 from dbcheck.model.unobserved import Observed
 from dbcheck.model.watched import Watched, joined

@@ -12,9 +12,9 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
+from dbcheck.base.local import Channel, NotAMessage
 from dbcheck.load.group import GroupResult
 from dbcheck.load.sessions import Sessions
-from dbcheck.local import Channel, NotAMessage
 from dbcheck.ports.witness import Witness, WitnessLog
 
 

@@ -7,7 +7,7 @@ not from when the answer came: an answer that the network held back renews nothi
 
 from __future__ import annotations
 
-from dbcheck.clock import now_us
+from dbcheck.base.system import now_us
 
 LEASE_S = 10.0  # a scheduler under load, or a paused one, answers later than a server
 _ENDLESS = 2**62

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from dbcheck.clock import now_us
-from dbcheck.errors import LoadError
+from dbcheck.base.errors import LoadError
+from dbcheck.base.system import now_us
 from dbcheck.load.group import (
     END_S,
     Break,

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from queue import SimpleQueue
 
-from dbcheck.clock import clocks_us, now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
     CommitUnknown,
     CommitWarned,
     DbcheckError,
@@ -20,6 +19,7 @@ from dbcheck.errors import (
     LoadError,
     WitnessError,
 )
+from dbcheck.base.system import clocks_us, now_us
 from dbcheck.load.group import END_S, Break, GroupResult, Snapshot, add_once
 from dbcheck.load.latency import Latencies
 from dbcheck.load.lease import LEASE_S, Lease

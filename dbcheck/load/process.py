@@ -8,12 +8,12 @@ import tempfile
 import threading
 from dataclasses import replace
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, LoadError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, LoadError
+from dbcheck.base.local import Channel
 from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Ended, Heard, Job, receive, send
-from dbcheck.local import Channel
 
 _ERROR_BYTES = 2000
 _JUDGE = "Judge what the witness holds with dbcheck reconcile."

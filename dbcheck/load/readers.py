@@ -9,8 +9,8 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from dbcheck.clock import now_us
-from dbcheck.errors import EngineError, WitnessError
+from dbcheck.base.errors import EngineError, WitnessError
+from dbcheck.base.system import now_us
 from dbcheck.model.witness import Watermark
 from dbcheck.ports.engine import KeyRead, NewestRows
 from dbcheck.ports.witness import WitnessLog

@@ -12,13 +12,13 @@ import sys
 import threading
 from queue import Empty, SimpleQueue
 
-from dbcheck import interrupt
-from dbcheck.errors import DbcheckError, WitnessError
+from dbcheck.base import interrupt
+from dbcheck.base.errors import DbcheckError, WitnessError
+from dbcheck.base.local import Channel
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Ended, Heard, Job, receive, send
 from dbcheck.load.lease import Lease
 from dbcheck.load.loop import SNAPSHOT_S, Loop
-from dbcheck.local import Channel
 from dbcheck.ports.witness import WitnessLog
 
 Orders = SimpleQueue[int | bool | None]

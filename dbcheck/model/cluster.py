@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import assert_never
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.model.replication import GALERA_CLUSTER, REPLICATION_GROUP
 from dbcheck.model.server import DATA_NAME, difference, unread_identity
 

@@ -14,11 +14,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from dbcheck.base.values import Json
 from dbcheck.rows.acks import TIME_UNIT_US, AckArray, Ints
+
+Json = Mapping[str, Any]
+
 
 CUT_EVENT = "cut asked"  # noted when the switch is asked soon; then "cut asked 2"
 LOAD_EVENT = "load"  # with what the client saw of the load

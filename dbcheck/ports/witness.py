@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from dbcheck.base.values import Json
 from dbcheck.model.unobserved import Gap
-from dbcheck.model.witness import LogFacts, Watermark, WindowFacts
+from dbcheck.model.witness import Json, LogFacts, Watermark, WindowFacts
 from dbcheck.rows.acks import Ack, AckValues
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dbcheck import stored
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.power import notes
 from dbcheck.power.wiring import Wiring
+from dbcheck.runs import stored
 
 _SUBJECT = "power"
 

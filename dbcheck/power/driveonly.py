@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck import interrupt, limits
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, PowerError
+from dbcheck import limits
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, PowerError
+from dbcheck.base.system import now_us
 from dbcheck.hosts.drives import (
     DriveControl,
     DriveMount,

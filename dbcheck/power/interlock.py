@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import ip_address
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.host import Expected, Identity
 from dbcheck.remote.addresses import boot_id

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dbcheck import stored
-from dbcheck.errors import RunFormatError
+from dbcheck.base.errors import RunFormatError
 from dbcheck.power.wiring import Wiring
-from dbcheck.state import state_folder
+from dbcheck.runs import stored
+from dbcheck.runs.stored import state_folder
 
 
 @dataclass(frozen=True, slots=True)

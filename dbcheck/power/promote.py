@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, PowerError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, PowerError
 from dbcheck.ports.site import Node
 from dbcheck.power.kinds.command import run, shown
 

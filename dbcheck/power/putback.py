@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError
 from dbcheck.hosts.drives import DriveMount, Noted, Survey
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.ports.power import PowerSwitch
 

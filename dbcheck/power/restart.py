@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError
 from dbcheck.power.kinds.command import run, shown
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.hosts.drives import Survey
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.power.kinds.command import shown

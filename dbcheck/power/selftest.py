@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from dbcheck import interrupt
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, PowerError
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, PowerError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.ports.power import PowerSwitch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck.errors import DbcheckError
+from dbcheck.base.errors import DbcheckError
 from dbcheck.model.host import Layer
 from dbcheck.probe.flushes import Outcome, Path, judge, stopped_at, with_settings
 from dbcheck.probe.windows import Windows, flushed, wrote

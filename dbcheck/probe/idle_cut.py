@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 from dbcheck.cycle.host import ask, begin, end
 from dbcheck.judge.volumes import VolumeDepth, volume_depths
 from dbcheck.model.cut import Cut, CutClass

@@ -8,16 +8,16 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from dbcheck import interrupt
 from dbcheck.audit.stack import volatile
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.cycle import observable
 from dbcheck.cycle.host import (
     data_directory,
     facts_as_the_server_finds,
     require_own_data,
 )
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.load.commit import commit
 from dbcheck.model.flushes import Sample
 from dbcheck.model.host import Readings, TargetFacts, Volume

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dbcheck import interrupt, stored
-from dbcheck.errors import RunFormatError
+from dbcheck.base import interrupt
+from dbcheck.base.errors import RunFormatError
 from dbcheck.model.flushes import Shape, Timed
 from dbcheck.model.host import Readings, TargetFacts, Volume
 from dbcheck.model.places import DATA
@@ -25,7 +25,8 @@ from dbcheck.probe.latency import (
     histogram,
 )
 from dbcheck.probe.measure_flushes import log_volumes, logs_on, server_facts
-from dbcheck.state import state_folder
+from dbcheck.runs import stored
+from dbcheck.runs.stored import state_folder
 
 TIME_S = 2.0  # for the writes of one shape
 FILEIO_S = 2  # for the random writes of so many at once

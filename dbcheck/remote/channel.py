@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError
 from dbcheck.remote import wire
 from dbcheck.remote.patience import SLOWEST_BYTES_PER_S, Patience
 

@@ -10,9 +10,9 @@ import subprocess
 import tempfile
 import threading
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.remote.program import bootstrap
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_identity,
 )
 
-from dbcheck import children, plain
-from dbcheck.others import own_program
+from dbcheck.base import children, plain
+from dbcheck.base.access import own_program
 from dbcheck.remote.knownhosts import KnownHost, Marker, blob_of, listed
 from dbcheck.remote.sshread import matches
 

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
-from dbcheck import plain
+from dbcheck.base import plain
 from dbcheck.remote.sshread import matches_list
 
 _FILE_MAX = 1 << 26  # bytes

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import paramiko
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.program import bootstrap
 from dbcheck.remote.sshconnect import Connection, connect

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from dbcheck import children
-from dbcheck.others import own_program
+from dbcheck.base import children
+from dbcheck.base.access import own_program
+from dbcheck.base.text import visible
 from dbcheck.remote.address import Address
 from dbcheck.remote.sshfiles import ConfigError
-from dbcheck.visible import visible
 
 _VERSION_S = 10.0  # seconds
 _ERROR_LINES_MAX = 3

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.owners import expanded
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import expanded
 from dbcheck.remote.address import USER_CONFIG, Address, Proxy, is_port
 from dbcheck.remote.sshasked import OpenSsh, Raw, ask, installed
 from dbcheck.remote.sshfiles import (

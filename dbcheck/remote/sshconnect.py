@@ -19,9 +19,9 @@ from typing import IO, Any
 
 import paramiko
 
-from dbcheck import children, plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, UsageError
+from dbcheck.base import children, plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, UsageError
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.hostkeys import (
     ChangedHostKey,

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck import children, plain
-from dbcheck.others import who_may_change
+from dbcheck.base import children, plain
+from dbcheck.base.access import who_may_change
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")  # ssh_config(5), FILES
 _SYSTEM_FOLDER = SYSTEM_CONFIG.parent

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.message import Message
 
-from dbcheck import plain
+from dbcheck.base import plain
 from dbcheck.remote.knownhosts import blob_of
 
 _KINDS = (paramiko.RSAKey, paramiko.ECDSAKey, paramiko.Ed25519Key)

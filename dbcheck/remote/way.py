@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.remote.address import AS_SSH, SshOptions, parse_ssh_url
 from dbcheck.remote.channel import Pipe
 from dbcheck.remote.child import run_here

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from dbcheck.durable import sync
+from dbcheck.base.system import sync
 
 MESSAGE = struct.Struct("<BIII")
 MESSAGE_BYTES_MAX = 8 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbcheck.base.values import Json
+from dbcheck.model.witness import Json
 
 _PERSONALITIES = {
     "lying": "it ignores flushes",

@@ -13,15 +13,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.base.progress import Progress, Unit
+from dbcheck.base.text import visible
 from dbcheck.model.flushes import UnderLoad
-from dbcheck.ports.listener import LoadStatus, Phase
+from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
 from dbcheck.report.driverates import drive_rates
 from dbcheck.report.inplace import InPlace
 from dbcheck.report.progress import TITLE, PlainProgress, reached
 from dbcheck.report.sparkline import Sparkline
 from dbcheck.report.style import DOUBTFUL, GOOD, MINOR
-from dbcheck.visible import visible
 
 _DRIVES_SHOWN = 4
 _BAR = 20  # characters

@@ -12,10 +12,9 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.base.progress import Progress, Unit
+from dbcheck.base.text import visible
 from dbcheck.limits import BEHIND_S
-from dbcheck.ports.listener import LoadStatus, Phase
-from dbcheck.visible import visible
+from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
 
 TITLE = 15  # characters of the column with the phase
 STEP_S = 30.0  # between two lines on how far a phase is

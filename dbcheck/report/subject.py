@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dbcheck.base.text import quoted
 from dbcheck.judge.detail import RunDetail
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
-from dbcheck.visible import quoted
 
 T = TypeVar("T")
 NOT_JUDGED_AGAIN = (

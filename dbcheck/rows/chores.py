@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dbcheck.base.explained import Explained
+from dbcheck.base.text import Explained
 from dbcheck.rows.table import SIDES, TableSpec
 
 CREATED_ROWS, FILLED_ROWS = 8, 120  # that a chore inserts

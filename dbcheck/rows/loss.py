@@ -12,7 +12,7 @@ from typing import NamedTuple, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.base.explained import Explained
+from dbcheck.base.text import Explained
 from dbcheck.rows.acks import AckArray
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import TABLES, TableSpec

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dbcheck.base.explained import Explained
+from dbcheck.base.text import Explained
 
 BATCH_ROWS = 4  # that one batch inserts
 _WEIGHT_MAX = 16

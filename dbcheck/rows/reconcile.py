@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LogDamaged
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LogDamaged
 from dbcheck.rows.acks import SESSION_MAX, AckArray, Ints
 from dbcheck.rows.earlier import Earlier
 from dbcheck.rows.loss import (

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dbcheck.base.explained import Explained
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.text import Explained
 from dbcheck.limits import (
     CUT_AFTER_S_MAX,
     PAYLOAD_BYTES_MAX,

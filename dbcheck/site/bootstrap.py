@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, StillBootstraps
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, StillBootstraps
 from dbcheck.model.replication import Membership, Received, most_advanced
 from dbcheck.ports.abilities import Bootstraps, may_bootstrap
 from dbcheck.ports.site import Node

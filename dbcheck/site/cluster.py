@@ -14,8 +14,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
     DbcheckError,
     EngineError,
     PartlyCut,

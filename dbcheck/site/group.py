@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 
-from dbcheck.errors import EngineError
+from dbcheck.base.errors import EngineError
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.replication import PromotedBy, Promotion, Received
 from dbcheck.ports.site import Node

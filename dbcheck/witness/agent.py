@@ -37,7 +37,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from dbcheck.durable import sync_data
+from dbcheck.base.system import sync_data
 from dbcheck.remote.wire import (
     CHUNK_BYTES,
     DATA,

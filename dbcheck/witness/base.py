@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, WitnessError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, WitnessError
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel, Pipe

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import WitnessError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import WitnessError
 from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 
 # Of the agent's program.
-PARTS = ("dbcheck.steps", "dbcheck.owners", "dbcheck.witness.folders")
+PARTS = ("dbcheck.base.owners", "dbcheck.witness.folders")
 PROGRAM = program("dbcheck.witness.agent", *PARTS)
 REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "ENOSPC": (

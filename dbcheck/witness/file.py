@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dbcheck import children
+from dbcheck.base import children
 from dbcheck.remote.channel import Pipe
 from dbcheck.remote.child import run_here
 from dbcheck.witness.base import AgentWitness

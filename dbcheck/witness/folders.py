@@ -1,7 +1,7 @@
 """The folders and files of a witness, in which no other user may have a hand.
 
-This file is sent over the channel, after remote/wire.py, steps.py and owners.py, and
-before agent.py: Python 3.8, no more than the standard library.
+This file is sent over the channel, after base/system.py, remote/wire.py and
+base/owners.py, and before agent.py: Python 3.8, no more than the standard library.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import stat
 from typing import Any
 
-from dbcheck.owners import exchangeable, expanded, others_write, own_users
+from dbcheck.base.owners import exchangeable, expanded, others_write, own_users
 from dbcheck.remote.wire import Refusal
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from dbcheck import plain
-from dbcheck.base.values import Json
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LogDamaged, WitnessError
-from dbcheck.model.witness import LogFacts, Watermark, WitnessTime
+from dbcheck.base import plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LogDamaged, WitnessError
+from dbcheck.model.witness import Json, LogFacts, Watermark, WitnessTime
 from dbcheck.rows.acks import (
     PREFLIGHT_SESSION,
     SESSION_MAX,

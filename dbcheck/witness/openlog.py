@@ -10,12 +10,11 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from dbcheck.base.values import Json
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import WitnessError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import WitnessError
+from dbcheck.base.system import now_us
 from dbcheck.model.unobserved import GAPS_MAX, Gap, OtherClock
-from dbcheck.model.witness import Watermark, WindowFacts
+from dbcheck.model.witness import Json, Watermark, WindowFacts
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.rows.acks import Ack, AckValues, count, pack

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.owners import expanded
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import expanded
 from dbcheck.remote import address
 from dbcheck.remote.address import AS_SSH, SshOptions
 from dbcheck.witness.base import AgentWitness

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dbcheck import limits
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, UsageError, WitnessError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError, WitnessError
 from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack, AckValues
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.rows.acks import Ack
-from dbcheck.runs import new_run_id
+from dbcheck.runs.folder import new_run_id
 from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits

@@ -28,7 +28,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import Inspector, Records
 from dbcheck.rows.table import LEDGER
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.bench.fill import fill
 from tests.bench.shown import SPREAD, console, peak_mb, spread, table
 from tests.kit.operations import batches

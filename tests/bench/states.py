@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from rich.console import Console
 
-from dbcheck import children
+from dbcheck.base import children
 from dbcheck.cli.explore_rig import opened as opened_by_command
 from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.explore import oracle

@@ -25,7 +25,7 @@ from dbcheck.rows.decks import SLOTS
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.survivors import RECORD, Records
 from dbcheck.rows.table import TableFacts
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
 from tests.bench.shown import peak_mb

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.errors import PowerError, UsageError
+from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.inventory.entry import KNOWN
 from dbcheck.inventory.fields import Fields
 from dbcheck.lab.lab import Lab

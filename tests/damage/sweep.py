@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.hosts.agent import log as server_log
 from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge.absence import judge_absence

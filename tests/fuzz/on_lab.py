@@ -1,4 +1,4 @@
-"""What the processes of a lab read from one another, see dbcheck.local."""
+"""What the processes of a lab read from one another, see dbcheck.base.local."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
+from dbcheck.base.local import MESSAGE_BYTES_MAX, Channel, NotAMessage
 from dbcheck.lab.daemon.requests import Description, PowerStatus, Request
 from dbcheck.lab.daemon.rpc import answered
 from dbcheck.lab.drive.model import CutReport, DriveCounters
 from dbcheck.lab.reply import NotUnderstood, Reply, result_in
-from dbcheck.local import MESSAGE_BYTES_MAX, Channel, NotAMessage
 from tests.fuzz.target import Target
 
 _KINDS = (PowerStatus, Description, CutReport, DriveCounters, dict[str, int], str, int)

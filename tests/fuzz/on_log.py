@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck.errors import DbcheckError, LogDamaged
+from dbcheck.base.errors import DbcheckError, LogDamaged
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.acks import Ack, pack, unpack
 from dbcheck.witness import agent

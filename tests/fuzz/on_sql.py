@@ -10,12 +10,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
-from dbcheck.errors import EngineError
 from dbcheck.ports.engine import Session
 from dbcheck.rows.acks import Row
 from dbcheck.rows.plans.plan import INSERT

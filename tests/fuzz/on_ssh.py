@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.remote import sshasked, sshconfig
 from dbcheck.remote.address import Address
 from dbcheck.remote.knownhosts import Marker, look_up

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.inventory.load import inventory
 from dbcheck.remote.address import Proxy
 from tests.fuzz.script import Script

@@ -7,16 +7,16 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dbcheck import stored
+from dbcheck.base.errors import DbcheckError, RunFormatError
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.cycle.judging import judge_run
-from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.state import LabRecord
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, RestoreRecord
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests import runs
 from tests.fuzz.script import Script, edit_bytes, edit_value

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dbcheck import files, limits, workload
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.matrix_rows import read_matrix
-from dbcheck.errors import UsageError
 from dbcheck.inventory import listed, load
 from dbcheck.power.kinds import fence_metadata
 from tests.fuzz.script import Script, edit_value

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from dbcheck.errors import DbcheckError
+from dbcheck.base.errors import DbcheckError
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from dbcheck.cycle.judging import judge_run
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests import golden
 from tests.runs import make

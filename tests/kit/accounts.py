@@ -14,8 +14,8 @@ import psycopg2
 import pytest
 import sqlalchemy.engine
 
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.plan import INSERT

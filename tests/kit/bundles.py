@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck import stored
 from dbcheck.campaign.campaign import add_outcome
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.judging import judge_run
@@ -19,7 +18,8 @@ from dbcheck.evidence.attestation import FILE, attestation
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.contents import REPORT
 from dbcheck.model.moments import Moment, Stratum
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.samples import PLAN
 from tests.runs import make

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dbcheck import children
+from dbcheck.base import children
 from tests.kit.labs import workers_of
 from tests.kit.waiting import wait_until
 

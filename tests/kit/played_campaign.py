@@ -17,12 +17,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from dbcheck.base.local import Channel
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.cli.campaign_child import Worker
 from dbcheck.fleet.messages import Ended, Status
-from dbcheck.local import Channel
 from dbcheck.model.verdict import CycleVerdict
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.samples import MANIFEST
 from tests.kit.waiting import wait_until
 

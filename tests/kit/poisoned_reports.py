@@ -53,7 +53,7 @@ from dbcheck.report.matrix import matrix_report
 from dbcheck.report.receipt import receipt_report
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
 from tests.kit.memory import scratch

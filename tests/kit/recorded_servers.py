@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 
 Rows = Sequence[tuple[Any, ...]]
 

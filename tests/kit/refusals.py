@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError
 
 
 def refused(

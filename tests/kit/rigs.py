@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dbcheck import stored, workload
+from dbcheck import workload
 from dbcheck.campaign.folder import Plan
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cycle.cutter import Cutter
@@ -34,7 +34,8 @@ from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import Workload
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.lab_access import connect

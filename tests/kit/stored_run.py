@@ -31,7 +31,7 @@ from dbcheck.model.verdict import ControlFacts, ControlOutcome, CycleVerdict
 from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.table import LEDGER, TableFacts
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.workload import load
 from tests.kit.client_clocks import LATER, LOADED
 from tests.kit.cycles import record, records_of

@@ -15,7 +15,7 @@ from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.subject import RunSubject, Step, Verdicts
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.memory import scratch
 from tests.kit.poisoned_reports import poisoned_campaign, poisoned_run

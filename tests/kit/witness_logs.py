@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from dbcheck.errors import WitnessError
+from dbcheck.base.errors import WitnessError
 from dbcheck.model.unobserved import Gap
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.acks import Ack, AckValues, pack, unpack

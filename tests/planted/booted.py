@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import open_host
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import Place

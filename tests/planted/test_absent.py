@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
+from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.cycle import host as cycle_host
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits
-from dbcheck.errors import LabError, Unrecoverable
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import host_after, with_node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.clock import clocks_us
+from dbcheck.base.system import clocks_us
 from dbcheck.cycle import host as cycle_host
 from dbcheck.judge.elapsed import elapsed
 from dbcheck.judge.host import RAN_ON_S, dark

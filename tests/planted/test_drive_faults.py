@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.clock import now_us
+from dbcheck.base.system import now_us
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.rows.workload import Workload

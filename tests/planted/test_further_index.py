@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle import observable
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import EngineError
 from dbcheck.judge.result import to_values
 from dbcheck.model.server import CheckOutcome
 from dbcheck.rows.table import ITEM, LEDGER, REGISTER, TableSpec

@@ -9,10 +9,10 @@ import mysql.connector
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.verdict import Verdict
 from tests.kit.lab_access import connect

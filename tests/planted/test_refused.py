@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.mysql import check as mysql_check
 from dbcheck.engines.postgresql import check as postgresql_check
-from dbcheck.errors import EngineError, UsageError
 from dbcheck.rows.table import LEDGER
 from dbcheck.witness.url import open_witness
 from tests.kit.rigs import SEED, quick

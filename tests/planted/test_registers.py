@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
 from dbcheck.rows.acks import Key
 from dbcheck.rows.decks import SLOTS

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import EngineError
 from dbcheck.judge.cutmoment import SENT_AGE_MAX_S
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Session

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.errors import OtherServer
+from dbcheck.base.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine

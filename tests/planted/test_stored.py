@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, PowerError, RunFormatError, UsageError
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.engines.mysql import canary as mysql_canary
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, PowerError, RunFormatError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import EngineError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import to_values
 from tests.kit.innodb_index import miscount

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.power.restart import RestartProgram
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.workload import load
 from tests.kit.nodes import with_node
 from tests.kit.rigs import ENGINES

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.cycle import observable
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import end_canaries
@@ -16,8 +18,6 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.recovery import in_doubt
 from dbcheck.cycle.recovery.survivors import Survivors
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports import abilities
@@ -27,7 +27,7 @@ from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.twophase import PART
 from dbcheck.rows.prepared import LeftFate, Name, is_committed
 from dbcheck.rows.workload import Workload
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.rigs import ENGINES, SEED

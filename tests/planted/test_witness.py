@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import UsageError, WitnessError
 from dbcheck.cycle.loading import sealed_load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
-from dbcheck.errors import UsageError, WitnessError
 from dbcheck.model.witness import LOAD_EVENT
 from dbcheck.remote.wire import clock_us
 from dbcheck.rows.acks import Ack, pack

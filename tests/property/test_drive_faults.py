@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.lab.drive.model import Drive, Mark
 from dbcheck.lab.spec import SECTOR_BYTES, SURVIVORS, DriveSpec
 

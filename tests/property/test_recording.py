@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.lab.drive import recording as module
 from dbcheck.lab.drive.model import Drive, Mark
 from dbcheck.lab.drive.recording import Recorder, Recording

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.visible import quoted, visible
+from dbcheck.base.text import quoted, visible
 
 
 @given(st.text())

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.errors import LogDamaged
+from dbcheck.base.errors import LogDamaged
 from dbcheck.rows.acks import (
     ROW_ID_MAX,
     SEQ_MAX,

@@ -9,7 +9,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli.lab_rig import lab_rig

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.rig import Limits

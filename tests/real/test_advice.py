@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.cli import FAILED, USAGE
-from dbcheck.clientkey import remember
-from dbcheck.error_ids import ErrorId
-from dbcheck.runs import RunFolder
+from dbcheck.runs.client_key import remember
+from dbcheck.runs.folder import RunFolder
 from tests.kit.stored_run import manifest
 from tests.kit.witnesses import running_sshd
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dbcheck import workload
+from dbcheck.base.errors import EngineError, TargetChanged
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.tables import age
-from dbcheck.errors import EngineError, TargetChanged
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.abilities import BulkFill

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.inventory.load import inventory, load
 from dbcheck.remote.address import Proxy, SshOptions, parse_ssh_url
 

@@ -13,12 +13,12 @@ import jsonschema
 import pytest
 
 from dbcheck.audit.result import AuditResult
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.cli import FAILED
 from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.receipt import receipt, result_of
 from dbcheck.cycle.preflight.audit import audit
 from dbcheck.engines.registry import open_engine
-from dbcheck.error_ids import ErrorId
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.servers.base import DatabaseServer

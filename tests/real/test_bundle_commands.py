@@ -20,7 +20,7 @@ import pytest
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
 from dbcheck.evidence import scratch
 from dbcheck.evidence.signature import NAMESPACE
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.bundles import SECRET, contents, stored_copy
 from tests.kit.signed_bundles import BUNDLE, dbcheck, key_of, keygen
 from tests.kit.users import DBCHECK

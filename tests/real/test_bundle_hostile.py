@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import BundleRefused
 from dbcheck.cli import FAIL
-from dbcheck.errors import BundleRefused
 from dbcheck.evidence import archive, signature
 from dbcheck.evidence.archive import Index
 from dbcheck.evidence.verify import VerifyResult, verify

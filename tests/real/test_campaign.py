@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, result
 from dbcheck.cli.lab import as_host
 from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.preflight.before_load import preflight
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, PowerError, TargetChanged, UsageError
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, PowerState
@@ -28,7 +28,7 @@ from dbcheck.model.moments import WITHOUT_CHORES, Moment, Stratum
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.labs import process_lab
 from tests.kit.nodes import with_node
 from tests.kit.rigs import SEED, Bench, Said, bench, plan

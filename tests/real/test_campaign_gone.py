@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import Unrecoverable
 from dbcheck.cli import FAIL, FAILED, PASS
-from dbcheck.errors import Unrecoverable
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.switch import LabSwitch

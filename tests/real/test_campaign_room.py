@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import TargetChanged
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle import observable
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.errors import TargetChanged
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.plans.registry import tables_of
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, plan, quick
 
 pytestmark = [pytest.mark.root, pytest.mark.wide]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import ask_host
-from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import BLOCK_BYTES, number_in
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Canaries

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import HostError
 from dbcheck.cycle import observable
 from dbcheck.cycle.host import begin, end
-from dbcheck.errors import HostError
 from dbcheck.hosts.agent.canary import RUN
 from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER
 from dbcheck.hosts.canary import Pace
@@ -36,7 +36,7 @@ from tests.kit.waiting import wait_until
 ROUNDS_S = 2.0
 ROUNDS_MIN = 5
 AGENT = (
-    "dbcheck.durable",
+    "dbcheck.base.system",
     "dbcheck.remote.wire",
     *PARTS,
     "dbcheck.hosts.agent.serve",

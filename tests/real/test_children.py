@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import children
+from dbcheck.base import children
 from tests.unit.inventories import loaded
 
 INVENTORY = """\

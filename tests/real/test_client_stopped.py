@@ -21,7 +21,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Gone, PowerState
 from dbcheck.model.verdict import Verdict
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import lab_of, process_lab
 from tests.kit.nodes import with_node

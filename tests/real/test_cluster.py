@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cli.lab_cluster import await_standbys
 from dbcheck.cycle import following
 from dbcheck.cycle.following import Following
 from dbcheck.cycle.judging import judge_run
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.cluster import ClusterLab

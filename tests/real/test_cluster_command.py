@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
 from dbcheck.power.promote import PromotionProgram
 from tests.kit.clusters import cluster_of, dbcheck, inventory_of
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.preflight.before_load import preflight
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict

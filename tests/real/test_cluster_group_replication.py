@@ -11,10 +11,10 @@ from typing import Any
 import mysql.connector
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.mysql.gtids import counts
-from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab

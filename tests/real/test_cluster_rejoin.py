@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.preflight.before_load import preflight
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.cluster import ClusterLab
 from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI

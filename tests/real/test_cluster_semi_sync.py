@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle import following
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight import members
 from dbcheck.cycle.preflight.before_load import preflight
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError
 from dbcheck.cycle.control import TRIES_MAX, facts_of, run_control, run_controls
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind

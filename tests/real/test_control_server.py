@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle import observable
 from dbcheck.cycle.control import run_control
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.mysql.durability import TABLE
 from dbcheck.engines.mysql.storage import ENGINES as STORAGE
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import EngineError, NoCanary
 from dbcheck.cycle import observable
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError, NoCanary
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.depth import HeldCanary

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import HostError
 from dbcheck.cycle import observable
 from dbcheck.cycle.host import data_directory, require_own_data
-from dbcheck.errors import HostError
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine

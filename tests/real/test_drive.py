@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import FILESYSTEMS, DriveSpec
 from dbcheck.lab.storage import filesystem as block_filesystem

@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import pytest
 
+from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.cli.drive_scope import server_on
 from dbcheck.cli.lab import as_host
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
-from dbcheck.errors import PowerError, UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import ItemId, Standing

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.lab.drive import control as drive_control
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.model import DriveCounters

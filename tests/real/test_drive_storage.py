@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.hosts.agent import facts as host_facts
 from dbcheck.hosts.agent import tools
 from dbcheck.lab import namespace

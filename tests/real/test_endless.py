@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import CommitUnknown, EngineError
 from dbcheck.cycle.recovery import survivors as reader
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import link as mysql_link
@@ -24,7 +25,6 @@ from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.postgresql import login
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
-from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.rows.acks import Row
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.survivors import RowBatch

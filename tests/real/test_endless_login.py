@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck import children
+from dbcheck.base import children
 from tests.kit.hostile import PgPeer, hostile
 
 AT_ONCE = 4  # an end within libpq's own end crashes about every second time
@@ -37,7 +37,7 @@ import sys
 from dbcheck.cli import root
 from dbcheck.cli.say import say_error
 from dbcheck.engines.postgresql.session import PostgresqlSession
-from dbcheck.errors import EngineError
+from dbcheck.base.errors import EngineError
 given = {"host": "127.0.0.1", "port": sys.argv[1], "user": "eve", "password": "pw"}
 def run():
     for _ in range(2):

@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from dbcheck.base.errors import DbcheckError
 from dbcheck.engines import registry
 from dbcheck.engines.postgresql.options import libpq_options
-from dbcheck.errors import DbcheckError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.remote.addresses import resolve
 

@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import make_url
 
 from dbcheck.audit.rules import flagged
+from dbcheck.base.errors import CommitUnknown, EngineError
 from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.model.server import is_restarted

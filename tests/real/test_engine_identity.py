@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import OtherServer, UsageError
 from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import OtherServer, UsageError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.model.records import CutAsked
@@ -22,7 +22,7 @@ from dbcheck.model.server import difference
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
-from dbcheck.runs import RunFolder, new_run_id
+from dbcheck.runs.folder import RunFolder, new_run_id
 from tests.kit.cases import is_same
 from tests.kit.nodes import one
 from tests.kit.operations import INSERTS

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
 from dbcheck.load.commit import commit
 from dbcheck.model.server import CheckOutcome
 from dbcheck.ports import abilities

@@ -15,6 +15,14 @@ import pytest
 
 from dbcheck import files
 from dbcheck.audit.rules import flagged
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
+    CommitUnknown,
+    EngineError,
+    IndexDamaged,
+    OtherServer,
+    TableLost,
+)
 from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.link import MysqlLink
@@ -23,14 +31,6 @@ from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
-    CommitUnknown,
-    EngineError,
-    IndexDamaged,
-    OtherServer,
-    TableLost,
-)
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine

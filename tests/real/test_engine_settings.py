@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dbcheck import files
+from dbcheck.base.errors import EngineError, TableLost
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql import session as postgresql_session
-from dbcheck.errors import EngineError, TableLost
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.plan import INSERT, Plan

@@ -10,6 +10,7 @@ from typing import TypeVar
 import click
 import pytest
 
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.entry_options import (
     EntryOptions,
@@ -27,7 +28,6 @@ from dbcheck.cli.groups import Group, Verb, grouped
 from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
-from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan

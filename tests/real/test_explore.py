@@ -15,12 +15,12 @@ from typing import Any
 import psycopg2.errors
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.cycle.recovery import reading
 from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, LabError, NotBack, TableLost
 from dbcheck.explore import oracle
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.blame import Places

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import WitnessError
 from dbcheck.campaign.campaign import locked
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.errors import WitnessError
 from dbcheck.model.cut import PowerState
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.url import open_witness
 from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.fleets import Fleet, fleet

@@ -18,16 +18,16 @@ import pytest
 from distributed import Client
 
 from dbcheck import dask
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import FleetError
+from dbcheck.base.local import Channel
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli.campaign_child import Worker
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import FleetError
 from dbcheck.fleet import placing, task
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.fleet.local import AT_ONCE_MAX, own_workers
 from dbcheck.fleet.messages import Begin, Ended, Job, packed
 from dbcheck.inventory.entry import Entry
-from dbcheck.local import Channel
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.fleet import RigStatus, State
 from tests.kit import played_campaign

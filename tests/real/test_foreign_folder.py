@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import clientkey, stored
+from dbcheck.base.errors import DbcheckError, RunFormatError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending
 from dbcheck.cli.report import read
-from dbcheck.clientkey import ClientKey
 from dbcheck.cycle.judging import judge_run
-from dbcheck.errors import DbcheckError, RunFormatError
 from dbcheck.rows.table import LEDGER
-from dbcheck.runs import RunFolder, read_manifest
+from dbcheck.runs import client_key, stored
+from dbcheck.runs.client_key import ClientKey
+from dbcheck.runs.folder import RunFolder, read_manifest
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.hostile import CLEARTEXT, asks, hostile
 from tests.kit.nodes import having
@@ -89,7 +89,7 @@ def test_a_key_counts_for_its_own_manifest_alone(
     port, heard = asking
     run = stranger(tmp_path, port)
     if forged == "manifest":
-        clientkey.remember(ClientKey.draw(RUN, stored.to_bytes(MANIFEST)))
+        client_key.remember(ClientKey.draw(RUN, stored.to_bytes(MANIFEST)))
     else:
         (state / "runs").mkdir(parents=True)
         given = run.path / "given.json"
@@ -109,8 +109,8 @@ def test_the_users_own_run_is_reconciled_with_the_options_of_its_url(
     run = stranger(tmp_path, port)
     key = run.key()
     assert key is not None
-    clientkey.remember(key)
-    (run.path / clientkey.FILE).unlink()
+    client_key.remember(key)
+    (run.path / client_key.FILE).unlink()
     _, said = run_dbcheck(tmp_path, "reconcile", run.path, "--wait", "1")
     assert PLANTED.encode() + b"\0" in heard, said
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.clock import now_us
+from dbcheck.base.system import now_us
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome, met_stratum
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known

@@ -13,14 +13,14 @@ from socket import create_server, socket
 import paramiko
 import pytest
 
+from dbcheck.base.errors import HostError, WitnessError
 from dbcheck.cycle import logs
 from dbcheck.cycle.logs import at_most, fetch_logs, have_grown
 from dbcheck.cycle.rig import Rig
-from dbcheck.errors import HostError, WitnessError
 from dbcheck.remote import channel, ssh
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.ssh import SshHost, SshPipe
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.file import FileWitness
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.nodes import site_of

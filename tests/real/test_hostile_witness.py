@@ -11,13 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck import clientkey, stored
-from dbcheck.clientkey import ClientKey
+from dbcheck.base.errors import WitnessError
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import sealed_load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Rig
-from dbcheck.errors import WitnessError
 from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost, open_host
@@ -33,7 +31,9 @@ from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.verdict import verdict_report
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
-from dbcheck.runs import RunFolder
+from dbcheck.runs import client_key, stored
+from dbcheck.runs.client_key import ClientKey
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
@@ -104,7 +104,7 @@ class Site:
             path.write_bytes(stored.to_bytes(manifest))
 
     def recall(self) -> RunFolder:
-        content, key = self.witness.manifest(RUN), clientkey.recall(RUN)
+        content, key = self.witness.manifest(RUN), client_key.recall(RUN)
         return RunFolder.recall(self.runs, RUN, content, key, "the witness")
 
     def reconcile(
@@ -130,7 +130,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     key = RunFolder.create(tmp_path / "lost", FIRST).key()
     assert key is not None
-    clientkey.remember(key)
+    client_key.remember(key)
     folder = tmp_path / "witness"
     witness = open_witness(f"file:{folder}", volatile=True)
     witness.create(RUN, stored.to_bytes(FIRST)).close()
@@ -172,7 +172,7 @@ def test_a_record_and_acks_that_are_gone_together_leave_no_pass(site: Site) -> N
 
 
 def test_without_a_key_the_report_says_on_what_it_rests(site: Site) -> None:
-    clientkey.forget(RUN)
+    client_key.forget(RUN)
     site.write(log_of(KEPT, None))
     run = site.recall()
     outcome = site.reconcile(run)
@@ -189,7 +189,7 @@ def test_without_a_key_the_report_says_on_what_it_rests(site: Site) -> None:
 
 
 def test_a_record_of_any_text_is_no_traceback(site: Site) -> None:
-    clientkey.forget(RUN)
+    client_key.forget(RUN)
     log = LogMaker(RUN)
     log.add_event({"event": LOAD_EVENT, "load": "\ud800", "seal": "\ud800"})
     site.write(log.data())
@@ -215,10 +215,10 @@ def test_a_command_from_a_witness_is_not_passed_on(site: Site, known: bool) -> N
     log.add_event({"event": CUT_EVENT})
     site.write(log.data(), having(FIRST, power="exec", restore_command=EVIL))
     if known:  # as the client's own
-        clientkey.forget(RUN)
-        clientkey.remember(ClientKey.draw(RUN, site.witness.manifest(RUN)))
+        client_key.forget(RUN)
+        client_key.remember(ClientKey.draw(RUN, site.witness.manifest(RUN)))
     else:
-        clientkey.forget(RUN)
+        client_key.forget(RUN)
     site.reconcile(site.recall())
     ((_, said),) = (phase for phase in site.listener.phases if phase[0] is Phase.POWER)
     assert (EVIL in said) is known
@@ -243,7 +243,7 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
     site: Site, host: TargetHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host's agent may be root, and removes and reads what it is told."""
-    clientkey.forget(RUN)
+    client_key.forget(RUN)
     data, secret = tmp_path / "server" / "data", tmp_path / "secret"
     secret.write_text("the password\n")
     before = HostBefore(
@@ -279,7 +279,7 @@ def test_a_host_is_asked_about_no_file_that_a_witness_chose(
 
 
 def test_no_command_is_printed_with_folders_that_a_witness_chose(site: Site) -> None:
-    clientkey.forget(RUN)
+    client_key.forget(RUN)
     local = open_host("local:")
     before = HostBefore(local.facts("/tmp"), "/home", "n", "", {})
     local.close()
@@ -293,7 +293,7 @@ def test_no_command_is_printed_with_folders_that_a_witness_chose(site: Site) -> 
 def test_a_witness_does_not_choose_who_is_sent_the_password(
     site: Site, tmp_path: Path
 ) -> None:
-    clientkey.forget(RUN)
+    client_key.forget(RUN)
     with socket.create_server(("127.0.0.1", 0)) as evil:
         evil.settimeout(0)
         url = f"postgresql://u@127.0.0.1:{evil.getsockname()[1]}/d?sslmode=disable"
@@ -331,4 +331,4 @@ def test_a_run_that_is_removed_takes_its_key_with_it(
 ) -> None:
     flags = ["--witness", site.witness.url, "--run", RUN]
     code, said = run_dbcheck(tmp_path, "clean", *flags)
-    assert (code, clientkey.recall(RUN)) == (0, None), said
+    assert (code, client_key.recall(RUN)) == (0, None), said

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_identity,
 )
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, HostError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, HostError
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd, _make_key
 from dbcheck.remote import hostkeys

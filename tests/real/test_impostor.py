@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines import peer as peers
 from dbcheck.engines.mysql import connection as mysql_connection
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.registry import open_engine
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.rows.plans.plan import INSERT
 from tests.kit.certificates import Authority
 from tests.kit.files import let_write

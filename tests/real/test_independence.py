@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.errors import UsageError
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import UsageError
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch

@@ -10,10 +10,10 @@ import mysql.connector
 import pytest
 
 from dbcheck import files
+from dbcheck.base.errors import EngineError, IndexDamaged
 from dbcheck.engines.mysql import index as mysql_index
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.errors import EngineError, IndexDamaged
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import LEDGER, REGISTER, TableSpec
 from tests.kit.operations import batches

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import DbcheckError
+from dbcheck.base.interrupt import led_to
 from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.mysql import canary as mysql_canary
-from dbcheck.errors import DbcheckError
-from dbcheck.interrupt import led_to
 from dbcheck.rows.table import LEDGER
 from tests.kit.labs import process_lab
 from tests.kit.nodes import with_node
@@ -31,7 +31,7 @@ class Interrupter:
     """Interrupts the thread as *function* begins for the *nth* time.
 
     CPython looks for signals there.  called: how often each function began.
-    forgotten: Python had nobody to raise it to, see dbcheck.interrupt.
+    forgotten: Python had nobody to raise it to, see dbcheck.base.interrupt.
     """
 
     def __init__(self, function: CodeType | None = None, nth: int = 0) -> None:

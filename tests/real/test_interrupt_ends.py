@@ -31,7 +31,7 @@ seen = 0
 
 def hook(event, args):
     global seen
-    if event == "import" and (seen or args[0] == "dbcheck.interrupt"):
+    if event == "import" and (seen or args[0] == "dbcheck.base.interrupt"):
         seen += 1
         if seen in wanted:
             os.kill(os.getpid(), {signal})

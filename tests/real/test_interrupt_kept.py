@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from dbcheck.interrupt import led_to
+from dbcheck.base.interrupt import led_to
 
 LOST = """
 import signal
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 
 class Destroyed:
     def __del__(self):
@@ -29,7 +29,7 @@ except KeyboardInterrupt:
 
 HELD = """
 import signal
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 
 interrupt.install()
 try:
@@ -44,7 +44,7 @@ with interrupt.held_back():
 
 NESTED = """
 import signal
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 
 try:
     with interrupt.held_back():
@@ -71,7 +71,7 @@ except KeyboardInterrupt:
 ELSEWHERE = """
 import signal
 import threading
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 
 interrupt.install()
 held, done = threading.Event(), threading.Event()
@@ -94,7 +94,7 @@ done.set()
 LET_ELSEWHERE = """
 import signal
 import threading
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 
 interrupt.install()
 let, done = threading.Event(), threading.Event()
@@ -118,7 +118,7 @@ done.set()
 
 IGNORED = """
 import signal
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 interrupt.install()

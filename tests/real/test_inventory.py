@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from dbcheck import files
+from dbcheck.base.access import who_may_change
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import USAGE
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.inventory import listed
 from dbcheck.inventory.load import load
-from dbcheck.others import who_may_change
 from tests.kit.files import AS_ROOT, STRANGER
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import paramiko
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, PowerError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, PowerError
 from dbcheck.lab import lab as labs
 from dbcheck.lab import state
 from dbcheck.lab.lab import Lab

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError, PowerError, Unrecoverable
+from dbcheck.base.errors import LabError, PowerError, Unrecoverable
 from dbcheck.lab import account, owned, programs, state, syscalls
 from dbcheck.lab.account import Account
 from dbcheck.lab.lab import Lab, missing

@@ -18,8 +18,8 @@ import mysql.connector
 import psycopg2
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, PowerError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, PowerError
 from dbcheck.lab import lab as labs
 from dbcheck.lab import state
 from dbcheck.lab.daemon import serve

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.lab import programs, state
 from dbcheck.lab.process import Process, kill_group
 from tests.kit.lab_daemon import run_daemon

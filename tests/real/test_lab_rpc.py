@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
+from dbcheck.base.local import Channel
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.requests import (
     ANY,
@@ -30,7 +31,6 @@ from dbcheck.lab.daemon.requests import Status as Refused
 from dbcheck.lab.daemon.requests import Thaw as Stumbles
 from dbcheck.lab.daemon.rpc import Ended, RequestServer, ask
 from dbcheck.lab.reply import NotUnderstood, result_in
-from dbcheck.local import Channel
 
 _ECHO = Log(7)
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Limits
-from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.loads import await_load, load_with_a_broken_session
 from tests.kit.nodes import with_node
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick

@@ -11,15 +11,14 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.cycle import loading
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.host import HostCanaries
 from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.preflight.before_load import WARM_ROWS, Started
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, LoadError, RunWriteError, WitnessError
 from dbcheck.load.group import END_S, Break, GroupResult, SessionGroup, Snapshot
 from dbcheck.load.load import Load
 from dbcheck.model.cluster import ONLY_NODE
@@ -31,7 +30,8 @@ from dbcheck.ports.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.nodes import at_the_cut, site_of, with_node

@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
     CommitUnknown,
     EngineError,
     LoadError,
     OtherServer,
     WitnessError,
 )
+from dbcheck.base.system import now_us
 from dbcheck.load import load as load_module
 from dbcheck.load import loop as loop_module
 from dbcheck.load.group import GroupResult

@@ -10,9 +10,9 @@ from typing import cast
 
 import pytest
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, LoadError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, LoadError
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Job
 from dbcheck.load.process import ProcessGroup
@@ -26,11 +26,11 @@ from tests.kit.threads import threads_named
 WORKER = """\
 #!{python}
 import sys
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.load.group import Snapshot, GroupResult
 from dbcheck.load.job import Ended, receive, send
-from dbcheck.local import Channel
+from dbcheck.base.local import Channel
 client = Channel.inherited(int(sys.argv[-1]))
 receive(client)
 {then}

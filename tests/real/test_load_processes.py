@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import EngineError, LoadError, OtherServer
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import groups_of, load_until_cut
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.rig import Limits
-from dbcheck.errors import EngineError, LoadError, OtherServer
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Gone

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import LoadError, UsageError
 from dbcheck.cli import assemble
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.rig import Limits
-from dbcheck.errors import LoadError, UsageError
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.load.farworkers import FarWorkers, opened
 from dbcheck.load.lease import LEASE_S

@@ -15,8 +15,8 @@ import pytest
 from dask import config
 
 from dbcheck import dask
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAILED, PASS, USAGE
-from dbcheck.errors import UsageError
 from dbcheck.lab.lab import Lab
 from tests.kit.certificates import Authority
 from tests.kit.dask_cluster import Cluster, cluster

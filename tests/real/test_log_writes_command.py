@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dbcheck.base.errors import DbcheckError, LabError, RunWriteError, UsageError
 from dbcheck.cli.root import root
-from dbcheck.errors import DbcheckError, LabError, RunWriteError, UsageError
 from dbcheck.explore.opened import Opened
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import SECTOR_BYTES, LabSpec

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec

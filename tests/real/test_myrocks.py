@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.control import run_controls
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec

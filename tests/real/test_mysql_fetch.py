@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.lab.fetch import KEYRING, fetch
 
 NOWHERE = "http://127.0.0.1:9/debian/"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.plan import INSERT

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from dbcheck import files
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, EngineError, UsageError
 from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.options import client_options
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, EngineError, UsageError
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.remote import sshconnect, sshlogin

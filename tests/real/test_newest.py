@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from dbcheck.errors import EngineError
+from dbcheck.base.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.ports.engine import Engine

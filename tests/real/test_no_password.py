@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.registry import open_engine
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from tests.kit.refusals import refused
 

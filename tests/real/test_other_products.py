@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import OtherProduct
 from dbcheck.cli import FAILED
 from dbcheck.cli.root import run
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import OtherProduct
 from dbcheck.rows.plans.plan import INSERT
 from tests.kit.hostile import PgPeer, hostile
 from tests.kit.waiting import wait_until

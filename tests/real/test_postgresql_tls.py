@@ -15,10 +15,10 @@ from typing import cast
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.clock import now_us
+from dbcheck.base.errors import EngineError
+from dbcheck.base.system import now_us
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.commit import commit
 from dbcheck.load.loop import Loop

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.errors import PowerError
+from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import PowerState
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from tests.kit.waiting import wait_until
@@ -208,7 +208,7 @@ def test_a_state_that_cannot_be_read_keeps_no_host_without_power(plug: Path) -> 
 
 RESTORES = """
 import sys
-from dbcheck import interrupt
+from dbcheck.base import interrupt
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 
 installed, off_s, state, restore = sys.argv[1:]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.errors import PowerError, UsageError
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cluster import ONLY_NODE

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import PowerError
+from dbcheck.base.errors import PowerError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.power.kinds import sysrq

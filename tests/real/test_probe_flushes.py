@@ -17,9 +17,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.host import data_directory
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec

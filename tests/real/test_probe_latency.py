@@ -16,9 +16,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import data_directory
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.flushes import Method, Shape

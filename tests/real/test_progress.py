@@ -8,10 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dbcheck.base.progress import Progress, Unit
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.judging import judge_run
-from dbcheck.ports.listener import LoadStatus, Phase
+from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.table import LEDGER
 from dbcheck.witness.log import FrameLogReader

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.reach import accepts
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 
 
 @pytest.fixture

@@ -12,7 +12,14 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
+    EngineError,
+    TableLost,
+    TableRefused,
+    UsageError,
+    WitnessError,
+)
 from dbcheck.cli.reconcile_server import _recalled
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import clocks
@@ -20,14 +27,6 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.loading import sealed_load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
-    EngineError,
-    TableLost,
-    TableRefused,
-    UsageError,
-    WitnessError,
-)
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.records import Manifest, PreparedRecord, StoredRows
 from dbcheck.model.verdict import Verdict
@@ -38,7 +37,8 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.prepared import Name
 from dbcheck.rows.table import LEDGER, TableFacts
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.clock import now_us
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
+from dbcheck.base.system import now_us
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.recording import Recording, RecordingFile
 from dbcheck.lab.spec import DriveSpec

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, UsageError
 from dbcheck.remote import hostkeys, sshasked, sshconfig
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.hostkeys import UnreadableList

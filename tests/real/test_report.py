@@ -17,7 +17,7 @@ from dbcheck.campaign.folder import CampaignFolder, write_matrix
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.rows import Line, matrix_result
-from dbcheck.stored import private
+from dbcheck.runs.stored import private
 from tests.kit.reports import run_result
 from tests.kit.samples import PLAN
 from tests.kit.users import DBCHECK

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.cycle.preflight.independence import require_independent, require_other_host
-from dbcheck.error_ids import ErrorId
 from dbcheck.hosts.host import open_host
 from dbcheck.ports.witness import WitnessHostFacts
-from dbcheck.stored import from_bytes
+from dbcheck.runs.stored import from_bytes
 from tests.kit.host_samples import BEFORE
 from tests.kit.refusals import refused
 
@@ -26,7 +26,7 @@ IN_CONTAINER = f"""
 mount --bind {{own}} {BOOT_ID} &&
 mount --bind {{own}} {MACHINE_ID} && exec {{python}} -c '
 import sys
-from dbcheck.stored import to_bytes
+from dbcheck.runs.stored import to_bytes
 from dbcheck.witness.url import open_witness
 witness = open_witness("file:{{folder}}", volatile=True)
 sys.stdout.buffer.write(to_bytes(witness.facts()))

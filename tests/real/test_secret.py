@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.assemble import engine
-from dbcheck.errors import UsageError
 from dbcheck.secret import Secret
 from tests.kit.files import STRANGER
 

@@ -22,7 +22,7 @@ from dbcheck.judge.results import SeenTotal
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, AckValues
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.labs import process_lab
 from tests.kit.rigs import SEED, Bench, bench, plan, quick

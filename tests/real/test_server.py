@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import mysql.connector
 import pytest
 
-from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab import held_port, owned, programs, shared_memory
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import Process

@@ -7,7 +7,7 @@ import contextlib
 import psycopg2
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in

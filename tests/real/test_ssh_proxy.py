@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.remote.address import Address, Proxy, SshOptions
 from dbcheck.remote.sshconnect import connect

@@ -11,8 +11,8 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd, _descendants

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import PowerError
+from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import PowerState
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds.exec import ExecPlan

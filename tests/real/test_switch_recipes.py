@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck import files
-from dbcheck.errors import PowerError
+from dbcheck.base.errors import PowerError
 from dbcheck.inventory.load import load
 from dbcheck.model.cut import CutClass, PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch

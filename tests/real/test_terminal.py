@@ -15,7 +15,7 @@ import pytest
 
 from dbcheck.cli import FAILED, PASS
 from dbcheck.lab.ssh.sshd import Sshd
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.fuzz.on_sql import greeting, message, server_of
 from tests.kit.nodes import having
 from tests.kit.reports import EVIL, is_harmless

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import PowerError
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import PowerError
 from dbcheck.judge.item import Standing
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.labs import process_lab
 from tests.kit.nodes import at_the_cut, with_node
 from tests.kit.rigs import SEED, Bench, bench, plan, quick

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.preflight.before_load import preflight
-from dbcheck.errors import EngineError
 from dbcheck.judge.item import Standing
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER

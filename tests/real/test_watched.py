@@ -15,7 +15,7 @@ import psycopg2
 import pytest
 from sqlalchemy.engine import make_url
 
-from dbcheck.clock import now_us
+from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import load_until_cut

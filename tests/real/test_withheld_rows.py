@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RowsWithheld
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RowsWithheld
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER
 from tests.kit.accounts import ACCOUNT, Least, connect, statements

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import children
+from dbcheck.base import children
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.remote.child import ChildPipe

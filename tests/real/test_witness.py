@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import WitnessError
+from dbcheck.base.errors import WitnessError
 from dbcheck.model.witness import Watermark
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import Ack

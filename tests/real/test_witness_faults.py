@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import WitnessError
+from dbcheck.base.errors import WitnessError
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.ssh.sshd import Sshd, _descendants

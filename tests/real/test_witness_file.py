@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import WitnessError
+from dbcheck.base.errors import WitnessError
 from dbcheck.witness.file import FileWitness
 from tests.kit.witnesses import append_from_threads, read_back
 

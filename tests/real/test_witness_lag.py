@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import HostError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight.before_load import preflight
-from dbcheck.errors import HostError
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, Gone, PowerState, SwitchKind

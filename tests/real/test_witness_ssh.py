@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import UsageError, WitnessError
+from dbcheck.base.errors import UsageError, WitnessError
 from dbcheck.lab.ssh.sshd import Sshd, _make_key
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.witness.ssh import SshWitness

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dbcheck.errors import DbcheckError
+from dbcheck.base.errors import DbcheckError
 from tests.releases.known import RELEASES, Family
 
 ROOT = Path(__file__).parents[2]

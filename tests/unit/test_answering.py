@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck.base.errors import OtherServer
 from dbcheck.engines.answering import Answering, require_same
-from dbcheck.errors import OtherServer
 from tests.kit.samples import FACTS
 
 SAME = Answering(FACTS.started_us)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cycle.preflight import independence
 from dbcheck.cycle.preflight.independence import require_other_host
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import DbcheckError, UsageError
 from dbcheck.judge.item import Standing
 from dbcheck.judge.witness import witness_apart
 from dbcheck.model.witness import Apart, same_host, same_start

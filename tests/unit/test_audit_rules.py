@@ -21,9 +21,9 @@ from dbcheck.audit.rules import (
 )
 from dbcheck.audit.servers import other_subjects
 from dbcheck.audit.subject import Fact, Subject
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.cli.receipt import PRESET, receipt
-from dbcheck.errors import UsageError
 from dbcheck.model.audited import OtherSettings, RuleStanding, Severity
 from dbcheck.model.verdict import Verdict
 from tests import rules as document

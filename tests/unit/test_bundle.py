@@ -13,15 +13,15 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from dbcheck import stored
-from dbcheck.errors import BundleRefused, UsageError
+from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index, Member
 from dbcheck.evidence.attestation import FILE
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import (
     STORED,

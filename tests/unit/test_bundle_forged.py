@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from dbcheck import stored
+from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
-from dbcheck.errors import BundleRefused, UsageError
 from dbcheck.evidence.archive import Index
 from dbcheck.evidence.bundle import campaign_page
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.model.verdict import CycleVerdict, Verdict
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import (
     bundle_of,

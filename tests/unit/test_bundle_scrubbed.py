@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.evidence.scrub import REMOVED, Scrub, hosts_of
 from dbcheck.evidence.verify import verify
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.host import LogTail
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, NodeBefore
-from dbcheck.runs import Recalled, RunFolder
+from dbcheck.runs.folder import Recalled, RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import SECRET, bundle_of, contents, stored_copy
 from tests.kit.stored_run import (

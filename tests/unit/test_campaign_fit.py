@@ -13,17 +13,17 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, FleetError, HostError, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli import assemble, campaign_run
 from dbcheck.cli.matrix_target import on_target
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, FleetError, HostError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import CutAsked
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import one, site_of
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.refusals import refused

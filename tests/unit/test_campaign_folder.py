@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import stored
+from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.errors import RunFormatError
 from dbcheck.model.verdict import CycleVerdict
+from dbcheck.runs import stored
 from tests.kit.samples import PLAN
 
 

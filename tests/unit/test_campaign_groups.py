@@ -13,7 +13,7 @@ from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.host import Drive
 from dbcheck.model.verdict import CycleVerdict
 from dbcheck.report.words import campaign as words
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import having
 from tests.kit.samples import PLAN
 from tests.kit.stored_run import manifest

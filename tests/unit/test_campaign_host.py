@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.cycle import host as cycle_host
 from dbcheck.cycle.host import ask_host
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.model.depth import Remains
 from dbcheck.model.host import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.model.places import DataNames, Place

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import TargetChanged
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.preflight import before_load
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import TargetChanged
 from dbcheck.model.cut import SwitchKind
 from dbcheck.model.host import Layer, Volume
 from dbcheck.model.places import Place
@@ -25,7 +25,7 @@ from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.earlier import EpochTotals
 from dbcheck.rows.table import TableFacts, TableSpec
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.cycles import record, records_of
 from tests.kit.host_samples import BEFORE, VOLUME
 from tests.kit.nodes import after_of, having, one, with_node

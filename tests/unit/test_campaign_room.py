@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import TargetChanged
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.tables import with_room
-from dbcheck.errors import TargetChanged
 from dbcheck.rows.table import TableFacts, TableSpec
 from tests.kit.host_samples import BEFORE, VOLUME
 from tests.kit.nodes import after_of, having

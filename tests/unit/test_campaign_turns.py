@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, TargetChanged
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.cycle import turn
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.rig import Rig, Turns
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, TargetChanged
 from dbcheck.model.verdict import CycleVerdict
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import MANIFEST, PLAN

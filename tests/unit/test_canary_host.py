@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.hosts.agent import log as host_log
 from dbcheck.hosts.agent.drivefacts import parse_nvme, parse_smartctl
 from dbcheck.hosts.host import open_host

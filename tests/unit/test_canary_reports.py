@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dbcheck.errors import HostError
+from dbcheck.base.errors import HostError
 from dbcheck.hosts import canary
 from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace

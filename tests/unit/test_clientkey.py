@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import clientkey, stored
-from dbcheck.clientkey import ClientKey
+from dbcheck.base.errors import RunFormatError, RunWriteError, WitnessError
 from dbcheck.cycle.preflight.before_load import _new_run
-from dbcheck.errors import RunFormatError, RunWriteError, WitnessError
-from dbcheck.runs import Recalled, RunFolder
+from dbcheck.runs import client_key, stored
+from dbcheck.runs.client_key import ClientKey
+from dbcheck.runs.folder import Recalled, RunFolder
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import LOAD, MANIFEST
 
@@ -43,18 +43,18 @@ def key_of(run: RunFolder) -> ClientKey:
 def test_a_key_is_kept_for_its_user_alone(run: RunFolder, state: Path) -> None:
     old = os.umask(0)
     try:
-        clientkey.remember(key_of(run))
+        client_key.remember(key_of(run))
     finally:
         os.umask(old)
     assert state.stat().st_mode & 0o777 == 0o700
     for path in (run.path / "client.key", state / f"{RUN}.json"):
         assert path.stat().st_mode & 0o777 == 0o600
         assert ClientKey.read(path) == key_of(run)
-    assert RunFolder.open(run.path).key() == clientkey.recall(RUN) == key_of(run)
+    assert RunFolder.open(run.path).key() == client_key.recall(RUN) == key_of(run)
     assert key_of(run).secret not in repr(key_of(run))
-    clientkey.forget(RUN)
-    clientkey.forget(RUN)
-    assert clientkey.recall(RUN) is None
+    client_key.forget(RUN)
+    client_key.forget(RUN)
+    assert client_key.recall(RUN) is None
 
 
 def link(path: Path) -> None:
@@ -101,14 +101,14 @@ def test_where_no_key_can_be_kept_the_user_hears_of_it(
     rig = replace(rig_of(listener), runs=tmp_path / "first")
     run = _new_run(rig, MANIFEST)
     assert not listener.phases
-    assert clientkey.recall(RUN) == key_of(run)
+    assert client_key.recall(RUN) == key_of(run)
     lab = replace(MANIFEST, run_id=f"{RUN[:-1]}0")
     of_lab = _new_run(replace(rig, runs=tmp_path / "lab", lab={"rung": "drive"}), lab)
     assert RunFolder.open(of_lab.path).is_own()
-    clientkey.forget(lab.run_id)
+    client_key.forget(lab.run_id)
     with pytest.raises(RunWriteError, match="File exists"):
-        clientkey.remember(key_of(run))
-    clientkey.forget(RUN)
+        client_key.remember(key_of(run))
+    client_key.forget(RUN)
     state.rmdir()
     state.write_bytes(b"")
     _new_run(replace(rig, runs=tmp_path / "second"), MANIFEST)
@@ -165,7 +165,7 @@ def test_a_disk_that_is_full_leaves_no_half_of_a_key(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunWriteError, match="No space"):
-        clientkey.remember(key_of(run))
+        client_key.remember(key_of(run))
     assert list(state.iterdir()) == []
 
 
@@ -173,10 +173,10 @@ def test_a_folder_of_keys_that_is_not_ours_holds_none(
     run: RunFolder, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As root may have made it in the home of another user."""
-    clientkey.remember(key_of(run))
+    client_key.remember(key_of(run))
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != state)
-    assert clientkey.recall(RUN) is None
-    clientkey.forget(RUN)
+    assert client_key.recall(RUN) is None
+    client_key.forget(RUN)
     monkeypatch.undo()
     assert (state / f"{RUN}.json").exists()
 
@@ -188,8 +188,8 @@ def test_a_folder_of_keys_that_is_not_ours_holds_none(
 def test_a_key_that_is_damaged_says_what_can_be_done(
     content: bytes, says: str, run: RunFolder, state: Path
 ) -> None:
-    clientkey.remember(key_of(run))
+    client_key.remember(key_of(run))
     (state / f"{RUN}.json").write_bytes(content)
     with pytest.raises(RunFormatError, match=says) as caught:
-        clientkey.recall(RUN)
+        client_key.recall(RUN)
     assert f"Without {state / RUN}.json the run can be judged" in caught.value.hint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import SiteKind

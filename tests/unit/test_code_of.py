@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.link import code_of as number_of
 from dbcheck.engines.postgresql.link import code_of as state_of
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 
 
 class Failure(Exception):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from dbcheck.base.errors import RunWriteError, UsageError
 from dbcheck.cli import assemble
-from dbcheck.errors import RunWriteError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Reached

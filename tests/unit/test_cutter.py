@@ -11,7 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.clock import now_us
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, PowerError
+from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import (
     ANSWERS_MIN,
     ANSWERS_WAIT_S,
@@ -21,8 +23,6 @@ from dbcheck.cycle.cutter import (
 from dbcheck.cycle.following import Following
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, PowerError
 from dbcheck.limits import BEHIND_S, SILENCE_S
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Cut, SwitchKind

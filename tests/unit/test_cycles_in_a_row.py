@@ -21,7 +21,7 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.judge.verdict import Judgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import TableFacts
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from dbcheck import dask
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from tests.kit.refusals import refused
 
 

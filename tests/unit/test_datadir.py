@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
+from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import inspect_host
-from dbcheck.errors import HostError
 from dbcheck.hosts.agent.data import data_names
 from dbcheck.hosts.agent.facts import changed, made
 from dbcheck.model.places import DataNames, other_data, unmarked

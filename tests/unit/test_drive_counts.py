@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.cycle import watching
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.watching import DriveCounts, begin_counting, csv_lines
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.flushes import Counts, Sample, UnderLoad
 from dbcheck.ports.host import TargetHost

@@ -8,7 +8,7 @@ from math import comb
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.lab.drive.model import Drive
 from dbcheck.lab.spec import DriveSpec
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, PowerError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, PowerError
 from dbcheck.hosts.drives import (
     DriveMount,
     EndedServer,

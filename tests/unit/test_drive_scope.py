@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.cli.assemble import scoped_switch
-from dbcheck.errors import PowerError, UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
 from dbcheck.limits import POWER_TIMEOUT_S

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from dbcheck import durable
+from dbcheck.base import system
 
 _FULL_FSYNC = 51  # of macOS; Linux has no such command
 
@@ -32,8 +32,8 @@ def on_macos(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         patch.setattr(fcntl, "F_FULLFSYNC", _FULL_FSYNC, raising=False)
         patch.delattr(os, "fdatasync")
         patch.setattr(os, "fsync", lambda _: pytest.fail("fsync is not enough there"))
-        yield importlib.reload(durable)
-    importlib.reload(durable)
+        yield importlib.reload(system)
+    importlib.reload(system)
 
 
 @pytest.mark.parametrize("name", ["sync", "sync_data"])
@@ -61,5 +61,5 @@ def test_a_system_without_fdatasync_syncs_all(
     synced: list[int] = []
     monkeypatch.delattr(os, "fdatasync")
     monkeypatch.setattr(os, "fsync", synced.append)
-    durable.sync_data(7)
+    system.sync_data(7)
     assert synced == [7]

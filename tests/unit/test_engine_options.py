@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import UsageError
 from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.options import client_options
-from dbcheck.errors import UsageError
 
 
 @pytest.fixture(autouse=True)

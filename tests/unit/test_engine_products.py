@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, OtherProduct
 from dbcheck.engines.mysql.check import product, quote_account
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.product import (
@@ -13,8 +15,6 @@ from dbcheck.engines.postgresql.product import (
     require_version,
 )
 from dbcheck.engines.tables import require_ours
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, OtherProduct
 from dbcheck.rows.table import CLASSIC, LEDGER
 from tests.kit.recorded_servers import RecordedLink
 

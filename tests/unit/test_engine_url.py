@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.storage import ENGINES as STORAGE
 from dbcheck.engines.mysql.storage import storage_of
 from dbcheck.engines.registry import ENGINES, open_engine
 from dbcheck.engines.url import NAME_ANOTHER
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, UsageError
 
 SECRET = "hunter2-and-more"
 

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import entries
 from dbcheck.cli.entries import at_once
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 
 WAIT_S = 60

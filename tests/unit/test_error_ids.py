@@ -11,23 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import errors
+import dbcheck
+from dbcheck.base import errors
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, LabError
+from dbcheck.base.local import Channel
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
 from dbcheck.cli.root import run
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, LabError
 from dbcheck.fleet import messages
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.programs import Failed
 from dbcheck.lab.reply import result_in
 from dbcheck.load import job
-from dbcheck.local import Channel
 from dbcheck.report.rows import Line
 from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
 
-PACKAGE = Path(errors.__file__).parent
+PACKAGE = Path(dbcheck.__file__).parent
 SILENT = ErrorId.HOST_NOT_ANSWERING
 # One of each class that has more than a message, an id and a hint.
 SPECIAL: list[DbcheckError] = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError, RunFormatError, RunWriteError, UsageError
+from dbcheck.base.errors import LabError, RunFormatError, RunWriteError, UsageError
 from dbcheck.explore.folder import Exploration, Line, Plan
 from dbcheck.judge.explored import (
     Finding,

@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Oracle
 

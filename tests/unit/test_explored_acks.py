@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.explore.acked import Acked
 from dbcheck.rows.acks import (
     ACK_DTYPE,

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.clock import now_us
+from dbcheck.base.system import now_us
 from dbcheck.load.far import Shift
 from dbcheck.load.farhost import FarHost, packed, unpacked
 from dbcheck.load.group import Break, GroupResult, Snapshot

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck import clientkey
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli.campaign_child import _take_over
 from dbcheck.fleet.coordinator import Coordinator
@@ -18,7 +17,8 @@ from dbcheck.fleet.messages import Listing
 from dbcheck.fleet.mirror import needed, unpack
 from dbcheck.fleet.rig import rig_of
 from dbcheck.inventory.entry import Entry
-from dbcheck.runs import RunFolder
+from dbcheck.runs import client_key
+from dbcheck.runs.folder import RunFolder
 from tests.kit.samples import MANIFEST, PLAN
 
 ENTRY = Entry("db1", "postgresql://u@db1/d")
@@ -63,4 +63,4 @@ def test_a_worker_takes_over_the_runs_that_its_client_knows(
     _take_over(there, (OURS,))
     own = {each.path.name for each in there.unsettled() if each.is_own()}
     assert own == {OURS}
-    assert clientkey.recall(FOREIGN) is None
+    assert client_key.recall(FOREIGN) is None

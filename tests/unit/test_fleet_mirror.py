@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import RunWriteError
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.errors import RunWriteError
 from dbcheck.fleet.messages import Listing, Piece
 from dbcheck.fleet.mirror import PIECE_BYTES, Incoming, Outgoing, needed, unpack
 from dbcheck.model.verdict import CycleVerdict

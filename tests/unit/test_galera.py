@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.galera import is_node, options, view_of
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, UsageError
 from dbcheck.lab.galera import Ports, galera_settings
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.promised import kept_by

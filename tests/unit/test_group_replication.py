@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.engines.mysql import group_bootstrap, group_replication
 from dbcheck.engines.mysql.check import require_alone, require_server
 from dbcheck.engines.mysql.group_replication import View, is_member
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.lab.group_replication import group_settings
 from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
 from dbcheck.model.cluster import Promise, SiteKind, lineage

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, StillBootstraps, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import Descent, Detached, Membership, Received

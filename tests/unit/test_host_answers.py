@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.errors import HostError
+from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.remote import wire
 from tests.kit.channels import Script, reply

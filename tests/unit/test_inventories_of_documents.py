@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from tests.unit.inventories import hosts, loaded
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from tests.unit.inventories import loaded
 
 TEMPLATES = "all:\n  hosts: {h: }\n  vars:\n    v8: ''\n" + "".join(

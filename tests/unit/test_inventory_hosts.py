@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.assemble import entry_host
 from dbcheck.cli.entry_options import HostUrl
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
 from dbcheck.remote.address import AS_SSH, Proxy, SshOptions

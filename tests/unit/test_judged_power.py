@@ -24,7 +24,7 @@ from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.replication import ReplicationSeen
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import Watched, WatchTally
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
 from tests.kit.cases import case

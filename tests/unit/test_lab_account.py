@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.lab import account
 
 WHOLE = "         0          0 4294967295\n"

@@ -13,9 +13,9 @@ from typing import cast
 import pytest
 from rich.console import Console
 
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.cli.lab_cycles import described, lab_cycles, until_shown
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import LabError, UsageError
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.cli import lab_fetch
 from dbcheck.cli.root import root
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import KEYRING, sources_of
 from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part, library_packages

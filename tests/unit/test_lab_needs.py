@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.errors import LabError, UsageError
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import held_port, programs, shortage
 from dbcheck.lab import needs as drive_needs
 from dbcheck.lab.lab import missing

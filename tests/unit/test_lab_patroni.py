@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.lab.servers.patroni import PatroniServer, is_synchronous
 from dbcheck.lab.spec import LabSpec
 

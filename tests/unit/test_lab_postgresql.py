@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.lab_options import StorageOptions
-from dbcheck.errors import UsageError
 from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import lab as lab_module
 from dbcheck.lab import owned
 from dbcheck.lab.account import Account

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError, UsageError
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import state
 from dbcheck.lab.process import Process
 from dbcheck.lab.state import LabRecord

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dbcheck import files, workload
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.check import require_packet
 from dbcheck.engines.mysql.session import _text
 from dbcheck.engines.mysql.wire import Template
-from dbcheck.errors import EngineError
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.operation import Operation, Verb

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.lab.drive.model import Drive, Mark
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import DriveSpec

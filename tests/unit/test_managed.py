@@ -16,12 +16,12 @@ import pytest
 
 from dbcheck.audit.mysql import RULES
 from dbcheck.audit.rules import flagged, judge
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cli.guard import guard
 from dbcheck.cycle.preflight.before_load import require_failover
 from dbcheck.engines.mysql.check import require_known
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
-from dbcheck.errors import EngineError, UsageError
 from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import judge_rows

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.preflight.members import Address, address_of, recognised
 from dbcheck.engines.registry import open_engine
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.model.replication import Follower, Membership
 
 OWN = Address(frozenset({"10.0.0.2"}), 5432)

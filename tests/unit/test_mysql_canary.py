@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.base.errors import NoCanary
 from dbcheck.engines.mysql.canary import _require_myisam
-from dbcheck.errors import NoCanary
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from mysql.connector.constants import ClientFlag
 from mysql.connector.network import MySQLTCPSocket
 
 import dbcheck
+from dbcheck.base.errors import UsageError
 from dbcheck.engines.mysql import connection as our_connection
 from dbcheck.engines.mysql.driver import OpenConnection, require_supported
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.errors import UsageError
 
 _ENGINE = Path(dbcheck.__file__).parent / "engines" / "mysql"
 _PRIVATE = re.compile(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import configuration, mirror_of
 

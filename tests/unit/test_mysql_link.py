@@ -5,8 +5,8 @@ from __future__ import annotations
 import mysql.connector
 import pytest
 
+from dbcheck.base.errors import EngineError, TableLost, TableRefused
 from dbcheck.engines.mysql.link import _error
-from dbcheck.errors import EngineError, TableLost, TableRefused
 
 DAMAGED = [
     (1034, "Index for table 'ledger' is corrupt; try to repair it"),

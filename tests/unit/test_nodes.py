@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, RunFormatError, UsageError
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import HostCanaries
 from dbcheck.cycle.preflight import before_load
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, RunFormatError, UsageError
 from dbcheck.judge.case import Case
 from dbcheck.judge.server import restarted
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.records import NodeAfter, NodeAtTheCut, RestoreRecord
 from dbcheck.ports.site import Node
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import after_of, having
 from tests.kit.partial_rig import RecordingListener

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import NoCanary, UsageError
 from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
-from dbcheck.errors import NoCanary, UsageError
 from dbcheck.ports import abilities
 from dbcheck.rows.table import LEDGER
 from dbcheck.workload import load

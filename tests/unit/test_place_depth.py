@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import ask_host, end_canaries, inspect_host
 from dbcheck.cycle.judging import judge_run
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.judge.host import same_storage, unsafe_shutdowns
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.places import places as places_item
@@ -33,7 +32,8 @@ from dbcheck.model.host import (
 from dbcheck.model.places import DataNames, Place
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import Verdict
-from dbcheck.runs import RunFolder, read_manifest
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder, read_manifest
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case

@@ -12,11 +12,11 @@ import psycopg
 import psycopg2
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
 

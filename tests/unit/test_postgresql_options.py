@@ -7,10 +7,10 @@ from pathlib import Path
 import psycopg2.extensions
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.postgresql import options
 from dbcheck.engines.postgresql.options import REFUSED, libpq_options
 from dbcheck.engines.registry import open_engine
-from dbcheck.errors import EngineError
 
 SECRET = "hunter2-and-more"
 REFUSES = {"require_auth": REFUSED}

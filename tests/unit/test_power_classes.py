@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.assemble import entry_rig, power_switch
 from dbcheck.cli.guard import require_passable
-from dbcheck.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import DECLARABLE, CutClass, shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.power.kinds.fence_metadata import NO_POWER, Metadata, parse, require_name
 from tests.kit.devices import XML
 

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
+from dbcheck.base.errors import UsageError
 from dbcheck.cli import assemble
 from dbcheck.cli.guard import guard
-from dbcheck.errors import UsageError
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.host import Expected, Identity
 from dbcheck.model.server import ServerFacts

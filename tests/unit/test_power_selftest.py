@@ -8,10 +8,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, PowerError
 from dbcheck.cli import assemble, power
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, PowerError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.volumes import VolumeDepth

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.recovery import waiting
-from dbcheck.errors import EngineError
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase

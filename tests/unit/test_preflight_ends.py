@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle import control
 from dbcheck.cycle.preflight import before_load
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.model.cluster import ONLY_NODE
 from tests.kit.partial_rig import Parts, rig_with
 from tests.kit.stored_run import manifest

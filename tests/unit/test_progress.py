@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbcheck.base.progress import Progress, Unit
 from dbcheck.cli import output
 from dbcheck.model.flushes import Counts, UnderLoad
-from dbcheck.ports.listener import LoadStatus, Phase
+from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
 from dbcheck.report.live import LiveProgress, progress
 from dbcheck.report.progress import PlainProgress
 

@@ -15,7 +15,7 @@ from dbcheck.model.host import Expected, HostBefore
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.reached import recall, remember
 from dbcheck.power.wiring import Wiring
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case
 from tests.kit.nodes import having

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, WitnessError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, WitnessError
+from dbcheck.base.system import now_us
 from dbcheck.load.readers import Readers
 from dbcheck.model.witness import Watermark
 from dbcheck.ports.engine import KeyRead

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import ConnectionLost, EngineError, OtherServer, UsageError
 from dbcheck.cycle.recovery.after_cut import read_survivors
 from dbcheck.cycle.recovery.reading import Reading, nothing_read
 from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import ConnectionLost, EngineError, OtherServer, UsageError
 from dbcheck.model.cluster import ONLY_NODE, Promise, SiteKind
 from dbcheck.model.records import AfterRecord, NodeAfter, PreparedRecord
 from dbcheck.model.server import Refill, ServerFacts
@@ -24,7 +24,7 @@ from dbcheck.rows.prepared import Decisions, LeftFate, Name
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.workload import load
 from tests.kit.nodes import after_of, site_of
 from tests.kit.partial_rig import RecordingListener

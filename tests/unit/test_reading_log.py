@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, HostError
 from dbcheck.cycle.recovery import reading_log
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, HostError
 from dbcheck.model.host import LogTail
 from dbcheck.rows.table import LEDGER
 from tests.kit.nodes import site_of

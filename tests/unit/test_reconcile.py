@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.errors import LogDamaged
+from dbcheck.base.errors import LogDamaged
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.earlier import WEIGHT_MODULUS
 from dbcheck.rows.loss import LossKind

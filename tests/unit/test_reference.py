@@ -11,7 +11,7 @@ import click
 import pytest
 from msgspec import Meta
 
-from dbcheck.base.explained import Explained
+from dbcheck.base.text import Explained
 from dbcheck.cli.root import root
 from dbcheck.inventory.entry import KNOWN, SECRETS
 from dbcheck.judge.diagnosis import Cause

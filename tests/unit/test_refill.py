@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.engines.mysql.refill import refill_of
 from dbcheck.engines.postgresql.subscriptions import (
     require_no_subscription,
     subscribed,
 )
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.server import not_refilled
@@ -28,6 +27,7 @@ from dbcheck.rows.differences import ChangedRow, SecondReading
 from dbcheck.rows.loss import IndexLoss, Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.table import CLASSIC, LEDGER
+from dbcheck.runs import stored
 from tests.kit.cases import case
 from tests.kit.nodes import after_of
 from tests.kit.samples import FACTS

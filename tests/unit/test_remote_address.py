@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.remote.address import Address, parse_ssh_url
 from dbcheck.remote.way import way_to
 from tests.kit.refusals import refused

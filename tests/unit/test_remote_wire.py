@@ -16,7 +16,7 @@ from dbcheck.remote.program import bootstrap, program
 from tests.kit.channels import AGENTS
 
 SENT = {
-    "dbcheck.durable",
+    "dbcheck.base.system",
     "dbcheck.remote.wire",
     *AGENTS,
     *(part for p in AGENTS.values() for part in p),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.errors import PowerError
 from dbcheck.engines.mysql.gtids import counts, newest
-from dbcheck.errors import PowerError
 from dbcheck.model.cut import CutClass, PowerState
 from dbcheck.model.replication import (
     Received,

@@ -18,8 +18,8 @@ import pytest
 from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.cli.report import as_json
-from dbcheck.error_ids import ErrorId
 from dbcheck.judge.results import CampaignsResult, MatrixResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.campaign import campaigns_report

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import compared
 from dbcheck.cli.report import formatted, read
 from dbcheck.cycle.judging import judge_run
-from dbcheck.errors import UsageError
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.junit import as_junit
@@ -21,7 +21,7 @@ from dbcheck.report.prometheus import as_metrics
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.words import campaign as words
 from dbcheck.report.words import compare as of_compare
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import stored_copy
 from tests.kit.poisoned_reports import poisoned_campaign

@@ -10,14 +10,14 @@ import pytest
 from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
+from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli.report import as_json, formatted, read
-from dbcheck.errors import RunFormatError
 from dbcheck.judge.result import RunResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject
 from dbcheck.rows.keymap import Fate
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from tests.kit.samples import PLAN
 from tests.runs import make
 

@@ -24,7 +24,7 @@ from dbcheck.lab.clusterspec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.records import Manifest
 from dbcheck.rows.workload import Workload
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
 from tests.kit.stored_run import manifest, stored_run

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
 from dbcheck.cycle.recovery.reading import nothing_read
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.records import (
     LOGS_MAX,
@@ -28,7 +27,8 @@ from dbcheck.model.records import (
 )
 from dbcheck.model.server import Refill
 from dbcheck.rows.prepared import Decisions, Name
-from dbcheck.runs import RunFolder, new_run_id, read_manifest, require_run_id
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder, new_run_id, read_manifest, require_run_id
 from tests.kit.cycles import record, records_of
 from tests.kit.nodes import after_of
 from tests.kit.samples import FACTS, LOAD, MANIFEST

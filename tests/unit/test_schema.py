@@ -11,7 +11,7 @@ import pytest
 
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import to_values
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.stored_run import manifest, stored_run
 from tests.runs import make

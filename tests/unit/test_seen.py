@@ -20,7 +20,7 @@ from dbcheck.rows.acks import Ack
 from dbcheck.rows.reconcile import Claim
 from dbcheck.rows.seen import seen_rows
 from dbcheck.rows.table import LEDGER
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cycles import array_of, record, records_of
 from tests.kit.reports import printed

@@ -23,7 +23,7 @@ from dbcheck.model.records import AfterRecord, LoadRecord, Manifest
 from dbcheck.model.verdict import Tally, Verdict
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.verdict import verdict_report
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.nodes import having, host_after
 from tests.kit.reports import printed, run_result

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.others import who_may_change
-from dbcheck.owners import exchangeable
-from dbcheck.steps import steps
+from dbcheck.base.access import who_may_change
+from dbcheck.base.owners import exchangeable
+from dbcheck.base.system import steps
 
 
 @pytest.fixture

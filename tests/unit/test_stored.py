@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import stored
+from dbcheck.base.errors import RunWriteError
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import campaign_run, root
 from dbcheck.cycle.judging import judge_run
-from dbcheck.errors import RunWriteError
 from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.model.verdict import Verdict
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
 from tests.kit.files import STRANGER, give_away

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.logs import StoredLogs
-from dbcheck.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack, pack
 from dbcheck.rows.reconcile import count_acks
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.samples import LOAD, MANIFEST

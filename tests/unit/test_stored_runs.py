@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dbcheck.base.errors import RunFormatError
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.errors import RunFormatError
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.schedule import Schedule, Sizes
 from dbcheck.rows.table import LEDGER
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.runs import make
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from dbcheck import files
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.root import root
-from dbcheck.errors import UsageError
 from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan

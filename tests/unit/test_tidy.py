@@ -20,6 +20,7 @@ MODULES_MAX = 25  # of a package
 ORDERED = (
     *("model", "rows", "rows/plans", "server_log"),
     *("cycle", "cycle/preflight", "cycle/recovery", "campaign", "probe"),
+    *("base", "runs"),
 )
 VAGUE = {"utils", "helpers", "common", "manager", "misc"}
 

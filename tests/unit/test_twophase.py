@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import NotPrepared
 from dbcheck.cycle.recovery.in_doubt import Refusal, decide_rest, fates
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import NotPrepared
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.operation import TwoPhase
 from dbcheck.rows.plans.twophase import PART

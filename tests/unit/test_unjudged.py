@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from dbcheck import stored
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cycle.preflight.pending_runs import (
     require_none_on_witness,
     require_none_pending,
 )
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.model.cut import Gone
 from dbcheck.model.records import CutAsked, LoadRecord, Manifest
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.witness import CUT_EVENT, LOAD_EVENT
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.table import TableSpec
-from dbcheck.runs import RunFolder
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.nodes import after_of, having, site_of
 from tests.kit.refusals import refused

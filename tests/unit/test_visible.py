@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.visible import quoted, visible
+from dbcheck.base.text import quoted, visible
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import ConnectionLost, NotBack
 from dbcheck.cycle.recovery import waiting
 from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import ConnectionLost, NotBack
 from dbcheck.model.server import ServerFacts
 from tests.kit.nodes import site_of
 from tests.kit.samples import FACTS

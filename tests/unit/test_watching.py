@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError
 from dbcheck.cycle.loading import FIRST_LOOK_S
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.watching import Watching, watch_hosts
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.places import DATA, Place

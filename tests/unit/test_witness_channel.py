@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, WitnessError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, WitnessError
 from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.witness import agent

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.errors import LogDamaged, WitnessError
+from dbcheck.base.errors import LogDamaged, WitnessError
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.acks import Ack, pack
 from dbcheck.witness import agent

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from dbcheck.errors import UsageError
+from dbcheck.base.errors import UsageError
 from dbcheck.remote.address import Address
 from dbcheck.remote.way import way_to
 from dbcheck.witness.file import FileWitness

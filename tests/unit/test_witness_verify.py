@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dbcheck.base.errors import RunFormatError
 from dbcheck.cli.root import root
-from dbcheck.errors import RunFormatError
 from tests.runs import make
 
 STORED = Path(make.__file__).parent

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError, WitnessError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError, WitnessError
 from dbcheck.rows.acks import Ack
 from dbcheck.witness.window import Window, WindowLimits
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dbcheck import files, workload
+from dbcheck.base.errors import UsageError
 from dbcheck.cli.matrix_rows import read_matrix
-from dbcheck.errors import UsageError
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import PlanKind, Workload

@@ -15,13 +15,13 @@ from dbcheck.audit.servers import (
 )
 from dbcheck.audit.stack import subjects_of, unseen_host
 from dbcheck.audit.subject import Subject
+from dbcheck.base.errors import EngineError, HostError
 from dbcheck.cycle import observable
 from dbcheck.cycle.host import (
     data_directory,
     facts_as_the_server_finds,
     require_own_data,
 )
-from dbcheck.errors import EngineError, HostError
 from dbcheck.model.audited import Flag, RuleStanding, alarming, counted
 from dbcheck.model.host import HostBefore, Readings, TargetFacts
 from dbcheck.model.server import ServerFacts

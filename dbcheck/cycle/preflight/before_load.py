@@ -10,8 +10,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import dbcheck
-from dbcheck import interrupt, stored
-from dbcheck.clock import now_us
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
+    EngineError,
+    NoCanary,
+    RunWriteError,
+    UsageError,
+    WitnessError,
+)
+from dbcheck.base.system import now_us
 from dbcheck.cycle import observable
 from dbcheck.cycle.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.cycle.preflight.audit import audit_before
@@ -27,14 +35,6 @@ from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.recovery.waiting import settled_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.tables import age, require_sound, with_room
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
-    EngineError,
-    NoCanary,
-    RunWriteError,
-    UsageError,
-    WitnessError,
-)
 from dbcheck.load.commit import commit
 from dbcheck.model.cut import CutClass, PowerScope, Rung
 from dbcheck.model.depth import HeldCanary
@@ -57,7 +57,8 @@ from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.rows.table import SIDES
 from dbcheck.rows.workload import PlanKind, Workload
-from dbcheck.runs import RunFolder, new_run_id
+from dbcheck.runs import stored
+from dbcheck.runs.folder import RunFolder, new_run_id
 
 WARM_ROWS = 4
 

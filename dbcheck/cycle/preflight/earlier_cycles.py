@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from dbcheck.audit import storage
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import TargetChanged
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import TargetChanged
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.places import OF_TABLES
 from dbcheck.model.records import AfterRecord, Manifest, NodeBefore
@@ -22,7 +22,7 @@ from dbcheck.model.server import ServerFacts, difference
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.earlier import lost_by_epoch
 from dbcheck.rows.table import TableFacts
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 NO_IDS: Mapping[str, Sequence[int]] = {}
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.promised import kept_by
 from dbcheck.model.records import NodeBefore

@@ -15,17 +15,16 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from dbcheck import stored
-from dbcheck.cycle.logs import at_most, room_for_log
-from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
     EngineError,
     LogDamaged,
     RunFormatError,
     UsageError,
     WitnessError,
 )
+from dbcheck.cycle.logs import at_most, room_for_log
+from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted, is_same_data
 from dbcheck.ports import abilities
@@ -34,7 +33,13 @@ from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.table import LEDGER
-from dbcheck.runs import RunFolder, read_manifest, reconcile_command, require_run_id
+from dbcheck.runs import stored
+from dbcheck.runs.folder import (
+    RunFolder,
+    read_manifest,
+    reconcile_command,
+    require_run_id,
+)
 
 
 def require_none_pending(runs: Path, engine: Engine) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import NotBack, TableLost, UsageError
 from dbcheck.cycle.host import clocks
 from dbcheck.cycle.recovery.hosts import ask_nodes
 from dbcheck.cycle.recovery.other_nodes import (
@@ -18,14 +20,12 @@ from dbcheck.cycle.recovery.reading import Reading, nothing_read, other_lineage
 from dbcheck.cycle.recovery.second_reading import UNFINISHED, read_again
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import NotBack, TableLost, UsageError
 from dbcheck.judge.absence import judge_absence
 from dbcheck.judge.case import Case
 from dbcheck.model.host import HostAfter
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.ports.listener import Phase
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 STANDS = "the earlier FAIL stands"
 NOT_PROMOTED = "no other node took over, so no row was read and no loss is claimed"

@@ -12,16 +12,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dbcheck.base.errors import EngineError, HostError
 from dbcheck.cycle.host import ask, ask_host, await_host, data_directory
 from dbcheck.cycle.recovery.survivors import RowStore
 from dbcheck.cycle.rig import Rig
-from dbcheck.errors import EngineError, HostError
 from dbcheck.model.host import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
 from dbcheck.model.records import Manifest, NodeAfter
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.site import Site
 from dbcheck.rows.plans.registry import tables_of
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 CANARY = "dbcheck-canary"  # ends the name of each folder of canaries, see hosts
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from dbcheck.base.errors import ConnectionLost, EngineError, NotPrepared, OtherServer
 from dbcheck.cycle import observable
-from dbcheck.errors import ConnectionLost, EngineError, NotPrepared, OtherServer
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.twophase import PART

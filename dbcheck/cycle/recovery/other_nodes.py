@@ -17,7 +17,9 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, PowerError, TableLost
 from dbcheck.cycle.host import ask_host
 from dbcheck.cycle.recovery.survivors import (
     Comparison,
@@ -27,8 +29,6 @@ from dbcheck.cycle.recovery.survivors import (
     compare_stored,
 )
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, PowerError, TableLost
 from dbcheck.load.commit import commit
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import AfterRecord, Elsewhere, Manifest, NodeAfter
@@ -42,7 +42,7 @@ from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER, TableSpec
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 POLL_S = 0.2
 APPLIED_S = FOLLOWS_S = 30.0

@@ -13,18 +13,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dbcheck import interrupt
-from dbcheck.cycle import observable
-from dbcheck.cycle.logs import require_no_load
-from dbcheck.cycle.recovery import in_doubt
-from dbcheck.cycle.recovery.hosts import log_of_run
-from dbcheck.cycle.recovery.reading_log import ReadingLog
-from dbcheck.cycle.recovery.survivors import RowStore, Survivors
-from dbcheck.cycle.recovery.waiting import POLL_S, await_facts
-from dbcheck.cycle.rig import Rig
-from dbcheck.cycle.tables import check_after, conditions_after
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
     ConnectionLost,
     EngineError,
     NotBack,
@@ -34,6 +25,15 @@ from dbcheck.errors import (
     TableLost,
     TableRefused,
 )
+from dbcheck.cycle import observable
+from dbcheck.cycle.logs import require_no_load
+from dbcheck.cycle.recovery import in_doubt
+from dbcheck.cycle.recovery.hosts import log_of_run
+from dbcheck.cycle.recovery.reading_log import ReadingLog
+from dbcheck.cycle.recovery.survivors import RowStore, Survivors
+from dbcheck.cycle.recovery.waiting import POLL_S, await_facts
+from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.tables import check_after, conditions_after
 from dbcheck.judge.settings import hiding
 from dbcheck.model.cluster import lineage
 from dbcheck.model.managed import SERVICE

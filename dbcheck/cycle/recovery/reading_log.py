@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.errors import ConnectionLost, EngineError, HostError
 from dbcheck.cycle import observable
-from dbcheck.errors import ConnectionLost, EngineError, HostError
 from dbcheck.model.host import HostBefore, LogMarks, LogTail
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.site import Site

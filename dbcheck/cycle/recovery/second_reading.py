@@ -7,6 +7,8 @@ from functools import partial
 
 import numpy as np
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, NotBack, PowerError, TableLost, UsageError
 from dbcheck.cycle import observable
 from dbcheck.cycle.recovery.hosts import log_of_run
 from dbcheck.cycle.recovery.reading import other_lineage
@@ -14,15 +16,13 @@ from dbcheck.cycle.recovery.reading_log import ReadingLog
 from dbcheck.cycle.recovery.survivors import Comparison, Survivors
 from dbcheck.cycle.recovery.waiting import await_facts, settled_facts
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, NotBack, PowerError, TableLost, UsageError
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.ports.listener import Phase
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import TableSpec
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 UNFINISHED = SecondReading(not_done="the client ended before it was made")
 

@@ -13,11 +13,10 @@ from typing import IO, Protocol
 
 import numpy as np
 
-from dbcheck.base.progress import Progress, Unit
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.cycle import observable
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.model.records import (
     AfterRecord,
     LoadRecord,
@@ -27,6 +26,7 @@ from dbcheck.model.records import (
 )
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
+from dbcheck.ports.listener import Progress, Unit
 from dbcheck.ports.site import Node
 from dbcheck.rows.acks import Row
 from dbcheck.rows.differences import CHANGED_MAX, ChangedRow, Digest, only_in
@@ -34,7 +34,7 @@ from dbcheck.rows.earlier import EpochTotals
 from dbcheck.rows.loss import IndexLoss
 from dbcheck.rows.survivors import RECORD, Records, RowBatch
 from dbcheck.rows.table import TableFacts, TableSpec
-from dbcheck.runs import RunFolder
+from dbcheck.runs.folder import RunFolder
 
 Read = Callable[[], Iterator[Records]]
 _ROWS_AT_ONCE = 1 << 16

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 
-from dbcheck import interrupt
-from dbcheck.base.progress import Progress, Unit
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import ConnectionLost, EngineError, NotBack
 from dbcheck.cycle.rig import Rig
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import ConnectionLost, EngineError, NotBack
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
-from dbcheck.ports.listener import Listener, Phase
+from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 
 POLL_S = 0.2
 PATIENCE_S = 5.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.answering import Answering
 from dbcheck.engines.link import Link
-from dbcheck.errors import EngineError
 from dbcheck.model.server import DATA_NAME
 
 # What must be the same after a restart: variables, and the name of MariaDB's data.

@@ -19,18 +19,18 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Mapping
 
-from dbcheck.engines.mysql.check import product_of, quote_account
-from dbcheck.engines.mysql.grants import missing
-from dbcheck.engines.mysql.link import MysqlLink, code_of
-from dbcheck.engines.tables import MARK
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
     EngineError,
     NoCanary,
     OtherServer,
     TableLost,
     TableRefused,
 )
+from dbcheck.engines.mysql.check import product_of, quote_account
+from dbcheck.engines.mysql.grants import missing
+from dbcheck.engines.mysql.link import MysqlLink, code_of
+from dbcheck.engines.tables import MARK
 
 TABLE = "canary"
 _ENGINES = {"MariaDB": "Aria", "MySQL": "MyISAM"}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dbcheck.audit.mysql import BULK_LOAD, ROCKSDB
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql import group_replication
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
@@ -14,8 +16,6 @@ from dbcheck.engines.mysql.refill import OFF, in_galera, in_group, lowered
 from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
 from dbcheck.engines.url import NAME_ANOTHER
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
 

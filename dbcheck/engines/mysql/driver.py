@@ -22,8 +22,8 @@ from mysql.connector.connection import MySQLConnection
 from mysql.connector.constants import ClientFlag
 from mysql.connector.network import MySQLTCPSocket as MySQLTCPSocket
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 
 VERSION_MIN, MAJOR_MAX = (26, 10), 26  # as in setup.cfg
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.check import product, quote_account
 from dbcheck.engines.mysql.grants import missing
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.storage import StorageEngine
 from dbcheck.engines.tables import MARK
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 
 BINLOG = "sync_binlog"
 TABLE = "relaxed"

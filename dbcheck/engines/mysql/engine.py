@@ -9,6 +9,8 @@ from typing import Any
 
 from dbcheck.audit.mysql import INNODB
 from dbcheck.audit.mysql import TABLES as TABLES_IN
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.link import LOCK_S, SCAN_S
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import galera, housekeeping, tablecheck, twophase
@@ -59,8 +61,6 @@ from dbcheck.engines.newest import Newest
 from dbcheck.engines.server_log import innodb_log, log_names
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import SERVICE, of_hosts, of_mysql

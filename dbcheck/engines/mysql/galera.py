@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.model.promised import IGNORE_MAJORITY
 from dbcheck.model.replication import (
     GALERA_CLUSTER,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Mapping
 
-from dbcheck import interrupt
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, StillBootstraps
 from dbcheck.engines.mysql.grants import granted
 from dbcheck.engines.mysql.group_replication import View, group_of, view_of
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, StillBootstraps
 from dbcheck.model.replication import Detached
 
 _JOIN_S = 75.0  # MySQL gives up after 60 s, and says why

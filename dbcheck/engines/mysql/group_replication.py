@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.gtids import counts
 from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.model.replication import (
     REPLICATION_GROUP,
     Descent,

@@ -14,13 +14,13 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.engines.mysql.answering import VARIABLES
 from dbcheck.engines.mysql.check import product_of
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import folder_of
 from dbcheck.engines.tables import MARK
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import ConnectionLost, EngineError
 from dbcheck.model.server import DATA_NAME
 
 TABLE, MARKER = "identity", "marker"

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.engines.indexes import require_agreement
 from dbcheck.engines.link import SCAN_S, require_all
 from dbcheck.engines.mysql import plan
 from dbcheck.engines.rowsread import LOOKUPS_MAX
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.rows.table import TableSpec
 
 if TYPE_CHECKING:

@@ -13,6 +13,14 @@ from typing import Any
 
 import mysql.connector
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import (
+    ConnectionLost,
+    EngineError,
+    TableConverted,
+    TableLost,
+    TableRefused,
+)
 from dbcheck.engines.answering import require_same
 from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
@@ -50,14 +58,6 @@ from dbcheck.engines.mysql.storage import ENGINES, StorageEngine
 from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, Texts, answers, query, texts
 from dbcheck.engines.rowsread import RowsRead
 from dbcheck.engines.watch import Watch
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import (
-    ConnectionLost,
-    EngineError,
-    TableConverted,
-    TableLost,
-    TableRefused,
-)
 from dbcheck.files import sql
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch

@@ -18,11 +18,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck import plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.others import who_may_write
-from dbcheck.owners import expanded, is_ours
+from dbcheck.base import plain
+from dbcheck.base.access import who_may_write
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import expanded, is_ours
 
 LINE_MAX = 4093  # bytes; the clients take what is beyond it for another line
 DEPTH_MAX = 10  # of files that include each other; the clients ignore deeper ones

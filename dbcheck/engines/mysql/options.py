@@ -12,6 +12,8 @@ import sqlalchemy.engine
 import sqlalchemy.util
 from mysql.connector.constants import DEFAULT_CONFIGURATION
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.engines.mysql.clientoptions import (
     Client,
     is_on,
@@ -24,8 +26,6 @@ from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.named_files import unreadable_file
 from dbcheck.engines.peer import account_id
 from dbcheck.engines.url import PORTS, no_host, require_hosts, require_single
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
 from dbcheck.secret import require_private, variable
 
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection

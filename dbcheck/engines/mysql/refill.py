@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dbcheck.base.errors import ConnectionLost, EngineError, OtherServer, unless_refused
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.answering import is_replica
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.errors import ConnectionLost, EngineError, OtherServer, unless_refused
 from dbcheck.model.server import Refill
 
 OFF = frozenset({"OFF", "0", ""})

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql import (
     galera,
     group_bootstrap,
@@ -16,8 +18,6 @@ from dbcheck.engines.mysql.check import product_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.refill import refill_of
 from dbcheck.engines.reach import accepts
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.model.replication import (
     GALERA_CLUSTER,
     REPLICATION_GROUP,

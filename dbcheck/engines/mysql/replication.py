@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.check import product_of
 from dbcheck.engines.mysql.gtids import counts, newest
 from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.model.replication import Descent, Follower, Membership, Received
 
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"

@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import mysql.connector
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import CommitUnknown, EngineError
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
 from dbcheck.engines.mysql.connection import readable
@@ -30,8 +32,6 @@ from dbcheck.engines.mysql.wire import (
     answers_behind_row,
     query,
 )
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import CommitUnknown, EngineError
 from dbcheck.files import sql
 from dbcheck.rows.operation import (
     DECISIONS,

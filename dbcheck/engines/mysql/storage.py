@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dbcheck.audit.mysql import INNODB, ROCKSDB
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.model.server import LogPosition
 
 OPTION = "storage_engine"  # of a URL

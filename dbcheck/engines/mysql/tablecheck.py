@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dbcheck.base.errors import IndexDamaged
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.mysql.index import require_indexes
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.errors import IndexDamaged
 from dbcheck.model.server import CheckOutcome, TableCheck
 from dbcheck.rows.table import TableSpec
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, NotPrepared
 from dbcheck.engines.mysql.check import quote_account
 from dbcheck.engines.mysql.link import MysqlLink, code_of
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, NotPrepared
 from dbcheck.rows.prepared import PREFIX, Decisions
 
 _BRANCH_CHARS = 8

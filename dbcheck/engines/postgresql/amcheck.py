@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from dbcheck.base.errors import EngineError, TableLost
 from dbcheck.engines.link import SCAN_S
 from dbcheck.engines.postgresql.link import PostgresqlLink
-from dbcheck.errors import EngineError, TableLost
 from dbcheck.model.server import CheckOutcome, TableCheck
 from dbcheck.rows.table import TableSpec
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.product import require_postgresql, require_version
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
 

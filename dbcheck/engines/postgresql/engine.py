@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from dbcheck.audit.rules import facts_of
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, OtherProduct, TableLost, TableRefused
 from dbcheck.engines.link import LOCK_S, SCAN_S, locked, not_permitted
 from dbcheck.engines.newest import Newest
 from dbcheck.engines.postgresql import amcheck, housekeeping, replication, twophase
@@ -37,8 +39,6 @@ from dbcheck.engines.reach import accepts
 from dbcheck.engines.server_log import log_names, postgresql_log
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, OtherProduct, TableLost, TableRefused
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.managed import OWN_DATABASES, SERVICE, of_hosts, of_postgresql

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError
 from dbcheck.engines.interruptible import StillRunning, interruptible
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError
 
 T = TypeVar("T")
 

@@ -22,11 +22,11 @@ import sqlalchemy.exc
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import ConninfoOption, PGconn
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.link import one_line
 from dbcheck.engines.peer import socket_owner
 from dbcheck.engines.url import PORTS, SEVERAL, no_host, require_hosts, require_single
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, UsageError
 
 # PostgreSQL 17 manual, 34.1.2.  What remains are SCRAM, which shows the server that the
 # client knows the password and not which it is, GSS, SSPI, and no password at all.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, OtherProduct
 from dbcheck.engines.url import JUDGED, NAME_ANOTHER
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, OtherProduct
 
 _VERSION_MIN = 13_00_00
 _OWN = "PostgreSQL "  # how its version() begins

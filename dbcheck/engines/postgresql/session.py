@@ -19,6 +19,8 @@ from psycopg.errors import Diagnostic, error_from_result
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import CommitUnknown, CommitWarned, EngineError
 from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
@@ -33,8 +35,6 @@ from dbcheck.engines.postgresql.audited import SessionLook
 from dbcheck.engines.postgresql.link import FAMILY, connect_advice, own_wire
 from dbcheck.engines.postgresql.login import new_session
 from dbcheck.engines.postgresql.settings import SESSION
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import CommitUnknown, CommitWarned, EngineError
 from dbcheck.files import sql
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.operation import (

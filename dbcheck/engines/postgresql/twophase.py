@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import EngineError, NotPrepared
 from dbcheck.engines.postgresql.link import PostgresqlLink, code_of
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import EngineError, NotPrepared
 from dbcheck.rows.prepared import PREFIX
 
 _UNDEFINED_OBJECT = "42704"  # no such transaction (twophase.c, LockGXact)

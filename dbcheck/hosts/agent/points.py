@@ -17,10 +17,10 @@ import stat
 from collections.abc import Container
 from pathlib import Path
 
+from dbcheck.base.system import steps
 from dbcheck.hosts.agent.mountinfo import Mounted, mount_of_handle, mounted
 from dbcheck.hosts.agent.open import naming, open_folder
 from dbcheck.remote.wire import Refusal, describe_error
-from dbcheck.steps import steps
 
 WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (acl(5))
 OTHERS = "others"  # the code of the refusals

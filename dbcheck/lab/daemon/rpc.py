@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import msgspec
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, LabError
+from dbcheck.base.local import Channel, NotAMessage
 from dbcheck.lab.daemon.requests import ANY, Request
 from dbcheck.lab.reply import NotUnderstood, Reply, result_in
-from dbcheck.local import Channel, NotAMessage
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import DbcheckError, LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, LabError
 from dbcheck.lab import namespace, syscalls
 from dbcheck.lab.account import Account, lacking, packaged
 from dbcheck.lab.certificates import Identity

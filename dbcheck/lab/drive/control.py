@@ -15,15 +15,15 @@ from pathlib import Path
 from types import NoneType
 from typing import IO, Any, Self, TypeVar
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
+from dbcheck.base.local import Channel, NotAMessage
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.model import CutReport, DriveCounters
 from dbcheck.lab.drive.recording import RecordingFile
 from dbcheck.lab.reply import NotUnderstood, result_in
 from dbcheck.lab.spec import DriveSpec
-from dbcheck.local import Channel, NotAMessage
 from dbcheck.model.cut import Part
 
 WATCHDOG_S = 5.0

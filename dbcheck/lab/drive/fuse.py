@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from dbcheck.clock import now_us
+from dbcheck.base.system import now_us
 from dbcheck.lab.drive import fuse_wire as wire
 from dbcheck.lab.drive.model import CutReport, Drive, DriveState, Mark
 from dbcheck.lab.syscalls import MS_NODEV, MS_NOSUID, mount

@@ -6,9 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, UsageError
-from dbcheck.stored import private
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, UsageError
+from dbcheck.runs.stored import private
 
 _READ_BYTES = 1 << 16
 _ZEROS = bytes(_READ_BYTES)

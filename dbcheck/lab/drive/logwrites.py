@@ -39,8 +39,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import SECTOR_BYTES
 

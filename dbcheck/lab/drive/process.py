@@ -21,14 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dbcheck.errors import LabError
+from dbcheck.base.errors import LabError
+from dbcheck.base.local import Channel
 from dbcheck.lab import syscalls
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
 from dbcheck.lab.drive.model import Drive, DriveState
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
-from dbcheck.local import Channel
 from dbcheck.model.cut import Part
 
 _WORDS_MAX = 500  # of an error

@@ -26,9 +26,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
-from dbcheck import plain
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base import plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 
 SUFFIX = ".drive"
 _FORMAT = 1

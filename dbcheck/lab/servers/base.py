@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab import owned, programs, shortage
 from dbcheck.lab.account import Account
 from dbcheck.lab.certificates import Identity, IdentityFiles

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import Unrecoverable
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import Unrecoverable
 from dbcheck.lab import owned, programs, shortage
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.servers.base import ASKED, LOG_BYTES_MAX, last_lines

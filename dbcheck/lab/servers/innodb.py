@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.lab import owned
 from dbcheck.lab.servers.base import USER, DatabaseServer, Source
 

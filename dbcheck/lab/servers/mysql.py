@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import owned, programs
 from dbcheck.lab.account import Account
 from dbcheck.lab.servers.innodb import InnodbServer, options

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import owned, programs
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.base import USER, DatabaseServer, Source

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 
 # A program's option may begin with one (MySQL 8.4 manual, 6.2.2.4).
 _MODIFIERS = ("skip_", "disable_", "enable_", "maximum_", "loose_")

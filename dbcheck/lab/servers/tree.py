@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 
 
 class ServerTree:

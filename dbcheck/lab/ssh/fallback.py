@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncssh
 
-from dbcheck import children
+from dbcheck.base import children
 
 _READ_BYTES = 1 << 16
 

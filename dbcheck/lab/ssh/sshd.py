@@ -15,9 +15,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
+from dbcheck.base.system import now_us
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.storage.blocks import FileBlocks

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError, Unrecoverable
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab import programs, shortage, syscalls
 from dbcheck.lab.process import users_of
 

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Self
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import LabError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
 
 WRITE_BACK = "write back"
 WRITE_THROUGH = "write through"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.model.cut import CutClass
 
 # What each switches, from the manual pages of fence-agents 4.12.  Agents of

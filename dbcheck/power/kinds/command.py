@@ -12,9 +12,9 @@ from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError
 
 TAIL_MAX = 400
 _GRACE_S = 5

@@ -13,10 +13,11 @@ from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
 
-from dbcheck import children, interrupt, limits
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError, UsageError
+from dbcheck import limits
+from dbcheck.base import children, interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError, UsageError
+from dbcheck.base.system import now_us
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import fence_metadata, shared

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 
 # They cut a host off from its disks or its network, pause it, ask it to end itself,
 # or only look: the power stays on (fence-agents 4.12, their manual pages).

@@ -6,9 +6,9 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from dbcheck import interrupt
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import PowerError
+from dbcheck.base import interrupt
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import PowerState
 
 POLL_S = 0.5

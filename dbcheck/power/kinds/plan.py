@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.power import PowerSwitch

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from dbcheck import limits
-from dbcheck.clock import now_us
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import HostError, PowerError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import HostError, PowerError, UsageError
+from dbcheck.base.system import now_us
 from dbcheck.hosts.host import TargetHost
 from dbcheck.hosts.reset import ArmedReset
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind

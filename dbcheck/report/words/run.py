@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dbcheck.base.values import Json
 from dbcheck.judge.item import Standing
 from dbcheck.judge.result import (
     ClusterResult,
@@ -20,6 +19,7 @@ from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Tally, Verdict, count_of
+from dbcheck.model.witness import Json
 from dbcheck.report.drive import faults
 from dbcheck.report.driverates import drive_rates
 from dbcheck.report.words.unexplained import where_to_look

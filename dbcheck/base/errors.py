@@ -38,7 +38,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dbcheck.error_ids import ErrorId
+from dbcheck.base.error_ids import ErrorId
 
 
 class DbcheckError(Exception):

@@ -1,12 +1,34 @@
-"""Text from elsewhere, made harmless before a person's terminal shows it.
+"""Names with their meaning, and text from elsewhere that a terminal may show.
 
 Servers, witnesses, hosts, inventories and stored runs may hold any character, and a
-terminal obeys some of them: it clears the screen, moves text, takes over the clipboard.
+terminal obeys some of them (ECMA-48, control functions): it clears the screen, moves
+text, takes over the clipboard.
 """
 
 from __future__ import annotations
 
+import enum
 import unicodedata
+from typing import Self
+
+
+class Explained(enum.Enum):
+    """An enumeration whose members are written as a name and what that means.
+
+    value: the name, as files, results and the command line have it.
+    means: one or two sentences; docs/reference.md is made from them.
+    """
+
+    _value_: str
+    means: str
+
+    def __new__(cls, name: str, means: str = "") -> Self:
+        """Return the member of that name."""
+        member = object.__new__(cls)
+        member._value_ = name
+        member.means = means
+        return member
+
 
 _QUOTE = "\n  | "
 

@@ -27,11 +27,11 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dbcheck import stored
-from dbcheck.durable import sync
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunFormatError
-from dbcheck.state import state_folder
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunFormatError
+from dbcheck.base.system import sync
+from dbcheck.runs import stored
+from dbcheck.runs.stored import state_folder
 
 KEY_BYTES = 32
 FILE = "client.key"  # in the run folder

@@ -8,6 +8,14 @@ They are for their user alone, whatever the umask: folders have the mode 0700, f
 another user's, and through no link of one.  It trusts root, the user who
 called sudo, and the group of a folder: many systems give the mode 0775 to folders that
 only their owner can write to.
+
+What names programs, hosts or settings in a folder counts only if the folder is the
+user's own: anybody may have packed one that looks so.  As such a folder is begun, the
+SHA-256 of the record that describes it names a file where nobody else can write:
+
+    $XDG_STATE_HOME/dbcheck/SUBJECT/SHA256     an empty file; else under ~/.local/state
+
+A run has a key in place of that, see client_key.py.
 """
 
 from __future__ import annotations
@@ -26,11 +34,11 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from dbcheck import plain
-from dbcheck.durable import sync
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunFormatError, RunWriteError
-from dbcheck.owners import is_ours, own_users
+from dbcheck.base import plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunFormatError, RunWriteError
+from dbcheck.base.owners import is_ours, own_users
+from dbcheck.base.system import sync
 
 T = TypeVar("T")
 
@@ -286,3 +294,33 @@ def _require_closed(folder: Path, mode: int, enough: int) -> None:
 def _digest(values: Mapping[str, Any]) -> str:
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def state_folder(subject: str) -> Path:
+    """Return the folder for what is kept about *subject*; it need not exist yet."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    folder = Path(state) if state.startswith("/") else Path("~/.local/state")
+    return folder.expanduser() / "dbcheck" / subject
+
+
+def note_made_here(subject: str, record: bytes) -> None:
+    """Note that this client made what *record* describes.
+
+    subject: "campaigns" or "explorations".  Raise RunWriteError if it cannot be noted.
+    """
+    path = _made_here_path(subject, record)
+    make_folder(path.parent)
+    write(path, [])
+
+
+def is_made_here(subject: str, record: bytes) -> bool:
+    """Say whether note_made_here() noted this very *record*."""
+    try:
+        with private(_made_here_path(subject, record), "rb") as file:
+            return not os.fstat(file.fileno()).st_mode & 0o077
+    except OSError:
+        return False
+
+
+def _made_here_path(subject: str, record: bytes) -> Path:
+    return state_folder(subject) / hashlib.sha256(record).hexdigest()

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from dbcheck.steps import steps
+from dbcheck.base.system import steps
 
 _ACL = "system.posix_acl_access"  # acl(5); its mask is shown as the group's bits
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dbcheck import plain, stored
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunFormatError
+from dbcheck.base import plain
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunFormatError
 from dbcheck.model.records import StoredRows
 from dbcheck.rows.survivors import RECORD, Records
+from dbcheck.runs import stored
 
 _RECORDS_PER_READ = 1 << 16
 

@@ -10,11 +10,11 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck import children
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import UsageError
-from dbcheck.owners import has_acl, is_ours, others_write
-from dbcheck.steps import steps
+from dbcheck.base import children
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
+from dbcheck.base.owners import has_acl, is_ours, others_write
+from dbcheck.base.system import steps
 
 
 @dataclass(frozen=True, slots=True)

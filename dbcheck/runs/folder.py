@@ -1,7 +1,7 @@
 """The run folder: what one cycle knew, written once and read back by anyone.
 
     manifest.json    before the load: seed, epoch, workload, target, facts
-    client.key       recognises what this client left on the witness, see clientkey.py
+    client.key       recognises what this client left on the witness, see client_key.py
     recalled.json    which of these files came back from a witness and nothing proves
     load.json        after the load: what the client sent and received, the cut
     cut.json         just before the cut was asked for: that it was
@@ -40,11 +40,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from dbcheck import clientkey, stored
 from dbcheck.audit.rules import RULES
-from dbcheck.clientkey import ClientKey
-from dbcheck.error_ids import ErrorId
-from dbcheck.errors import RunFormatError, UsageError, WitnessError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunFormatError, UsageError, WitnessError
 from dbcheck.judge.result import RunResult
 from dbcheck.model.records import (
     AfterRecord,
@@ -57,7 +55,9 @@ from dbcheck.model.records import (
 )
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
-from dbcheck.storedrows import read_ids, read_rows
+from dbcheck.runs import client_key, stored
+from dbcheck.runs.client_key import ClientKey
+from dbcheck.runs.rows import read_ids, read_rows
 
 T = TypeVar("T")
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
@@ -177,7 +177,7 @@ class RunFolder:
         stored.make_folder(path.parent)
         stored.new_folder(path)
         if key is not None:
-            key.write(path / clientkey.FILE)
+            key.write(path / client_key.FILE)
         else:  # before the manifest, which makes it a run folder
             run._note_recalled(Recalled(manifest=True))
         run._write("manifest.json", [manifest])
@@ -217,7 +217,7 @@ class RunFolder:
         None if the manifest came from a witness and no key proved it, or in a copy.
         """
         if self._key is None:
-            self._key = ClientKey.read(self.path / clientkey.FILE)
+            self._key = ClientKey.read(self.path / client_key.FILE)
         return self._key
 
     def is_own(self) -> bool:
@@ -228,7 +228,7 @@ class RunFolder:
         """
         if self._made_here:
             return True
-        return clientkey.is_own(self.manifest().run_id, self._manifest)
+        return client_key.is_own(self.manifest().run_id, self._manifest)
 
     def remember(self) -> None:
         """Keep the key where the loss of the folder does not reach it.
@@ -239,8 +239,8 @@ class RunFolder:
         key, run_id = self.key(), self.manifest().run_id
         if key is None or key.run_id != run_id:
             return
-        if clientkey.recall(run_id) is None:
-            clientkey.remember(key)
+        if client_key.recall(run_id) is None:
+            client_key.remember(key)
 
     def recalled(self) -> Recalled:
         """Return which records rest on a witness alone."""

@@ -1,0 +1,1 @@
+"""The folders that runs leave: their records and rows, and who made them."""
