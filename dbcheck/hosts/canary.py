@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from dbcheck.agent import wire
+from dbcheck.agent.host import serve as host_agent
 from dbcheck.base.errors import HostError
 from dbcheck.base.system import now_us
-from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.model.depth import RECENT_S, Completed, Counted
-from dbcheck.remote import wire
 from dbcheck.remote.channel import REPLY_TIMEOUT_S, Channel
 
 log = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import msgspec
 
+from dbcheck.agent.host import serve as host_agent
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.model.flushes import Counts, Sample
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.watched import Fact, FactKind, Folders, lying, volumes_looked

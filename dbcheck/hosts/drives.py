@@ -1,4 +1,4 @@
-"""The client's side of hosts/agent/drives.py and remount.py."""
+"""The client's side of agent/host/drives.py and remount.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from types import NoneType
 from typing import TypeVar
 
-from dbcheck.hosts.agent import serve as host_agent
-from dbcheck.hosts.agent.drives import GONE_ID
-from dbcheck.remote import wire
+from dbcheck.agent import wire
+from dbcheck.agent.host import serve as host_agent
+from dbcheck.agent.host.drives import GONE_ID
 from dbcheck.remote.channel import REPLY_TIMEOUT_S, Channel
 
 T = TypeVar("T")

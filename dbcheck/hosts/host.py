@@ -10,9 +10,9 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+from dbcheck.agent.host import serve as host_agent
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.counting import AskedPlace, CountersSample, Counting, Look
 from dbcheck.hosts.drives import DriveControl
@@ -37,40 +37,32 @@ from dbcheck.remote.way import way_to
 from dbcheck.server_log.postgresql import with_early
 
 PARTS = (  # of its agent's program; each imports only those before it
-    "dbcheck.hosts.agent.open",
-    "dbcheck.hosts.agent.folder",
-    "dbcheck.hosts.agent.apart",
-    "dbcheck.hosts.agent.canary",
-    "dbcheck.hosts.agent.data",
-    "dbcheck.hosts.agent.files",
-    "dbcheck.hosts.agent.foreign",
-    "dbcheck.hosts.agent.tools",
-    "dbcheck.hosts.agent.servers",
-    "dbcheck.hosts.agent.process",
-    "dbcheck.hosts.agent.view",
-    "dbcheck.hosts.agent.sources",
-    "dbcheck.hosts.agent.drivefacts",
-    "dbcheck.hosts.agent.facts",
-    "dbcheck.hosts.agent.readings",
-    "dbcheck.hosts.agent.counters",
-    "dbcheck.hosts.agent.unnamed",
-    "dbcheck.hosts.agent.windows",
-    "dbcheck.hosts.agent.timing",
-    "dbcheck.hosts.agent.fileio",
-    "dbcheck.hosts.agent.sudo",
-    "dbcheck.hosts.agent.identity",
-    "dbcheck.hosts.agent.reset",
-    "dbcheck.hosts.agent.mountinfo",
-    "dbcheck.hosts.agent.points",
-    "dbcheck.hosts.agent.drives",
-    "dbcheck.hosts.agent.pidfd",
-    "dbcheck.hosts.agent.remount",
-    "dbcheck.hosts.agent.drivenote",
-    "dbcheck.hosts.agent.journal",
-    "dbcheck.hosts.agent.log",
-    "dbcheck.hosts.agent.shutdown",
+    "dbcheck.agent.host.open",
+    "dbcheck.agent.host.folder",
+    "dbcheck.agent.host.canary",
+    "dbcheck.agent.host.data",
+    "dbcheck.agent.host.files",
+    "dbcheck.agent.host.tools",
+    "dbcheck.agent.host.servers",
+    "dbcheck.agent.host.process",
+    "dbcheck.agent.host.view",
+    "dbcheck.agent.host.devices",
+    "dbcheck.agent.host.drivefacts",
+    "dbcheck.agent.host.facts",
+    "dbcheck.agent.host.readings",
+    "dbcheck.agent.host.counters",
+    "dbcheck.agent.host.timing",
+    "dbcheck.agent.host.fileio",
+    "dbcheck.agent.host.reset",
+    "dbcheck.agent.host.points",
+    "dbcheck.agent.host.drives",
+    "dbcheck.agent.host.remount",
+    "dbcheck.agent.host.drivenote",
+    "dbcheck.agent.host.journal",
+    "dbcheck.agent.host.log",
+    "dbcheck.agent.host.shutdown",
 )
-PROGRAM = program("dbcheck.hosts.agent.serve", *PARTS)
+PROGRAM = program("dbcheck.agent.host.serve", *PARTS)
 LOG_BYTES_MAX = 1 << 20
 
 T = TypeVar("T")
@@ -364,7 +356,7 @@ class TargetHost:
     ) -> tuple[str, str]:
         """Return what fio prints of random writes in *folder*, or why it cannot run.
 
-        See hosts.agent.fileio; raise HostError.
+        See agent.host.fileio; raise HostError.
         """
         asked = {"at_once": at_once, "flushed": flushed, "time_s": time_s}
         found = self._request(_Printed, host_agent.FILEIO, folder=folder, **asked)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+from dbcheck.agent.host import serve as host_agent
 from dbcheck.base.errors import HostError
-from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.model.host import Identity
 from dbcheck.remote.channel import Channel
 

@@ -63,7 +63,7 @@ class Reading:
     """One text that was read on the host.
 
     of:   the block device or ZFS dataset that it is about, "" the host itself.
-    what: names it, see hosts.agent.readings.
+    what: names it, see agent.host.readings.
     how:  the file or command, for reports.
     text: what it held; of a tool also what it printed before it failed.
     why:  the reason if it could not be read, else "".
@@ -301,7 +301,7 @@ JOURNAL, STDERR = "journal:", "stderr:"
 # Before a data directory, "/", and a folder: what PostgreSQL logs to standard error
 # before its logging collector starts, and the collector's files.  No "//" is in either.
 COLLECTOR = "collector:"
-LogMarks = Mapping[str, Sequence[int]]  # path -> see hosts.agent.log.mark_files()
+LogMarks = Mapping[str, Sequence[int]]  # path -> see agent.host.log.mark_files()
 
 
 @dataclass(frozen=True, slots=True)

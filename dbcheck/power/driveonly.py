@@ -3,7 +3,7 @@
 The switch itself cuts what feeds the drives.  What must happen on the host before they
 get their power back, and after it, belongs to the switch: whoever restores the power,
 and from whatever process, must not leave an old filesystem in memory over a drive that
-came back (hosts/agent/remount.py).
+came back (agent/host/remount.py).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.remote.wire import addresses
+from dbcheck.agent.wire import addresses
 
 _ANY_PORT = 9
 

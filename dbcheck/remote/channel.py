@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from dbcheck.agent import wire
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError
-from dbcheck.remote import wire
 from dbcheck.remote.patience import SLOWEST_BYTES_PER_S, Patience
 
 REPLY_TIMEOUT_S = 60.0  # a slow disk may take long; a silent host is dead

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 
-_SHARED = ("dbcheck.base.system", "dbcheck.remote.wire")
+_SHARED = ("dbcheck.base.system", "dbcheck.agent.wire")
 
 
 @functools.cache

@@ -10,12 +10,12 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from dbcheck.agent import wire
+from dbcheck.agent import witness as agent
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, WitnessError
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
-from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel, Pipe
-from dbcheck.witness import agent
 from dbcheck.witness.channel import open_channel
 from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.window import WindowLimits

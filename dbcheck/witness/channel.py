@@ -10,8 +10,8 @@ from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
 from dbcheck.remote.program import program
 
 # Of the agent's program.
-PARTS = ("dbcheck.base.owners", "dbcheck.witness.folders")
-PROGRAM = program("dbcheck.witness.agent", *PARTS)
+PARTS = ("dbcheck.base.owners", "dbcheck.agent.witness_folders")
+PROGRAM = program("dbcheck.agent.witness", *PARTS)
 REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "ENOSPC": (
         ErrorId.WITNESS_DISK_FULL,

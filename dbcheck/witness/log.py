@@ -17,6 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from dbcheck.agent.witness import (
+    ACKS,
+    BODY_BYTES_MAX,
+    CHAIN_BYTES,
+    CRC_END,
+    EVENT,
+    FORMAT,
+    FRAME,
+    HEADER,
+    MAGIC,
+    WRITE_BYTES_MAX,
+)
 from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, WitnessError
@@ -28,18 +40,6 @@ from dbcheck.rows.acks import (
     count,
     pack,
     unpack,
-)
-from dbcheck.witness.agent import (
-    ACKS,
-    BODY_BYTES_MAX,
-    CHAIN_BYTES,
-    CRC_END,
-    EVENT,
-    FORMAT,
-    FRAME,
-    HEADER,
-    MAGIC,
-    WRITE_BYTES_MAX,
 )
 
 FRAME_BYTES_MAX = FRAME.size + BODY_BYTES_MAX

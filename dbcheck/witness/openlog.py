@@ -10,15 +10,15 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from dbcheck.agent import wire
+from dbcheck.agent import witness as agent
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.model.unobserved import GAPS_MAX, Gap, OtherClock
 from dbcheck.model.witness import Json, Watermark, WindowFacts
-from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
 from dbcheck.rows.acks import Ack, AckValues, count, pack
-from dbcheck.witness import agent
 from dbcheck.witness.window import Batch, Window, WindowLimits
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from dbcheck import workload
+from dbcheck.agent import witness as agent
 from dbcheck.cycle.judging import judge_run
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.decks import SLOTS
@@ -26,7 +27,6 @@ from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.survivors import RECORD, Records
 from dbcheck.rows.table import TableFacts
 from dbcheck.runs.folder import RunFolder
-from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
 from tests.bench.shown import peak_mb
 from tests.kit.nodes import after_of

@@ -10,8 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dbcheck.agent.host import log as server_log
 from dbcheck.base.errors import LabError
-from dbcheck.hosts.agent import log as server_log
 from dbcheck.hosts.host import LOG_BYTES_MAX
 from dbcheck.judge.absence import judge_absence
 from dbcheck.model.host import LogTail

@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from dbcheck.agent import witness as agent
 from dbcheck.base.errors import DbcheckError, LogDamaged
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.acks import Ack, pack, unpack
-from dbcheck.witness import agent
 from tests.fuzz.script import ODD, Script, edit_bytes, edit_value
 from tests.fuzz.target import Target
 from tests.kit.witness_logs import RUN, LogMaker, entries

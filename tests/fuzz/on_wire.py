@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from dbcheck.agent import wire
+from dbcheck.agent import witness as agent
+from dbcheck.agent.host import serve as host_agent
 from dbcheck.base.errors import DbcheckError
-from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost
-from dbcheck.remote import wire
 from dbcheck.remote.channel import Pipe
-from dbcheck.witness import agent
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
 from tests.fuzz.script import Script, edit_bytes, edit_value

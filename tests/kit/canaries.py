@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dbcheck.hosts.agent.canary import RUN, survivors
-from dbcheck.hosts.agent.folder import MARKER
+from dbcheck.agent.host.canary import RUN, survivors
+from dbcheck.agent.host.folder import MARKER
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.depth import DepthFinding, Ground, find_depth

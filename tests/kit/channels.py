@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dbcheck.agent import wire
 from dbcheck.hosts.host import PARTS
-from dbcheck.remote import wire
 from dbcheck.witness import channel
 
 # The modules that an agent is sent with, by that of the agent.
-AGENTS = {"dbcheck.witness.agent": channel.PARTS, "dbcheck.hosts.agent.serve": PARTS}
+AGENTS = {"dbcheck.agent.witness": channel.PARTS, "dbcheck.agent.host.serve": PARTS}
 
 
 class Script:

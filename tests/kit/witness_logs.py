@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
+from dbcheck.agent import witness as agent
 from dbcheck.base.errors import WitnessError
 from dbcheck.model.unobserved import Gap
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.acks import Ack, AckValues, pack, unpack
-from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import Window, WindowLimits
 

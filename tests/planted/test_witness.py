@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent import witness as agent
+from dbcheck.agent.wire import clock_us
 from dbcheck.base.errors import UsageError, WitnessError
 from dbcheck.cycle.loading import sealed_load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.model.witness import LOAD_EVENT
-from dbcheck.remote.wire import clock_us
 from dbcheck.rows.acks import Ack, pack
-from dbcheck.witness import agent
 from dbcheck.witness.log import AckBatch, LogScan
 from tests.kit.rigs import SEED, quick, store_manifest
 from tests.kit.witness_logs import LogMaker

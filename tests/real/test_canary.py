@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent.host.canary import BLOCK_BYTES, number_in
+from dbcheck.agent.host.folder import BESIDE
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import ask_host
-from dbcheck.hosts.agent.canary import BLOCK_BYTES, number_in
-from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from dbcheck.agent import wire
+from dbcheck.agent.host import canary as host_canary
+from dbcheck.agent.host import devices as host_sources
+from dbcheck.agent.host import drivefacts
+from dbcheck.agent.host import facts as host_facts
+from dbcheck.agent.host import serve as host_agent
+from dbcheck.agent.host.canary import Canaries
+from dbcheck.agent.host.folder import BESIDE
 from dbcheck.hosts import canary
-from dbcheck.hosts.agent import canary as host_canary
-from dbcheck.hosts.agent import drivefacts
-from dbcheck.hosts.agent import facts as host_facts
-from dbcheck.hosts.agent import serve as host_agent
-from dbcheck.hosts.agent import sources as host_sources
-from dbcheck.hosts.agent.canary import Canaries
-from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.model.depth import Completed, Counted, Ground, Remains, find_depth
-from dbcheck.remote import wire
 from tests.kit.canaries import open_files, pace
 
 WAIT_S = 10

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from dbcheck.hosts.agent import canary as host_canary
-from dbcheck.hosts.agent import folder as host_folder
-from dbcheck.hosts.agent.canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survivors
-from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
+from dbcheck.agent.host import canary as host_canary
+from dbcheck.agent.host import folder as host_folder
+from dbcheck.agent.host.canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survivors
+from dbcheck.agent.host.folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
+from dbcheck.agent.wire import Refusal
 from dbcheck.hosts.canary import Pace
-from dbcheck.remote.wire import Refusal
 from tests.kit.canaries import made, open_files, pace
 from tests.kit.files import ACCOUNT, AS_ROOT, contents
 from tests.kit.waiting import wait_until

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent.host.canary import RUN
+from dbcheck.agent.host.folder import BESIDE, INSIDE, MARKER
 from dbcheck.base.errors import HostError
 from dbcheck.cycle import observable
 from dbcheck.cycle.host import begin, end
-from dbcheck.hosts.agent.canary import RUN
-from dbcheck.hosts.agent.folder import BESIDE, INSIDE, MARKER
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import PARTS, TargetHost, open_host
 from dbcheck.lab.servers.base import DatabaseServer
@@ -37,9 +37,9 @@ ROUNDS_S = 2.0
 ROUNDS_MIN = 5
 AGENT = (
     "dbcheck.base.system",
-    "dbcheck.remote.wire",
+    "dbcheck.agent.wire",
     *PARTS,
-    "dbcheck.hosts.agent.serve",
+    "dbcheck.agent.host.serve",
 )
 TINY = Pace(direct_per_s=2000, ring_blocks=8, rings=2, file_bytes=1 << 12)
 

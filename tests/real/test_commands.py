@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent.host.folder import BESIDE, MARKER, Folder
 from dbcheck.cli.lab import as_host
-from dbcheck.hosts.agent.folder import BESIDE, MARKER, Folder
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import DatabaseServer

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from dbcheck.hosts.agent import drives, points, remount
+from dbcheck.agent.host import drives, points, remount
+from dbcheck.agent.wire import Refusal
 from dbcheck.lab import syscalls
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.loop_device import LoopDevice
-from dbcheck.remote.wire import Refusal
 from tests.kit.drive_images import attached, make_filesystem, mount_of
 
 pytestmark = pytest.mark.root

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent.host import facts as host_facts
+from dbcheck.agent.host import tools
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.hosts.agent import facts as host_facts
-from dbcheck.hosts.agent import tools
 from dbcheck.lab import namespace
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from dbcheck.hosts.agent import drivenote, drives, remount
-from dbcheck.hosts.agent.mountinfo import mounted
+from dbcheck.agent.host import drivenote, drives, remount
+from dbcheck.agent.host.points import mounted
+from dbcheck.agent.wire import Refusal
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.loop_device import LoopDevice
-from dbcheck.remote.wire import Refusal
 from tests.kit.drive_images import attached, make_filesystem, mount_of
 from tests.kit.files import ACCOUNT
 

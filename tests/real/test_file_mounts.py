@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent.host.files import links_in
 from dbcheck.base.errors import HostError
-from dbcheck.hosts.agent.files import links_in
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import programs, syscalls
 from dbcheck.lab.storage import filesystem as block_filesystem

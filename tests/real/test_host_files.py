@@ -16,11 +16,11 @@ from typing import Any, TypeVar, cast
 import msgspec
 import pytest
 
+from dbcheck.agent.host import files as host_files
+from dbcheck.agent.host import serve
+from dbcheck.agent.host.facts import host_facts, look
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
-from dbcheck.hosts.agent import files as host_files
-from dbcheck.hosts.agent import serve
-from dbcheck.hosts.agent.facts import host_facts, look
 from dbcheck.hosts.counting import Look
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.places import DATA, Place

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import identity, sudo
-from dbcheck.hosts.agent import serve as host_agent
+from dbcheck.agent import wire
+from dbcheck.agent.host import reset, serve
+from dbcheck.agent.host import serve as host_agent
 from dbcheck.hosts.host import PROGRAM, TargetHost
-from dbcheck.remote import wire
 from tests.kit.channels import Script, reply
 
 # Writes to standard error each event that changes something on the host (PEP 578).
@@ -80,18 +80,18 @@ def test_a_serial_that_only_root_may_read_is_asked_of_sudo(
         asked_for.append(words)
         return None
 
-    monkeypatch.setattr(identity, "SERIAL", str(hidden))
-    monkeypatch.setattr(identity, "as_root", as_root)
+    monkeypatch.setattr(serve, "SERIAL", str(hidden))
+    monkeypatch.setattr(serve, "as_root", as_root)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert identity.serial() == ""
+    assert serve.serial() == ""
     assert asked_for == [("cat", str(hidden))]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert identity.serial() == "S1"
+    assert serve.serial() == "S1"
 
 
 def test_without_sudo_nothing_is_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert sudo.as_root("true") is None
+    assert reset.as_root("true") is None
 
 
 def test_who_answers_is_asked_over_a_new_connection_each_time() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent.host import drivefacts, readings, tools
+from dbcheck.agent.host import journal as host_journal
+from dbcheck.agent.host import shutdown as host_shutdown
 from dbcheck.audit import raid
-from dbcheck.hosts.agent import drivefacts, readings, tools
-from dbcheck.hosts.agent import journal as host_journal
-from dbcheck.hosts.agent import shutdown as host_shutdown
 from dbcheck.hosts.host import open_host
 from dbcheck.remote.channel import Channel
 

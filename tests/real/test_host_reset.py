@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import reset
-from dbcheck.remote.wire import Refusal
+from dbcheck.agent.host import reset
+from dbcheck.agent.wire import Refusal
 
 SUDO = """#!/bin/sh
 [ "$1" = -n ] || exit 1

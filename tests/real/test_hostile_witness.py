@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
+from dbcheck.agent.host.folder import BESIDE
 from dbcheck.base.errors import WitnessError
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import sealed_load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Rig
-from dbcheck.hosts.agent.folder import BESIDE
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.judge.result import to_values

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import journal, servers
-from dbcheck.hosts.agent.journal import units_in
+from dbcheck.agent.host import journal, servers
+from dbcheck.agent.host.journal import units_in
+from dbcheck.agent.wire import Refusal
 from dbcheck.lab import syscalls
-from dbcheck.remote.wire import Refusal
 from tests.kit.drive_mounts import own_mounts as own_mounts
 
 USER = "/user.slice/user-1000.slice/user@1000.service"

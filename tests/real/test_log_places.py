@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from dbcheck.agent.host import journal as host_journal
+from dbcheck.agent.host import log as host_log
+from dbcheck.agent.host import process as host_process
+from dbcheck.agent.host import servers as host_servers
+from dbcheck.agent.wire import Refusal
 from dbcheck.engines.server_log import innodb_log, postgresql_log
-from dbcheck.hosts.agent import journal as host_journal
-from dbcheck.hosts.agent import log as host_log
-from dbcheck.hosts.agent import process as host_process
-from dbcheck.hosts.agent import servers as host_servers
 from dbcheck.model.host import COLLECTOR, JOURNAL, STDERR
-from dbcheck.remote.wire import Refusal
 from tests.kit.files import ACCOUNT, AS_ROOT
 
 JOURNALCTL = """#!/bin/sh

@@ -37,7 +37,7 @@ ip link set near up && ip link set far up &&
 until grep -q "^fe80.* 20 c0 .*near" /proc/net/if_inet6; do :; done &&
 exec {python} -c '
 from dbcheck.remote.addresses import is_own
-from dbcheck.remote.wire import addresses
+from dbcheck.agent.wire import addresses
 own = list(addresses())
 print(len(own), *[each for each in own if not is_own(each)])
 '

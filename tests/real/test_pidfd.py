@@ -1,4 +1,4 @@
-"""The host's agent ends a process while it is held (hosts/agent/pidfd.py)."""
+"""The host's agent ends a process while it is held (agent/host/servers.py)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.hosts.agent import pidfd
+from dbcheck.agent.host import servers
 
 NO_SUCH_CALL = 100_000  # the kernel answers ENOSYS, as Linux before 5.3 does
 
 
-@pytest.fixture(params=[pidfd.PIDFD_OPEN, NO_SUCH_CALL])
+@pytest.fixture(params=[servers.PIDFD_OPEN, NO_SUCH_CALL])
 def process(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[subprocess.Popen[bytes]]:
-    monkeypatch.setattr(pidfd, "PIDFD_OPEN", request.param)
+    monkeypatch.setattr(servers, "PIDFD_OPEN", request.param)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as started:
         yield started
 
@@ -29,13 +29,13 @@ def test_the_process_that_is_meant_is_ended(process: subprocess.Popen[bytes]) ->
         looked_at.append(pid)
         return True
 
-    pidfd.end(process.pid, is_meant)
+    servers.end(process.pid, is_meant)
     assert process.wait() == -signal.SIGKILL
     assert looked_at == [process.pid]
-    pidfd.end(process.pid, is_meant)  # it is gone
+    servers.end(process.pid, is_meant)  # it is gone
 
 
 def test_another_process_lives_on(process: subprocess.Popen[bytes]) -> None:
-    pidfd.end(process.pid, lambda pid: False)
+    servers.end(process.pid, lambda pid: False)
     process.communicate()  # ends its input
     assert process.returncode == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.remote import wire
+from dbcheck.agent import wire
 from dbcheck.remote.program import program
 from tests.kit.channels import AGENTS
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from dbcheck.agent.host import drives, process, remount
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import begin, data_directory, end
 from dbcheck.cycle.preflight.audit import audit
-from dbcheck.hosts.agent import drives, process, remount
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import servers
-from dbcheck.hosts.agent.process import error_file, server_process
-from dbcheck.hosts.agent.remount import end_server, pids
-from dbcheck.hosts.agent.servers import of_server, pid_of
+from dbcheck.agent.host import servers
+from dbcheck.agent.host.process import error_file, server_process
+from dbcheck.agent.host.remount import end_server, pids
+from dbcheck.agent.host.servers import of_server, pid_of
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from tests.kit.lab_access import connect

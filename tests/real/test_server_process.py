@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from dbcheck.agent.host.process import is_no_sync, server_process
 from dbcheck.audit import platform
 from dbcheck.audit.result import AuditResult
 from dbcheck.audit.rules import located
 from dbcheck.audit.stack import subjects_of
 from dbcheck.cycle.preflight.audit import audit
-from dbcheck.hosts.agent.process import is_no_sync, server_process
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.audited import RuleStanding

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import drives, sources
-from dbcheck.hosts.agent.facts import Volume
-from dbcheck.hosts.agent.mountinfo import Mounted
+from dbcheck.agent.host import devices, drives
+from dbcheck.agent.host.facts import Volume
+from dbcheck.agent.host.points import Mounted
+from dbcheck.agent.wire import mounts
 from dbcheck.lab import syscalls
 from dbcheck.lab.storage import loop_device
-from dbcheck.remote.wire import mounts
 from tests.kit.drive_mounts import own_mounts as own_mounts
 
 SIZE = 300 << 20
@@ -65,14 +65,14 @@ def test_all_devices_of_a_btrfs_are_found(
 
     for source in ("", "/dev/root", "/dev/mapper/renamed", "UUID=1"):
         assert layers(source) == (names, {})
-    assert Volume(str(data)).uuid() == sources.btrfs_id(str(data))[0]
+    assert Volume(str(data)).uuid() == devices.btrfs_id(str(data))[0]
     # Who may not look into the folder learns it by the name of one of its devices.
-    monkeypatch.setattr(sources, "btrfs_id", refused)
+    monkeypatch.setattr(devices, "btrfs_id", refused)
     assert layers() == (names, {})
     shown, unreadable = layers("/dev/root")
     assert shown == []
     assert "no block device" in unreadable["layers"]
-    monkeypatch.setattr(sources, "btrfs_id", lambda _: ("0" * 36, 2))
+    monkeypatch.setattr(devices, "btrfs_id", lambda _: ("0" * 36, 2))
     shown, unreadable = layers()
     assert shown == []
     assert "No such file" in unreadable["layers"]
@@ -86,9 +86,9 @@ def refused(_: str) -> tuple[str, int]:
 def test_a_btrfs_of_which_a_device_is_missing_is_not_known(
     btrfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    identity, count = sources.btrfs_id(str(btrfs))
+    identity, count = devices.btrfs_id(str(btrfs))
     assert count == 2
-    monkeypatch.setattr(sources, "btrfs_id", lambda _: (identity, 3))
+    monkeypatch.setattr(devices, "btrfs_id", lambda _: (identity, 3))
     volume = Volume(str(btrfs))
     assert volume.layers() == []
     assert "2 of its 3 devices are there" in volume.unreadable["layers"]
@@ -122,9 +122,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "numbers").mkdir(exist_ok=True)
         link = tmp_path / "numbers" / f"8:{number}"
         link.symlink_to(tmp_path / "devices" / name)
-    monkeypatch.setattr(sources, "BLOCK", str(tmp_path / "block"))
-    monkeypatch.setattr(sources, "NUMBERED", str(tmp_path / "numbers"))
-    monkeypatch.setattr(sources, "BTRFS", str(tmp_path / "btrfs"))
+    monkeypatch.setattr(devices, "BLOCK", str(tmp_path / "block"))
+    monkeypatch.setattr(devices, "NUMBERED", str(tmp_path / "numbers"))
+    monkeypatch.setattr(devices, "BTRFS", str(tmp_path / "btrfs"))
     return tmp_path
 
 
@@ -135,7 +135,7 @@ def shown(
     table = host / "mountinfo"
     table.write_text(line(kind, source))
     (mount,) = mounts(str(table))
-    found, why = sources.sources(mount, number, str(host))
+    found, why = devices.sources(mount, number, str(host))
     return [os.path.basename(each) for each in found], why
 
 
@@ -181,7 +181,7 @@ def test_a_name_with_colons_is_one_name(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As udev has them below /dev/disk/by-path."""
-    monkeypatch.setattr(sources, "block_folder", lambda device: "/" + device[-3:])
+    monkeypatch.setattr(devices, "block_folder", lambda device: "/" + device[-3:])
     source = "/dev/disk/by-path/pci-0000:00:1f.2-ata-1:/dev/sdb"
     assert shown("bcachefs", source, host) == (["a-1", "sdb"], "")
 

@@ -24,7 +24,7 @@ from tests.kit.witnesses import running_sshd
 
 AGENT = """\
 import json, sys
-from dbcheck.remote import wire
+from dbcheck.agent import wire
 sys.path.insert(0, {tests!r})
 from tests.kit.nodes import having
 from tests.kit.reports import EVIL

@@ -3,7 +3,7 @@
 Not a test: it runs as root in a QEMU guest of its own, with Debian 12 and the packages
 hdparm sdparm smartmontools nvme-cli lvm2 mdadm bcache-tools btrfs-progs xfsprogs, and
 overwrites the disks that have the serial numbers below.  The guest needs the modules
-dbcheck.hosts.agent, dbcheck.remote.wire and dbcheck.durable beside this file, and these
+dbcheck.agent and dbcheck.base.system beside this file, and these
 devices of QEMU, each with its own drive:
 
     virtio-blk-pci,serial=VIRTIO-ON,write-cache=on            8 GiB
@@ -33,8 +33,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dbcheck.hosts.agent.facts import host_facts
-from dbcheck.hosts.agent.readings import readings
+from dbcheck.agent.host.facts import host_facts
+from dbcheck.agent.host.readings import readings
 
 NOBODY = 65534
 TIMEOUT_S = 90

@@ -36,7 +36,7 @@ def change_agent(plant: str) -> None:
 
     def changed(module: str) -> str:
         text = source(module)
-        if module == "dbcheck.witness.agent":
+        if module == "dbcheck.agent.witness":
             assert _BEFORE in text and _WRITES in text
             clock = _CLOCK.format(path=os.environ["TRIAL_CLOCK"])
             text = text.replace(_BEFORE, clock + _BEFORE)

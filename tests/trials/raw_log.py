@@ -1,6 +1,6 @@
 """A reader of the witness's log that shares no code with dbcheck's.
 
-It follows the words in dbcheck/witness/agent.py and dbcheck/rows/acks.py alone.
+It follows the words in dbcheck/agent/witness.py and dbcheck/rows/acks.py alone.
 """
 
 from __future__ import annotations

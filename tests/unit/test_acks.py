@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.agent import witness as agent
 from dbcheck.rows.acks import (
     ACKS_PER_BODY_MAX,
     BODY_BYTES_MAX,
@@ -14,7 +15,6 @@ from dbcheck.rows.acks import (
     pack,
     unpack,
 )
-from dbcheck.witness import agent
 
 
 def acks_of(bodies: list[bytes]) -> list[Ack]:

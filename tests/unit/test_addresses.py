@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from dbcheck.agent.wire import addresses
 from dbcheck.remote.addresses import is_own
-from dbcheck.remote.wire import addresses
 
 ELSEWHERE = "192.0.2.77"  # of a block for documents, RFC 5737
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import servers
-from dbcheck.hosts.agent.process import described
-from dbcheck.hosts.agent.servers import of_account
+from dbcheck.agent.host import servers
+from dbcheck.agent.host.process import described
+from dbcheck.agent.host.servers import of_account
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dbcheck.agent.host.tools import reason
 from dbcheck.audit import printed, raid
 from dbcheck.audit.raid import Controller
-from dbcheck.hosts.agent.tools import reason
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import canary as host_canary
-from dbcheck.hosts.agent.canary import (
+from dbcheck.agent.host import canary as host_canary
+from dbcheck.agent.host.canary import (
     BLOCK_BYTES,
     DIRECT,
     RECORD_BYTES,
@@ -20,7 +20,7 @@ from dbcheck.hosts.agent.canary import (
     record,
     survivors,
 )
-from dbcheck.hosts.agent.folder import (
+from dbcheck.agent.host.folder import (
     BESIDE,
     INSIDE,
     MARKER,
@@ -28,7 +28,7 @@ from dbcheck.hosts.agent.folder import (
     choose_folder,
     remove,
 )
-from dbcheck.remote.wire import Refusal
+from dbcheck.agent.wire import Refusal
 from tests.kit.canaries import NONCE, made
 
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from dbcheck.agent import wire
+from dbcheck.agent.host import serve as host_agent
 from dbcheck.base.errors import HostError
 from dbcheck.hosts import canary
-from dbcheck.hosts.agent import serve as host_agent
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.depth import Counted
-from dbcheck.remote import wire
 from tests.kit.channels import Script, reply
 
 PACE = Pace(rings=2)

@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
+from dbcheck.agent.host.data import data_names
+from dbcheck.agent.host.facts import changed, made
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import inspect_host
-from dbcheck.hosts.agent.data import data_names
-from dbcheck.hosts.agent.facts import changed, made
 from dbcheck.model.places import DataNames, other_data, unmarked
 from dbcheck.model.server import ServerFacts
 from tests.kit.partial_rig import RecordingListener, node_of

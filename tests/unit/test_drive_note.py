@@ -1,4 +1,4 @@
-"""What the host's agent keeps of a cut of drives alone (hosts/agent/drivenote.py)."""
+"""What the host's agent keeps of a cut of drives alone (agent/host/drivenote.py)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.hosts.agent import drivenote, drives, points, remount
-from dbcheck.remote.wire import Refusal
+from dbcheck.agent.host import drivenote, drives, points, remount
+from dbcheck.agent.wire import Refusal
 from tests.kit.drives_alone import MOUNT, SEEN
 from tests.kit.files import AS_ROOT, STRANGER
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import facts as host_facts
-from dbcheck.hosts.agent.foreign import foreign
+from dbcheck.agent.host import facts as host_facts
+from dbcheck.agent.host.devices import foreign
 
 PCI = "devices/pci0000:00/0000:00:1f.2"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from dbcheck.agent import wire
 from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import TargetHost
-from dbcheck.remote import wire
 from tests.kit.channels import Script, reply
 
 ANSWERS: list[Any] = [None, 5, [], {}, {"addresses": 5}, {"run": {}}, {"folder": 5}]

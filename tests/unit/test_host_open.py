@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import data as host_data
-from dbcheck.hosts.agent import facts as host_facts
-from dbcheck.hosts.agent import log as host_log
-from dbcheck.hosts.agent import open as host_open
-from dbcheck.remote.wire import Refusal
+from dbcheck.agent.host import data as host_data
+from dbcheck.agent.host import facts as host_facts
+from dbcheck.agent.host import log as host_log
+from dbcheck.agent.host import open as host_open
+from dbcheck.agent.wire import Refusal
 
 pytestmark = pytest.mark.timeout(30)  # a FIFO would hold for ever
 NAMES = ("global/pg_control", "postmaster.pid", "auto.cnf", "dbcheck/marker.frm")

@@ -1,4 +1,4 @@
-"""Which folders root's agent takes for its own (hosts/agent/points.py)."""
+"""Which folders root's agent takes for its own (agent/host/points.py)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import points
-from dbcheck.hosts.agent.mountinfo import Mounted, mount_of_handle, mounted
-from dbcheck.remote.wire import Refusal
+from dbcheck.agent.host import points
+from dbcheck.agent.host.points import Mounted, mount_of_handle, mounted
+from dbcheck.agent.wire import Refusal
 from tests.kit.files import ACCOUNT, AS_ROOT
 
 FUSE = "{id} 1 0:99 / {point} rw - fuse.sshfs /dev/sda rw,user_id={user},group_id=0"

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dbcheck.hosts.agent import facts as host_facts
+from dbcheck.agent.host import facts as host_facts
 from dbcheck.judge.hostcache import host_cache
 from dbcheck.model.host import Layer
 from dbcheck.model.layers import kinds

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.hosts.agent import apart as host_apart
+from dbcheck.agent.host import devices as host_apart
 from dbcheck.judge.item import Standing
 from dbcheck.judge.places import places as places_item
 from dbcheck.judge.volumes import least_depth, volume_depths

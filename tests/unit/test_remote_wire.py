@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.remote import wire
+from dbcheck.agent import wire
 from dbcheck.remote.program import bootstrap, program
 from tests.kit.channels import AGENTS
 
 SENT = {
     "dbcheck.base.system",
-    "dbcheck.remote.wire",
+    "dbcheck.agent.wire",
     *AGENTS,
     *(part for p in AGENTS.values() for part in p),
 }

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.hosts.agent import data, view
-from dbcheck.hosts.agent.process import NO_PROCESS
-from dbcheck.hosts.agent.view import inner_path
+from dbcheck.agent.host import data, view
+from dbcheck.agent.host.process import NO_PROCESS
+from dbcheck.agent.host.view import inner_path
 
 
 def linked(root: Path, links: dict[str, str]) -> None:

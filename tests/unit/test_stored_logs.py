@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent import witness as agent
 from dbcheck.base.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.logs import StoredLogs
@@ -17,7 +18,6 @@ from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack, pack
 from dbcheck.rows.reconcile import count_acks
 from dbcheck.runs.folder import RunFolder
-from dbcheck.witness import agent
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.samples import LOAD, MANIFEST
 from tests.kit.stored_run import acks_of as stored_acks

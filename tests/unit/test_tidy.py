@@ -20,7 +20,7 @@ MODULES_MAX = 25  # of a package
 ORDERED = (
     *("model", "rows", "rows/plans", "server_log"),
     *("cycle", "cycle/preflight", "cycle/recovery", "campaign", "probe"),
-    *("base", "runs"),
+    *("base", "runs", "agent/host"),
 )
 VAGUE = {"utils", "helpers", "common", "manager", "misc"}
 
@@ -104,11 +104,10 @@ def test_every_verb_has_its_module_and_its_help() -> None:
 
 # They run on hosts that have no dbcheck, so they cannot import it.
 AGENTS = {
-    "dbcheck/hosts/agent/facts.py",
-    "dbcheck/hosts/agent/journal.py",
-    "dbcheck/hosts/agent/reset.py",
-    "dbcheck/hosts/agent/shutdown.py",
-    "dbcheck/hosts/agent/sudo.py",
+    "dbcheck/agent/host/facts.py",
+    "dbcheck/agent/host/journal.py",
+    "dbcheck/agent/host/reset.py",
+    "dbcheck/agent/host/shutdown.py",
 }
 STARTS = re.compile(
     r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)$|.*\bcreate_subprocess_\w+$"

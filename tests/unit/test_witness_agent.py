@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dbcheck.remote import wire
+from dbcheck.agent import wire
+from dbcheck.agent import witness as agent
+from dbcheck.agent import witness_folders as folders
 from dbcheck.rows.acks import Ack, pack
-from dbcheck.witness import agent, folders
 from tests.kit.files import AS_ROOT, let_write
 from tests.kit.witness_logs import RUN, entries
 

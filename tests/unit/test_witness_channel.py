@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from dbcheck.agent import wire
+from dbcheck.agent import witness as agent
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, WitnessError
-from dbcheck.remote import wire
 from dbcheck.remote.channel import Channel
-from dbcheck.witness import agent
 from dbcheck.witness.channel import REFUSALS, open_channel
 from tests.kit.channels import Script, reply
 from tests.kit.refusals import refused

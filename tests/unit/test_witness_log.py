@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.agent import witness as agent
 from dbcheck.base.errors import LogDamaged, WitnessError
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.acks import Ack, pack
-from dbcheck.witness import agent
 from dbcheck.witness.log import TAIL_BYTES_MAX, FrameLogReader, Tail
 from tests.kit.witness_logs import RUN, LogMaker, entries
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping
 
+from dbcheck.agent.wire import booted_us
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.model.host import HostBefore
@@ -18,7 +19,6 @@ from dbcheck.remote.addresses import (
     machine_id,
     resolve,
 )
-from dbcheck.remote.wire import booted_us
 
 _ON_TARGET = (
     "the witness is on the target's own host: its log would lose power "

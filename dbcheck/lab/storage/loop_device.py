@@ -63,7 +63,7 @@ class LoopDevice:
     def serial(self) -> str:
         """What names the drive behind it, whatever device that is attached to.
 
-        As hosts/agent/drives.py knows it.
+        As agent/host/drives.py knows it.
         """
         return "loop:{}:{}".format(*self._backing)
 

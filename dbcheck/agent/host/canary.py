@@ -1,0 +1,322 @@
+"""Canaries: data written without a flush, whose disappearance measures a cut.
+
+The folder of the canaries (folder.py) is on the filesystem of the data directory
+and holds
+
+    dbcheck-canary   marks the folder as ours; locked while canaries write
+    run.json         which run it was and how it wrote, durable before the first write
+    buffered-000001  records of 64 bytes, appended and never flushed
+    direct-1 ...     rings of blocks, overwritten with O_DIRECT and never flushed
+
+Records and the blocks of each ring are numbered from 1.  A record that was written
+is in the page cache; a block that was written has left it, and is in the drive's
+volatile write cache if it has one.  Several rings are written at once, so that
+hardly a moment finds nothing unflushed in the drive.  The rings are filled with
+zeros and flushed first: overwriting them changes no metadata on a filesystem that
+writes in place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import functools
+import json
+import mmap
+import os
+import re
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from dbcheck.agent.host.folder import Folder, choose_folder, remove
+from dbcheck.agent.wire import Refusal, fill_durably, write_all
+
+RUN = "run.json"
+DIRECT = "direct-{}"
+BUFFERED = "buffered-{:06d}"
+OF_RECORDS = re.compile(r"buffered-[0-9]{6,}")
+BLOCK_BYTES = 4096
+SECTOR_BYTES = 512
+RECORD_BYTES = 64
+HEAD = struct.Struct("<8s16sQ")  # magic, nonce, number
+MAGIC = b"dbcanary"
+RUN_BYTES_MAX = 1 << 12
+READ_BYTES_MAX = 1 << 26  # of all canaries in a folder; they take 24 MiB
+ROOM = 2  # so many times what the canaries take must be free
+END_S = 1.0  # for all threads together: a client soon takes a mute host for gone
+IDLE_REPORT_S = 0.02
+# FS_IOC_GETFLAGS of linux/fs.h, as most machines number it: _IOR('f', 1, long)
+GET_ATTRIBUTES = 2 << 30 | struct.calcsize("l") << 16 | ord("f") << 8 | 1
+
+
+def record(nonce: bytes, number: int, size: int) -> bytes:
+    """Return the *size* bytes that carry *number*; no sector of them is like another's.
+
+    They are repeated by the sector, so a block of two numbers equals neither.
+    """
+    head = HEAD.pack(MAGIC, nonce, number)
+    unit = min(size, SECTOR_BYTES)
+    return (head + bytes(unit - len(head))) * (size // unit)
+
+
+def number_in(data: bytes, nonce: bytes) -> int | None:
+    """Return the number that *data* carries whole, 0 if it is empty, None if torn."""
+    if len(data) >= HEAD.size:
+        _, _, number = HEAD.unpack_from(data)
+        if number and data == record(nonce, number, len(data)):
+            return int(number)
+    return None if data.strip(b"\0") else 0
+
+
+def ranges(numbers: Iterable[int]) -> list[list[int]]:
+    """Return *numbers*, which rise, as pairs of first and last."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def attributes(fd: int) -> int:
+    """Return the attributes of an open file (chattr(1)), 0 where there are none."""
+    found = bytearray(struct.calcsize("l"))  # the kernel fills in an int
+    try:
+        fcntl.ioctl(fd, GET_ATTRIBUTES, found)
+    except OSError:
+        return 0
+    return int(struct.unpack_from("I", found)[0])
+
+
+class Canaries:
+    """Threads that write until stop(), an error, or the end of this process.
+
+    buffered: the last record that was completed.  direct: the last block, by ring.
+    stopped: why a thread stopped by itself, "" if none did.
+    """
+
+    def __init__(self, ask: Any, send: Callable[[int, list[int]], object]) -> None:
+        """Prepare the folder durably, and start; *send* is given the numbers.
+
+        ask: data_directory, folder, nonce (hex), direct_per_s, buffered_per_s,
+        report_us, rings, ring_blocks, file_bytes.
+        """
+        self._nonce = bytes.fromhex(ask["nonce"])
+        self._ring_blocks = ask["ring_blocks"]
+        self._file_bytes = ask["file_bytes"]
+        self._send = send
+        self._report_s = ask["report_us"] / 1e6
+        self._told_s = 0.0
+        self._stop = threading.Event()
+        self.buffered = 0
+        self.direct = [0] * ask["rings"]
+        self.stopped = ""
+        self.folder, device = choose_folder(ask["data_directory"], ask["folder"])
+        self._held = self._prepare(device)
+        each_s = len(self.direct) / ask["direct_per_s"]
+        jobs: list[Callable[[], None]] = [
+            functools.partial(self._overwrite, ring, each_s)
+            for ring in range(len(self.direct))
+        ]
+        jobs.append(functools.partial(self._append, 1 / ask["buffered_per_s"]))
+        self._open = len(jobs)  # threads that hold files
+        self._closing = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._guard, args=(job,), daemon=True)
+            for job in jobs
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads; one that sleeps on a dead drive is left behind."""
+        self._stop.set()
+        ends_s = time.monotonic() + END_S
+        for thread in self._threads:
+            thread.join(max(0.0, ends_s - time.monotonic()))
+
+    def _prepare(self, device: int) -> Folder:
+        """Make the folder on *device*, durable up to its name, with rings of zeros."""
+        remove(self.folder)
+        zeros = bytes(BLOCK_BYTES * self._ring_blocks)
+        space = os.statvfs(os.path.dirname(self.folder))
+        needed = ROOM * (len(zeros) * len(self.direct) + 2 * self._file_bytes)
+        if space.f_bavail * space.f_frsize < needed:
+            raise Refusal("ENOSPC", f"{self.folder}: less than {needed} bytes are free")
+        with contextlib.ExitStack() as undo:
+            made = Folder(self.folder, new_on=device)
+            undo.callback(made.close)
+            made.take(new=True)
+            undo.callback(made.remove)
+            self._fill(made, zeros)
+            undo.pop_all()
+        return made
+
+    def _fill(self, folder: Folder, zeros: bytes) -> None:
+        run = {
+            "nonce": self._nonce.hex(),
+            "rings": len(self.direct),
+            "ring_blocks": self._ring_blocks,
+            "records_per_file": self._file_bytes // RECORD_BYTES,
+            "attributes": attributes(folder.lock),
+        }
+        fill_durably(folder.create(RUN), json.dumps(run).encode())
+        for ring in range(len(self.direct)):
+            fill_durably(folder.create(DIRECT.format(ring + 1)), zeros)
+        os.fsync(folder.lock)
+        folder.sync()
+
+    def _guard(self, job: Callable[[], None]) -> None:
+        """Run a job; its error ends all, and with them every open file.
+
+        All but one: a filesystem that knows no O_DIRECT (EINVAL, open(2)) still has
+        a page cache to lose.
+        """
+        try:
+            job()
+        except Refusal as refusal:
+            self.stopped = self.stopped or str(refusal)
+            self._stop.set()
+        except OSError as error:
+            self.stopped = self.stopped or str(error.strerror or error)
+            if error.errno != errno.EINVAL:
+                self._stop.set()
+        finally:
+            with self._closing:
+                self._open -= 1
+                if not self._open:
+                    self._held.close()
+
+    def _overwrite(self, ring: int, interval_s: float) -> None:
+        """Overwrite block after block of a ring past the page cache."""
+        name = DIRECT.format(ring + 1)
+        fd = self._held.open(name, os.O_WRONLY | os.O_DIRECT)
+        try:
+            with mmap.mmap(-1, BLOCK_BYTES) as page:  # aligned, as O_DIRECT wants it
+                for number in self._numbers(interval_s):
+                    page[:] = record(self._nonce, number, BLOCK_BYTES)
+                    at = (number - 1) % self._ring_blocks * BLOCK_BYTES
+                    os.pwrite(fd, page, at)
+                    self.direct[ring] = number
+                    self._report(self._report_s)
+        finally:
+            os.close(fd)
+
+    def _append(self, interval_s: float) -> None:
+        """Append record after record; keep the last two files."""
+        per_file = self._file_bytes // RECORD_BYTES
+        fd = -1
+        try:
+            for number in self._numbers(interval_s):
+                index, first = divmod(number - 1, per_file)
+                if not first:
+                    if fd >= 0:
+                        os.close(fd)
+                        fd = -1
+                    self._held.delete(BUFFERED.format(index - 1))
+                    fd = self._held.create(BUFFERED.format(index + 1), os.O_APPEND)
+                write_all(fd, record(self._nonce, number, RECORD_BYTES))
+                self.buffered = number
+                self._report(IDLE_REPORT_S)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def _numbers(self, interval_s: float) -> Iterator[int]:
+        """Yield 1, 2, 3, ... in that rhythm until the end; what is late stays so."""
+        due_s = time.monotonic()
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            yield number
+            now_s = time.monotonic()
+            due_s = max(due_s + interval_s, now_s)
+            time.sleep(due_s - now_s)
+
+    def _report(self, interval_s: float) -> None:
+        """Tell the client all numbers, if the last time is *interval_s* ago."""
+        now_s = time.monotonic()
+        if now_s - self._told_s >= interval_s:
+            self._told_s = now_s
+            self._send(self.buffered, self.direct)
+
+
+class _Reader:
+    """Reads the files of a folder, so many bytes in all: their owner may be hostile."""
+
+    def __init__(self, folder: Folder) -> None:
+        """Read from *folder*, which stays open."""
+        self._folder = folder
+        self._room = READ_BYTES_MAX
+
+    def run(self) -> dict[str, Any]:
+        """Return run.json; raise FileNotFoundError or ValueError if there is none."""
+        with os.fdopen(self._folder.open(RUN), "rb") as file:
+            content = file.read(RUN_BYTES_MAX + 1)
+        if len(content) > RUN_BYTES_MAX:
+            raise ValueError(RUN)
+        run: dict[str, Any] = json.loads(content)
+        return run
+
+    def ring(self, name: str, nonce: bytes) -> dict[str, Any]:
+        """Return what is left of one ring, see survivors()."""
+        blocks = list(self.pieces(name, BLOCK_BYTES, nonce))
+        return {
+            "found": ranges(sorted(number for number in blocks if number)),
+            "torn": [slot for slot, number in enumerate(blocks) if number is None],
+        }
+
+    def pieces(self, name: str, size: int, nonce: bytes) -> Iterator[int | None]:
+        """Yield the number of each whole piece of a file."""
+        with os.fdopen(self._folder.open(name), "rb") as file:
+            while True:
+                data = file.read(size)
+                if len(data) < size:
+                    return
+                self._room -= size
+                if self._room < 0:
+                    text = f"{self._folder.path} holds more than canaries write"
+                    raise Refusal("strangers", text)
+                yield number_in(data, nonce)
+
+
+def survivors(path: str) -> dict[str, Any]:
+    """Return what is left of the canaries in the folder *path*.
+
+    run: of run.json, None if that is gone.  buffered: ranges of whole numbers, and
+    first: the first that was not deleted to make room.
+    rings: the same of each ring, with the torn slots, from 0, that hold parts of
+    two blocks.
+    Raise OSError, or Refusal if the path holds a link or what is there is not ours.
+    """
+    broken = (ValueError, LookupError, TypeError, RecursionError)
+    with contextlib.suppress(FileNotFoundError, *broken):
+        folder = Folder(path)
+        try:
+            return _left_in(folder)
+        finally:
+            folder.close()
+    return {"run": None, "buffered": [], "first": 1, "rings": []}
+
+
+def _left_in(folder: Folder) -> dict[str, Any]:
+    reader, present = _Reader(folder), folder.names()
+    run = reader.run()
+    nonce = bytes.fromhex(run["nonce"])
+    rings = [
+        reader.ring(DIRECT.format(ring + 1), nonce) for ring in range(run["rings"])
+    ]
+    names = sorted(name for name in present if OF_RECORDS.fullmatch(name))
+    per_file = int(run["records_per_file"])
+    records = [
+        number for name in names for number in reader.pieces(name, RECORD_BYTES, nonce)
+    ]
+    found = ranges(sorted(number for number in records if number))
+    oldest = int(names[0].rpartition("-")[2]) if names else 1
+    first = (oldest - 1) * per_file + 1
+    return {"run": run, "buffered": found, "first": first, "rings": rings}

@@ -1,0 +1,401 @@
+"""What a server's directories lie on: filesystems and block devices.
+
+What cannot be read is "" or None, and `unreadable` has the reason; only a data
+directory that is absent raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dbcheck.agent.host.devices import (
+    BLOCK,
+    JOURNAL,
+    apart,
+    block_folder,
+    foreign,
+    sources,
+)
+from dbcheck.agent.host.drivefacts import drive
+from dbcheck.agent.host.files import Files
+from dbcheck.agent.host.open import block_device
+from dbcheck.agent.host.process import server_process
+from dbcheck.agent.host.tools import printed
+from dbcheck.agent.host.view import server_view
+from dbcheck.agent.wire import (
+    booted_us,
+    clock_us,
+    describe_error,
+    first_line,
+    host_names,
+    mount_of,
+    mounts,
+)
+
+LAYERS_MAX = 64
+BY_UUID = "/dev/disk/by-uuid"
+# Files of an array in /sys (Documentation/admin-guide/md.rst), by model.host.Layer.md
+MD = {
+    "level": "level",
+    "degraded": "degraded",
+    "policy": "consistency_policy",
+    "backlog": "bitmap/backlog",
+}
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+# Files that a server writes in place as long as its data lives, and never replaces.
+LASTING = ("", "global/pg_control", "ibdata1")
+# Files that no server writes once its data were made: of PostgreSQL, MySQL, MariaDB.
+UNTOUCHED = ("PG_VERSION", "base/1/PG_VERSION", "auto.cnf", "mysql/db.opt")
+
+
+class Volume:
+    """The filesystem that a directory lies on, and the block devices below it.
+
+    places: name -> path, with links followed, of the directories on it.
+    device: st_dev of the filesystem.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Look at the directory *path*, which must be there."""
+        self.path = os.path.realpath(path)
+        self.device = os.stat(self.path).st_dev
+        self.mount = mount_of(self.path)
+        self.places: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
+
+    def all(self) -> dict[str, Any]:
+        """Return everything, as plain values."""
+        layers = self.layers()
+        facts = {
+            "places": self.places,
+            "device": self.number,
+            "mount_point": self.mount["point"],
+            "filesystem": self.mount["type"],
+            "mount_options": self.mount["options"],
+            "source": self.mount["source"],
+            "filesystem_uuid": self.uuid(),
+            "free_bytes": self.free_bytes(),
+            "layers": layers,
+            "apart": {role: os.path.basename(at) for role, at in self.apart().items()},
+            "drives": [
+                drive(each, self.unreadable) for each in layers if not each["below"]
+            ],
+        }
+        if not facts["filesystem"]:
+            self.unreadable["filesystem"] = "not reported by the host"
+        return {**facts, "unreadable": self.unreadable}
+
+    @property
+    def number(self) -> str:
+        """The device number of the filesystem, as /proc/self/mountinfo has it."""
+        return f"{os.major(self.device)}:{os.minor(self.device)}"
+
+    def free_bytes(self) -> int:
+        """Return what an ordinary user may still write."""
+        space = os.statvfs(self.path)
+        return space.f_bavail * space.f_frsize
+
+    def uuid(self) -> str:
+        """Return the filesystem's UUID: the device's own, else udev's.
+
+        udev may have left a link of a device that has another filesystem by now, as
+        loop devices have; only root can read the device (blkid(8), -p).  Whoever mounts
+        a FUSE filesystem names its source, as a link in /dev/shm, so that is held.
+        """
+        key, source = "filesystem_uuid", self.mount["source"]
+        if not source.startswith("/dev/"):
+            self.unreadable[key] = f"{source} is not a block device"
+            return ""
+        text = ""
+        if not os.path.exists(source):  # as /dev/root, and the several of bcachefs
+            first = next(iter(self.sources()), "")
+            source = "/dev/" + os.path.basename(first) if first else source
+        with block_device(source) as device:
+            if device:
+                command = ("blkid", "-p", "-s", "UUID", "-o", "value", device)
+                text = self.tool(key, *command)
+                if key in self.unreadable:
+                    why = self.unreadable[key].replace(device, source)
+                    self.unreadable[key] = why
+        found = text.strip() or linked_uuid(source)
+        if found:
+            self.unreadable.pop(key, None)
+        else:
+            self.unreadable.setdefault(key, f"blkid reports none for {source}")
+        return found
+
+    def layers(self) -> list[dict[str, Any]]:
+        """Return the block devices under the filesystem, the topmost first.
+
+        below names the devices that each is made of: dm and md keep them in
+        slaves/, a partition lies in its disk's folder (sysfs-block).  Btrfs, and a
+        filesystem whose journal is apart, lie on several devices, none below another.
+        """
+        found: list[dict[str, Any]] = []
+        queue = [*self.sources(), *self.apart().values()]
+        for folder in queue:  # grows while it is walked
+            name = os.path.basename(folder)
+            if any(layer["name"] == name for layer in found):
+                continue
+            below = []
+            if os.path.exists(os.path.join(folder, "partition")):
+                below = [os.path.dirname(folder)]
+            else:
+                slaves = os.path.join(folder, "slaves")
+                if os.path.isdir(slaves):
+                    paths = (
+                        os.path.join(slaves, slave) for slave in os.listdir(slaves)
+                    )
+                    below = sorted(map(os.path.realpath, paths))
+            found.append(layer_of(folder, name, [os.path.basename(b) for b in below]))
+            queue += below
+            if len(found) > LAYERS_MAX:
+                self.unreadable["layers"] = f"more than {LAYERS_MAX} block devices"
+                break
+        return found
+
+    def sources(self) -> list[str]:
+        """Return the sysfs folders of the devices that it is made of, [] if unknown."""
+        found, why = sources(self.mount, self.number, self.path)
+        if why:
+            self.unreadable["layers"] = why
+        return found
+
+    def apart(self) -> dict[str, str]:
+        """Return the sysfs folders of devices that take no files of ours, by role."""
+        first = next(iter(self.sources()), "")
+        named, why = apart(self.mount, os.path.basename(first))
+        found = {role: block_folder(device) for role, device in named.items()}
+        for role, folder in found.items():
+            if not folder:
+                why = f"{role}: no block device {named[role]}"
+        if why:
+            self.unreadable[JOURNAL] = why
+        return {role: folder for role, folder in found.items() if folder}
+
+    def tool(self, fact: str, name: str, *arguments: str) -> str:
+        """Return what a program prints, "" with a reason if it does not run."""
+        text, why = printed(name, *arguments)
+        if why:
+            self.unreadable[fact] = why
+            return ""
+        return text
+
+
+def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
+    """Return the facts of the host and of the volumes of *places*.
+
+    places: name and path of each, and the names of files in it that count, as shell
+    patterns; the data directory first, which must be there.  Places on one filesystem
+    share a volume.  unseen: why others cannot be looked at.
+    """
+    volumes = [Volume(places[0][1])]
+    unseen: dict[str, str] = {}
+    for name, path, files in places:
+        if not os.path.isabs(path):
+            unseen[name] = "the server does not report its path"
+            continue
+        try:
+            real = assigned(volumes, name, path)
+        except OSError as error:
+            unseen[name] = describe_error(error, path)
+            continue
+        away_from(volumes, unseen, name, Files(real, files))
+    unreadable: dict[str, str] = {}
+    found = {
+        **host_names(),
+        "clock_us": clock_us(),
+        "uptime_s": uptime_s(unreadable),
+        "booted_us": booted_us(),
+        "data_directory": volumes[0].path,
+        "made": made(volumes[0].path, unreadable),
+        "changed": changed(volumes[0].path, unreadable),
+        "volumes": [volume.all() for volume in volumes],
+        "unseen": unseen,
+        "process": server_process(volumes[0].path),
+        **server_view(places),
+    }
+    for name in ("hostname", "machine_id", "boot_id"):
+        if not found[name]:
+            unreadable[name] = "not reported by the host"
+    return {**found, "unreadable": unreadable}
+
+
+def assigned(volumes: list[Volume], name: str, path: str) -> str:
+    """Put a place on the volume that it lies on; return its path, links followed."""
+    found = Volume(path)
+    same = [volume for volume in volumes if volume.device == found.device]
+    (same or [found])[0].places[name] = found.path
+    volumes += [] if same else [found]
+    return found.path
+
+
+def away_from(
+    volumes: list[Volume], unseen: dict[str, str], name: str, files: Files
+) -> None:
+    """Put files of a place that lie on other filesystems on the volumes of those."""
+    if files.unseen:
+        unseen[f"{name} files"] = files.unseen
+    for number, path in enumerate(files.away, start=1):
+        label = f"{name} files {number}" if number > 1 else f"{name} files"
+        try:
+            assigned(volumes, label, path)
+        except OSError as error:
+            unseen[label] = describe_error(error, path)
+
+
+def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
+    """Return inode and birth of the data directory and of what lasts in it.
+
+    A copy that is put in its place has others.
+    """
+    found = {}
+    for name, status in statuses(data, LASTING, "made", unreadable):
+        birth = born(os.path.join(data, name))
+        found[name or "."] = f"inode {status.st_ino}{birth}"
+    return found
+
+
+def changed(data: str, unreadable: dict[str, str]) -> dict[str, int]:
+    """Return the ctime of files that no server writes, by name; ns since 1970.
+
+    A copy that is written over them leaves inode and birth, and gives back the mtime.
+    """
+    seen = statuses(data, UNTOUCHED, "changed", unreadable)
+    return {name: status.st_ctime_ns for name, status in seen}
+
+
+def statuses(
+    data: str, names: Sequence[str], fact: str, unreadable: dict[str, str]
+) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield name and status of those of the files *names* in *data* that are there.
+
+    fact: what is wanted of them, by which *unreadable* names what cannot be read.
+    """
+    for name in names:
+        try:
+            yield name, os.stat(os.path.join(data, name))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable[f"{fact} {name}"] = error.strerror or str(error)
+
+
+def uptime_s(unreadable: dict[str, str]) -> float | None:
+    """Return how long the kernel has run, from /proc/uptime (proc(5))."""
+    fields = first_line("/proc/uptime").split()
+    if not fields:
+        unreadable["uptime_s"] = "/proc/uptime cannot be read"
+        return None
+    return float(fields[0])
+
+
+def linked_uuid(device: str) -> str:
+    """Return the UUID by which udev has a link to *device*, "" if there is none."""
+    with contextlib.suppress(OSError):  # no udev here
+        for name in os.listdir(BY_UUID):
+            path = os.path.join(BY_UUID, name)
+            if os.path.realpath(path) == os.path.realpath(device):
+                return name
+    return ""
+
+
+def born(path: str) -> str:
+    """Return when a file was created, as text; "" if the filesystem does not store it.
+
+    Python's os.stat() does not report it; statx(2) does, in C libraries that have it.
+    """
+    found = ctypes.create_string_buffer(256)
+    try:
+        statx = ctypes.CDLL(None).statx
+    except (AttributeError, OSError):
+        return ""
+    at_fdcwd, want_birth, birth_at = -100, 0x800, 80
+    if statx(at_fdcwd, os.fsencode(path), 0, want_birth, found):
+        return ""
+    (mask,) = struct.unpack_from("I", found)
+    seconds, nanoseconds = struct.unpack_from("qI", found, birth_at)
+    return f" of {seconds}.{nanoseconds:09}" if mask & want_birth else ""
+
+
+def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
+    """Return one block device as plain values."""
+    queue = queue_of(folder)
+    kinds = ("partition", "dm", "md", "loop")
+    kind = next((k for k in kinds if os.path.exists(os.path.join(folder, k))), "disk")
+    return {
+        "name": name,
+        "kind": kind,
+        "dm_name": first_line(os.path.join(folder, "dm", "name")),
+        "dm_uuid": first_line(os.path.join(folder, "dm", "uuid")),
+        "backing_file": first_line(os.path.join(folder, "loop", "backing_file")),
+        "write_cache": first_line(os.path.join(queue, "write_cache")),
+        "fua": first_line(os.path.join(queue, "fua")),
+        "below": below,
+        "direct": first_line(os.path.join(folder, "loop", "dio")) == "1",
+        "md": md_of(os.path.join(folder, "md")),
+        "foreign": foreign(folder) if kind == "disk" else "",
+        "backing": backing_of(first_line(os.path.join(folder, "loop", "backing_file"))),
+    }
+
+
+def queue_of(folder: str) -> str:
+    """Return the folder of a device's queue; a partition has its disk's."""
+    queue = os.path.join(folder, "queue")
+    if os.path.isdir(queue):
+        return queue
+    return os.path.join(os.path.dirname(folder), "queue")
+
+
+def look(
+    points: list[str], devices: list[str], places: list[tuple[str, str, list[str]]]
+) -> dict[str, dict[str, Any]]:
+    """Return the options of mounts, and the write_cache of block devices, as of now.
+
+    And where *places* lie, which are those of host_facts().  Mounts and caches
+    are read from the kernel's own files.  A folder is listed again only after it
+    changed; a drive that answers nothing can delay that.
+    """
+    options = {mount["point"]: mount["options"] for mount in mounts()}
+    folders = {name: os.path.realpath(os.path.join(BLOCK, name)) for name in devices}
+    return {
+        "mounts": {point: options.get(point, "") for point in points},
+        "caches": {
+            name: first_line(os.path.join(queue_of(folder), "write_cache"))
+            for name, folder in folders.items()
+        },
+        "places": {name: lies_on(path, files) for name, path, files in places},
+    }
+
+
+def lies_on(path: str, files: list[str]) -> list[tuple[str, str, str]] | None:
+    """Return path (links followed), filesystem and its device of a place.
+
+    The same of each folder on another device that files of it lie in follows, as far as
+    they can be seen.  [] if the place is not there, None if it cannot be seen.
+    """
+    try:
+        volumes = [Volume(path)]
+    except OSError as error:
+        return [] if error.errno in NOT_THERE else None
+    for folder in Files(volumes[0].path, files).away:
+        with contextlib.suppress(OSError):  # it was removed just now
+            volumes.append(Volume(folder))
+    return [(each.path, each.mount["type"], each.number) for each in volumes]
+
+
+def backing_of(file: str) -> str:
+    """Return the filesystem of a loop device's file, "" if it cannot be seen here."""
+    return mount_of(file)["type"] if os.path.isfile(file) else ""
+
+
+def md_of(folder: str) -> dict[str, str]:
+    """Return what is known of an array, {} of what is none."""
+    facts = {name: first_line(os.path.join(folder, file)) for name, file in MD.items()}
+    return {name: value for name, value in facts.items() if value}

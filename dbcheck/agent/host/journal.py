@@ -1,0 +1,161 @@
+"""A database server's messages in systemd's journal."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from dbcheck.agent.host.servers import of_server
+from dbcheck.agent.wire import Refusal, lines
+
+JOURNAL = "journal:"  # and a data directory: its server logs by way of syslog
+# systemd names a cgroup after each unit: that of its own manager, which is under
+# slices, and below the unit of a user's manager one of that (systemd,
+# src/basic/cgroup-util.c, cg_path_get_unit and cg_path_get_user_unit).
+UNIT = re.compile(
+    r"[A-Za-z0-9:_.\\-]+(?:@[A-Za-z0-9:_.\\@-]+)?"
+    r"\.(?:service|socket|device|mount|automount|swap|target|path|timer|scope)"
+)
+USER_MANAGER = re.compile(r"user@([0-9]+)\.service")
+CGROUP = re.compile(r"^(?:0:|[0-9]+:name=systemd):(/.*)$", re.MULTILINE)
+SERVICE = ".service"
+SLICE = re.compile(r"[A-Za-z0-9:_.\\-]+\.slice")
+JOURNALCTL_TIMEOUT_S = 60
+
+
+def mark_journal(directory: str) -> dict[str, list[int]]:
+    """Return the server's unit, and from which second on its journal is to be read.
+
+    Raise Refusal if the server is not a systemd service, or this user may see none
+    of its messages.
+    """
+    unit = unit_of(directory)
+    if not journalctl(unit, "--lines=1", 1)[0]:
+        raise Refusal("journal", "the journal has no message of " + unit)
+    return {unit: [math.ceil(time.time()), 0]}
+
+
+def unit_of(directory: str) -> str:
+    """Return the service of the server that works in *directory*.
+
+    One of a user's manager stands behind the unit of that: user@1000.service/x.service.
+    Raise Refusal if it is no service.
+    """
+    why = "the server does not run as a systemd service"
+    for folder in of_server(directory):
+        for path in CGROUP.findall("".join(lines(folder + "/cgroup"))):
+            units, below = units_in(path)
+            if not units:
+                continue
+            if not units[-1].endswith(SERVICE) or USER_MANAGER.fullmatch(units[-1]):
+                why = f"the server runs in {units[-1]}, and not in a systemd service"
+            elif any(each.endswith(SERVICE) for each in below):
+                why = f"another systemd, in {units[-1]}, keeps the server's journal"
+            else:
+                return "/".join(units)
+    raise Refusal("journal", why)
+
+
+def units_in(path: str) -> tuple[list[str], list[str]]:
+    """Return the units that a cgroup's path names, and what is below the last one.
+
+    The system's is first; a user's manager has others below its own.
+    """
+    parts = path.split("/")[1:]
+    units: list[str] = []
+    while True:
+        while parts and SLICE.fullmatch(unescaped(parts[0])):
+            parts.pop(0)
+        name = unescaped(parts[0]) if parts else ""
+        if not UNIT.fullmatch(name):
+            return units, parts
+        units.append(name)
+        parts.pop(0)
+        if len(units) > 1 or not USER_MANAGER.fullmatch(name):
+            return units, parts
+
+
+def unescaped(name: str) -> str:
+    """Return a unit's name without the "_" that tells it from a file of the kernel's.
+
+    systemd, src/basic/cgroup-util.c, cg_escape.
+    """
+    return name[1:] if name.startswith("_") else name
+
+
+def since_journal(marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
+    """Return the service's messages since then, see host_log.since()."""
+    ((unit, (start_s, _)),) = marks.items()
+    text, truncated = journalctl(unit, "--since=@" + str(start_s), limit)
+    return {
+        "text": text.decode("utf-8", "replace"),
+        "truncated": truncated,
+        "rewound": False,
+    }
+
+
+def journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
+    """Return at most *limit* bytes of a service's messages, and whether it was more.
+
+    Raise Refusal if journalctl(1) does not run.
+    """
+    program = shutil.which("journalctl")
+    if program is None:
+        raise Refusal("journal", "journalctl is not installed")
+    options = ("--quiet", "--no-pager", "--output=cat", option)
+    command = [program, *options, *matches_of(unit)]
+    try:
+        printed, failure = beginning(command, limit + 1, JOURNALCTL_TIMEOUT_S)
+    except OSError as error:
+        raise Refusal("journal", "journalctl: " + type(error).__name__) from None
+    if failure:
+        raise Refusal("journal", "journalctl: " + failure)
+    return printed[:limit], len(printed) > limit
+
+
+def matches_of(unit: str) -> list[str]:
+    """Return which fields a service's messages have (systemd.journal-fields(7)).
+
+    unit: as unit_of() returns it.  Units of several users may have one name.
+    """
+    manager, _, name = unit.rpartition("/")
+    if not manager:
+        return ["_SYSTEMD_UNIT=" + name]
+    owner = re.sub(USER_MANAGER, r"\1", manager)
+    return ["_SYSTEMD_USER_UNIT=" + name, "_SYSTEMD_OWNER_UID=" + owner]
+
+
+def beginning(
+    command: Sequence[str], limit: int, timeout_s: float
+) -> tuple[bytes, str]:
+    """Return what a program prints, *limit* bytes at most, and why it failed, or "".
+
+    A journal holds as much as any account had logged, so the program is ended once it
+    has printed that much.  Raise OSError if it cannot be run.
+    """
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=null, stdout=pipe, stderr=pipe) as running:
+        assert running.stdout and running.stderr
+        late = threading.Timer(timeout_s, running.kill)
+        late.start()
+        try:
+            printed = running.stdout.read(limit)
+            if len(printed) == limit:
+                running.kill()
+                return printed, ""
+            printed_error = (
+                running.stderr.read(1000).decode(errors="replace").strip()[:200]
+            )
+            code = running.wait()
+        finally:
+            late.cancel()
+            running.kill()
+    if code < 0:
+        return printed, f"ended after {timeout_s:.0f} s"
+    return printed, (printed_error or str(code)) if code else ""

@@ -1,0 +1,184 @@
+"""The end of a server's log, from a remembered place on.
+
+The server's account may put anything where its log was.  So a log is a file and no
+link, and no more of it is read than it held when it was opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import zlib
+from typing import IO, Any
+
+from dbcheck.agent.host.journal import JOURNAL, mark_journal, since_journal
+from dbcheck.agent.host.open import names_in, open_regular
+from dbcheck.agent.host.process import error_file
+from dbcheck.agent.wire import Refusal
+
+PACKED = (".gz", ".xz", ".bz2", ".zst")
+STDERR = "stderr:"  # and a data directory: a file, or the journal of its service
+COLLECTOR = "collector:"  # see model.host
+END_BYTES = 4096  # before a mark, which show that a file continues from there
+LINE_BYTES_MAX = 4096  # what is longer is a dump
+SCAN_BYTES_MAX = 1 << 28  # of all logs, also of the dumps in them
+ENTRIES_MAX = 200_000  # of the folder of a log that are listed
+
+
+def mark(path: str) -> dict[str, list[int]]:
+    """Return where the log ends now: in the journal, or in files.
+
+    path: the log, or a folder of logs, as PostgreSQL's collector writes them, or
+          JOURNAL or STDERR and a data directory, or COLLECTOR and both.
+    """
+    if path.startswith(COLLECTOR):
+        directory, folder = collected(path)
+        found = mark_files(folder)
+        with contextlib.suppress(Refusal, OSError):  # it may be kept nowhere
+            found.update(mark(STDERR + directory))
+        return found
+    if path.startswith(STDERR):
+        directory = path[len(STDERR) :]
+        file = error_file(directory)
+        return mark_files(file) if file else mark_journal(directory)
+    if path.startswith(JOURNAL):
+        return mark_journal(path[len(JOURNAL) :])
+    return mark_files(path)
+
+
+def collected(path: str) -> tuple[str, str]:
+    """Return the data directory and the collector's folder that COLLECTOR names."""
+    directory, _, folder = path[len(COLLECTOR) :].partition("//")
+    return directory, "/" + folder
+
+
+def mark_files(path: str) -> dict[str, list[int]]:
+    """Return inode, size, time and the CRC of the end of each file of a log, by path.
+
+    What is there is made durable, or a cut could take it and later lines would
+    stand where it was.
+    """
+    found = {}
+    for file in files(path):
+        with os.fdopen(open_regular(file), "rb") as stream:
+            os.fsync(stream.fileno())
+            status = os.fstat(stream.fileno())
+            end = end_before(stream, status.st_size)
+        found[file] = [status.st_ino, status.st_size, status.st_mtime_ns, end]
+    return found
+
+
+def end_before(stream: IO[bytes], size: int) -> int:
+    """Return the CRC-32 of the last bytes of *stream* before *size*."""
+    start = max(0, size - END_BYTES)
+    stream.seek(start)
+    return zlib.crc32(stream.read(size - start))
+
+
+def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
+    """Return what came after *marks*, oldest file first, at most *limit* bytes.
+
+    Long lines are cut: MySQL dumps a damaged page a hundred times, 48 KiB each, before
+    it reports that it ends itself (buf0buf.cc, Buf_fetch::read_page).
+    A file that was renamed since is known by its inode.  truncated: there was more, or
+    the file that was written to last is gone.  rewound: a file does not continue what
+    it was, as one that is truncated in place, and was read from its start.
+    early: of COLLECTOR, what went to standard error since.
+    Raise OSError, or Refusal if there is no such log.
+    """
+    if path.startswith(COLLECTOR):
+        return since_collected(*collected(path), marks, limit)
+    if path.startswith((JOURNAL, STDERR)):
+        if not all(map(os.path.isabs, marks)):
+            return since_journal(marks, limit)
+        path = min(marks, key=len)  # the others were rotated out of it
+    known = {mark[0]: mark for mark in marks.values()}
+    newest = max(marks.values(), key=lambda mark: mark[2:3], default=None)
+    text, unread = b"", SCAN_BYTES_MAX
+    rewound, seen = False, set()
+    for file in sorted(files(path), key=lambda file: os.stat(file).st_mtime_ns):
+        with os.fdopen(open_regular(file), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            mark = known.get(status.st_ino, [0, 0])
+            start = mark[1]
+            if not 0 <= start <= status.st_size or mark[3:] not in (
+                [],
+                [end_before(stream, start)],
+            ):
+                start, rewound = 0, True
+            stream.seek(start)
+            size = status.st_size - start
+            text += _lines(stream, limit + 1 - len(text), min(size, unread))
+            unread -= size
+        seen.add(status.st_ino)
+    gone = newest is not None and newest[0] not in seen
+    return {
+        "text": text[:limit].decode("utf-8", "replace"),
+        "truncated": len(text) > limit or gone or unread < 0,
+        "rewound": rewound,
+    }
+
+
+def since_collected(
+    directory: str, folder: str, marks: dict[str, list[int]], limit: int
+) -> dict[str, Any]:
+    """Return what since() does, of a collector's folder and of standard error."""
+    inside = {
+        file: mark for file, mark in marks.items() if os.path.dirname(file) == folder
+    }
+    outside = {file: mark for file, mark in marks.items() if file not in inside}
+    found = since(folder, inside, limit)
+    if outside:
+        try:
+            early = since(STDERR + directory, outside, limit)
+        except (Refusal, OSError):  # it was there before
+            return {**found, "truncated": True}
+        found["early"] = early["text"]
+        found["truncated"] |= early["truncated"]
+        found["rewound"] |= early["rewound"]
+    return found
+
+
+def _lines(stream: IO[bytes], room: int, size: int) -> bytes:
+    """Return the next *size* bytes, *room* bytes at most, with long lines cut."""
+
+    def piece() -> bytes:
+        nonlocal size
+        found = stream.readline(max(0, min(LINE_BYTES_MAX, size)))
+        size -= len(found)
+        return found
+
+    kept = []
+    while room > 0:
+        line = piece()
+        if not line:
+            break
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = piece()
+        if rest is not line and rest:
+            line += b"\n"
+        kept.append(line[:room])
+        room -= len(line)
+    return b"".join(kept)
+
+
+def files(path: str) -> list[str]:
+    """Return the log and what was rotated out of it, or all files of a folder.
+
+    Raise OSError if *path* is not there, or Refusal if it is neither of these.
+    """
+    folder, name = path, ""
+    if not stat.S_ISDIR(os.stat(path).st_mode):
+        folder, name = os.path.split(path)
+    names = names_in(folder, folder, ENTRIES_MAX)
+    paths = [
+        os.path.join(folder, each)
+        for each in names
+        if each.startswith(name) and not each.endswith(PACKED)
+    ]
+    found = [each for each in paths if stat.S_ISREG(os.lstat(each).st_mode)]
+    if name and not found:
+        raise Refusal("log", f"{path} is a link, or not a regular file")
+    return found

@@ -1,0 +1,189 @@
+"""What is mounted, and folders that no other account can exchange while root acts.
+
+mount(2) and umount(2) take paths, and follow links in them.  Who may rename a folder on
+the way, as the server's account may in a folder of its own, could have root mount a
+filesystem over /etc, or unmount what it likes.  So each folder on the way must be
+root's, and writable by root alone; then the last one is used by its descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+from dbcheck.agent.host.open import naming, open_folder
+from dbcheck.agent.wire import Refusal, describe_error, lines, unescape
+from dbcheck.base.system import steps
+
+MOUNTINFO = "/proc/self/mountinfo"
+NOT_OPTIONS = frozenset({"seclabel"})  # that mountinfo shows and mount(8) refuses
+WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (acl(5))
+OTHERS = "others"  # the code of the refusals
+
+
+class Mounted:
+    """One line of mountinfo (proc(5))."""
+
+    def __init__(self, line: str) -> None:
+        fields = line.split()
+        kind, source, options = fields[fields.index("-") + 1 :][:3]
+        own = fields[5].split(",")
+        self.id, self.parent = map(int, fields[:2])
+        self.device = fields[2]
+        self.root = unescape(fields[3])
+        self.point = unescape(fields[4])
+        self.type = kind
+        self.source = unescape(source)
+        more = [each for each in options.split(",") if each not in own]
+        self.options = ",".join(o for o in own + more if o not in NOT_OPTIONS)
+
+
+def mounted() -> Iterator[Mounted]:
+    """Yield all mounts, those that cover others last."""
+    for line in lines(MOUNTINFO):
+        yield Mounted(line)
+
+
+def mount_id(fdinfo: str) -> int:
+    """Return the mount that an open file is on (proc(5), fdinfo), -1 if unknown."""
+    for line in lines(fdinfo):
+        if line.startswith("mnt_id:"):
+            return int(line.split()[1])
+    return -1
+
+
+def mount_of_handle(handle: int) -> int:
+    """Return the mount that a descriptor of this process is on, -1 if unknown."""
+    return mount_id(f"/proc/self/fdinfo/{handle}")
+
+
+class _Way:
+    """Looks at the folders on the way to *goal*, the outermost first.
+
+    dead: mounts on drives without power.  Their folders were looked at before the cut;
+    one of XFS answers nothing now, and lets nobody rename either (xfs_vn_getattr and
+    xfs_rename, on a filesystem that was shut down).
+    """
+
+    def __init__(self, goal: str, dead: Container[int]) -> None:
+        self._goal, self._dead = goal, dead
+        self._shared = ""  # the folder before, if others may write in it
+        self._mount = -1
+        self._seen: dict[int, str] = {}  # a folder on each mount
+
+    def look(self, folder: int, path: str) -> None:
+        """Raise Refusal if others can exchange the folder, or what is in it.
+
+        In a sticky one, as /tmp, nobody can rename what is root's (unlink(2), EPERM).
+        The owner of a folder under a mount cannot be seen, so that folder may not lie
+        in a sticky one.
+        """
+        mount = mount_of_handle(folder)
+        if mount in self._dead:
+            return
+        self._seen.setdefault(mount, path)
+        status = os.fstat(folder)
+        if status.st_uid not in (0, os.geteuid()):
+            raise self._refusal(f"{path} belongs to user {status.st_uid}")
+        if self._shared and mount != self._mount:
+            self.require_alone()
+        shared = bool(status.st_mode & WRITABLE_BY_OTHERS)
+        self._mount, self._shared = mount, path if shared else ""
+        if shared and not status.st_mode & stat.S_ISVTX:
+            self.require_alone()
+
+    def require_alone(self) -> None:
+        """Raise Refusal if others may put anything in the folder seen last."""
+        if self._shared:
+            raise self._refusal(f"{self._shared} can be written by others than root")
+
+    def require_root_serves(self) -> None:
+        """Raise Refusal if another user's program names the owners of folders."""
+        for each in mounted():
+            if each.id in self._seen and is_of_user(each):
+                place = self._seen[each.id]
+                raise self._refusal(f"{place} is served by a program of another user")
+
+    def _refusal(self, why: str) -> Refusal:
+        text = f"{why}, who could put something else in the place of {self._goal}"
+        return Refusal(OTHERS, text)
+
+
+def is_of_user(mount: Mounted) -> bool:
+    """Return whether it is FUSE that another user than root mounted (mount.fuse(8))."""
+    return mount.type.startswith("fuse") and "user_id=0" not in mount.options.split(",")
+
+
+def folder_above(
+    path: str, dead: Container[int] = (), *, search_only: bool = True
+) -> int:
+    """Return a descriptor of the folder that the last name of *path* is in.
+
+    Raise OSError, or Refusal unless it and all above it are root's, or this process's
+    own, and nobody else's to change.
+    dead: ids of mounts that were looked at before their drives lost their power.
+    search_only: it need not be readable.
+    """
+    way = _Way(path, dead)
+    above = os.path.dirname(path)
+    folder = open_folder(above, search_only=search_only, look=way.look)
+    try:
+        way.require_alone()
+        way.require_root_serves()
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def way_to(path: str) -> tuple[list[str], str]:
+    """Return the links on the way to *path*, and where it leads: a path without links.
+
+    The links include the folders that are passed only on the way to a link.  All comes
+    from one walk, so a link that somebody exchanges meanwhile cannot make them
+    disagree.  Raise OSError.
+    """
+    *before, last = steps(Path(path, "-"))  # for what a link that ends in .. leads to
+    links = (str(step) for step in before if step not in last.parents)
+    return list(dict.fromkeys(links)), str(last.parent)
+
+
+def without_links(path: str) -> str:
+    """Return the path without links that *path* leads to.
+
+    Raise as folder_above() does if others can exchange one of the links.
+    """
+    links, real = way_to(path)
+    for link in links:
+        os.close(folder_above(link))
+    return real
+
+
+def make_private(folder: str) -> None:
+    """Make a folder where it is missing, in one that is nobody else's to change.
+
+    One that is there may lie in a sticky folder: who uses it looks at it, and at its
+    owner (folder_above).  Raise as folder_above() does.
+    """
+    if os.path.lexists(folder):
+        return
+    above = folder_above(folder)
+    try:
+        with contextlib.suppress(FileExistsError), naming(folder):
+            os.mkdir(os.path.basename(folder), 0o700, dir_fd=above)
+    finally:
+        os.close(above)
+
+
+def exposed(point: str) -> str:
+    """Return why others could lead root elsewhere than to *point*, "" if none could."""
+    try:
+        os.close(folder_above(point))
+    except Refusal as refusal:
+        return str(refusal)
+    except OSError as error:
+        return describe_error(error, point)
+    return ""

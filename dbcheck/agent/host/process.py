@@ -1,0 +1,287 @@
+"""What may keep the flushes of a server's process from its files, and its log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dbcheck.agent.host.open import folder_in, naming, open_regular
+from dbcheck.agent.host.servers import DELETED, of_server
+from dbcheck.agent.wire import Refusal, describe_error
+
+PRELOAD = "/etc/ld.so.preload"  # ld.so(8)
+NO_PROCESS = "no process of the server can be seen there"
+FLUSHES = (b"fsync", b"fdatasync")  # by which all of these flush
+# What defines them for every program: glibc, in older releases libpthread, and musl.
+C_LIBRARY = re.compile(r"(libc|libpthread)([.-][0-9.]*)?\.so(\.[0-9]+)?|ld-musl-.*")
+# MariaDB's option under which it flushes nothing, and the variable that it sets
+# (mysys/my_sync.c; os0file.cc, os_file_flush_func).  No statement shows it.  Options
+# may be cut short as long as no other begins so, and "_" is "-" (MariaDB documentation,
+# Option Files).  MySQL 8.0 and later have no such option.
+NO_SYNC, NO_SYNC_LEAST = "debug-no-sync", "debug-no-s"
+NO_SYNC_VARIABLE = b"my_disable_sync"
+ENTRY = 9  # getauxval(3), AT_ENTRY
+ADDRESS_END = 1 << 63
+VALUE_MAX = 8  # bytes of a variable
+READ_MAX = 1 << 20  # of a text in /proc
+TABLE_MAX = 32 << 20  # of symbols, or of their names
+SECTIONS_MAX = 4096
+PROGRAM_MAX = 1 << 30  # far more than a server has
+# ELF, 64 bits (elf(5)): the header's e_shoff, e_shentsize and e_shnum; a section's
+# sh_type, sh_offset, sh_size and sh_link; a symbol's st_name, st_shndx, st_value and
+# st_size.
+HEADER, SECTION, SYMBOL = "40xQ10xHH2x", "4xI16xQQI20x", "I2xHQQ"
+ELF_ENTRY = "24xQ"  # the header's e_entry
+DYNSYM = 11
+
+
+def error_file(directory: str) -> str:
+    """Return the file that the server's standard error goes to, "" if it is not a file.
+
+    That of PostgreSQL's processes is a pipe to the logging collector, which itself
+    keeps what the server was started with (syslogger.c, SysLogger_Start).
+    Raise Refusal if what is written there cannot be read.
+    """
+    for folder in of_server(directory):
+        link = folder + "/fd/2"
+        try:
+            path, status = os.readlink(link), os.stat(link)
+        except OSError:
+            continue
+        if stat.S_ISCHR(status.st_mode):
+            raise Refusal("log", "the server's standard error goes to " + path)
+        if not stat.S_ISREG(status.st_mode):  # a pipe, or the socket of the journal
+            continue
+        if not (os.path.exists(path) and os.path.samestat(os.stat(path), status)):
+            # It was deleted, or the path is one inside a container.
+            raise Refusal("log", "the server's log is not on this filesystem: " + path)
+        return path
+    return ""
+
+
+def server_process(directory: str) -> dict[str, Any]:
+    """Return what may keep the flushes of the server of *directory* from its files.
+
+    See model.host.ServerProcess.
+    """
+    folder = next(of_server(directory), "")  # which started the others
+    if not folder:
+        return unread_process(NO_PROCESS)
+    try:
+        return described(folder)
+    except OSError as error:
+        return unread_process(describe_error(error, folder))
+
+
+def unread_process(why: str) -> dict[str, Any]:
+    """Return that the process could not be read."""
+    return {
+        "no_sync": "",
+        "preloaded": [],
+        "replaced": {},
+        "unread": why,
+        "no_sync_unread": why,
+    }
+
+
+def described(folder: str) -> dict[str, Any]:
+    """Return what is known of the process in *folder*; raise OSError."""
+    command = text_of(folder + "/cmdline").split("\0")
+    variables = text_of(folder + "/environ").split("\0")
+    preloaded = [v.partition("=")[2] for v in variables if v.startswith("LD_PRELOAD=")]
+    root = folder + "/root"
+    with contextlib.suppress(FileNotFoundError):
+        lines = preload_file(root).splitlines()
+        preloaded += [line.partition("#")[0] for line in lines]
+    program = os.readlink(folder + "/exe")
+    replaced: dict[str, list[str]] = {}
+    unread = ""
+    for path, where in mapped(folder).items():
+        name = os.path.basename(path)
+        was_removed = name.endswith(DELETED)
+        if was_removed:
+            name = name[: -len(DELETED)]
+        if path == program or C_LIBRARY.fullmatch(name):
+            continue
+        try:
+            if found := defined(where if was_removed else root + path, FLUSHES):
+                replaced[path] = sorted(found)
+        except (OSError, struct.error) as error:
+            unread = unread or reason(error, path)
+    no_sync, no_sync_unread = no_sync_of(folder, command)
+    return {
+        "no_sync": no_sync,
+        "no_sync_unread": no_sync_unread,
+        "preloaded": re.findall(r"[^\s:]+", " ".join(preloaded)),
+        "replaced": replaced,
+        "unread": unread,
+    }
+
+
+def preload_file(root: str) -> str:
+    """Return what /etc/ld.so.preload holds for a process; raise OSError.
+
+    root: its own, in which its account may have put or mounted any file of the host
+    there (user_namespaces(7)).  So no link is followed, and none is shown that not
+    everybody may read.
+    """
+    path = root + PRELOAD
+    with contextlib.ExitStack() as held:
+        top = os.open(root, os.O_PATH | os.O_CLOEXEC)
+        held.callback(os.close, top)
+        try:
+            folder = folder_in(top, "etc", os.path.dirname(path), search_only=True)
+        except Refusal as refusal:
+            raise OSError(0, str(refusal), path) from None
+        held.callback(os.close, folder)
+        with naming(path):
+            file = open_regular(os.path.basename(path), folder=folder)
+    with os.fdopen(file, "rb") as stream:
+        if not os.fstat(file).st_mode & stat.S_IROTH:
+            raise OSError(0, "not everybody may read it", path)
+        return stream.read(READ_MAX).decode("utf-8", "replace")
+
+
+def no_sync_of(folder: str, command: list[str]) -> tuple[str, str]:
+    """Return by what a process flushes nothing, "" if it flushes, or why it is unknown.
+
+    Its own variable is read: it may be set in any option file and group, under any
+    spelling, and a file may have been changed since the server read it.
+    command: its command line, which alone is looked at where its memory is not shown.
+    """
+    word = next((each for each in command[1:] if is_no_sync(each)), "")
+    try:
+        if not syncs_are_off(folder):
+            return "", ""
+    except (OSError, struct.error) as error:
+        why = f"whether {NO_SYNC} is set is not known: {reason(error, folder)}"
+        return word, "" if word else why
+    return word or NO_SYNC + " (in an option file)", ""
+
+
+def reason(error: OSError | struct.error, place: str) -> str:
+    """Return *error* as text, with the file that it names, or else *place*."""
+    if isinstance(error, OSError):
+        return describe_error(error, place)
+    return f"{place}: {error}"
+
+
+def syncs_are_off(folder: str) -> bool:
+    """Return whether a server's process flushes nothing; raise OSError, struct.error.
+
+    OSError if the program has the option, and does not show the variable.
+    """
+    program = folder + "/exe"
+    variable = defined(program, (NO_SYNC_VARIABLE,))
+    if not variable:
+        if contains(program, NO_SYNC.encode()):
+            raise OSError(0, f"it does not show {NO_SYNC_VARIABLE.decode()}", program)
+        return False
+    ((address, size),) = variable.values()
+    with open(folder + "/auxv", "rb") as file:
+        text = file.read(READ_MAX)
+    entries = dict(struct.iter_unpack("QQ", text[: len(text) // 16 * 16]))
+    with os.fdopen(open_regular(program, follow=True), "rb") as file:
+        (entry,) = struct.unpack("=" + ELF_ENTRY, file.read(32))
+    if ENTRY not in entries:  # of a process that is ending
+        raise OSError(0, "it shows no entry point", folder + "/auxv")
+    # Where it was loaded: proc(5), mem, has its memory by address.
+    with open(folder + "/mem", "rb", buffering=0) as memory:
+        memory.seek((entries[ENTRY] - entry + address) % ADDRESS_END)
+        value = memory.read(min(size, VALUE_MAX))
+    if not value:  # of a process that has ended
+        raise OSError(0, "its memory cannot be read", folder + "/mem")
+    return any(value)
+
+
+def contains(path: str, text: bytes) -> bool:
+    """Return whether *text* stands in a file; raise OSError."""
+    end = b""
+    with os.fdopen(open_regular(path, follow=True), "rb") as file:
+        if os.fstat(file.fileno()).st_size > PROGRAM_MAX:
+            raise OSError(0, "it is too large to be read", path)
+        while part := file.read(READ_MAX):
+            if text in end + part:
+                return True
+            end = part[-len(text) :]
+    return False
+
+
+def is_no_sync(option: str) -> bool:
+    """Return whether a word of the command line switches the flushes off."""
+    name, _, value = option.lower().replace("_", "-").partition("=")
+    for prefix in ("--loose-", "--enable-", "--"):
+        if name.startswith(prefix):
+            name = name[len(prefix) :]
+            is_named = NO_SYNC.startswith(name) and name.startswith(NO_SYNC_LEAST)
+            return is_named and value not in ("0", "off", "false")
+    return False
+
+
+def mapped(folder: str) -> dict[str, str]:
+    """Return the files that a process has mapped as code, and a link to each.
+
+    By proc(5), maps and map_files: root may follow such a link also to a file that was
+    removed, as an upgrade removes the libraries that a server still runs with.
+    """
+    found: dict[str, str] = {}
+    for line in text_of(folder + "/maps").splitlines():
+        fields = line.split(None, 5)
+        if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
+            found[fields[5]] = f"{folder}/map_files/{fields[0]}"
+    return found
+
+
+def text_of(path: str) -> str:
+    """Return the beginning of a file; raise OSError."""
+    with os.fdopen(open_regular(path, follow=True), "rb") as file:
+        return file.read(READ_MAX).decode("utf-8", "replace")
+
+
+def defined(path: str, wanted: Sequence[bytes]) -> dict[str, tuple[int, int]]:
+    """Return which symbols an ELF object defines for others: address and size of each.
+
+    wanted: their names.  Raise OSError, struct.error.  Of an object of 32 bits nothing
+    is known: no server of today is one.
+    """
+    with os.fdopen(open_regular(path, follow=True), "rb") as file:
+        ident = file.read(16)
+        if ident[:5] != b"\x7fELF\x02":
+            return {}
+        order = "<" if ident[5] == 1 else ">"
+        at, size, count = struct.unpack(
+            order + HEADER, b"".join((ident, file.read(48)))
+        )
+        sections = []
+        for number in range(min(count, SECTIONS_MAX)):
+            file.seek(at + number * size)
+            sections.append(struct.unpack(order + SECTION, file.read(64)))
+        found: dict[str, tuple[int, int]] = {}
+        for kind, offset, length, link in sections:
+            if kind != DYNSYM or link >= len(sections):
+                continue
+            file.seek(sections[link][1])
+            names = file.read(min(sections[link][2], TABLE_MAX))
+            places = dict(named(names, wanted))
+            if not places:
+                continue
+            file.seek(offset)
+            symbols = file.read(min(length, TABLE_MAX) // 24 * 24)
+            for at, inside, *where in struct.iter_unpack(order + SYMBOL, symbols):
+                if inside and at in places:  # 0: it is needed from elsewhere
+                    found[places[at]] = (where[0], where[1])
+    return found
+
+
+def named(names: bytes, wanted: Sequence[bytes]) -> Iterator[tuple[int, str]]:
+    """Yield where each wanted name stands in a table of them, also as another's end."""
+    for name in wanted:
+        at = names.find(name + b"\0")
+        while at >= 0:
+            yield at, name.decode()
+            at = names.find(name + b"\0", at + 1)

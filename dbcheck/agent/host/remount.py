@@ -1,0 +1,423 @@
+"""Takes a server off drives that lost their power, and its filesystems; puts them back.
+
+A filesystem that stays in memory while its drive has no power could come to life over
+the drive that came back, and write old pages over what recovery has read.  So the power
+may come back only once the kernel holds none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from dbcheck.agent.host.drives import GONE_ID, POLL_S, device_of, is_held
+from dbcheck.agent.host.points import (
+    OTHERS,
+    folder_above,
+    mount_id,
+    mount_of_handle,
+    mounted,
+)
+from dbcheck.agent.host.servers import (
+    PROCESSES,
+    end,
+    guards_of,
+    is_guard,
+    is_of_account,
+    works_elsewhere,
+)
+from dbcheck.agent.host.tools import PATHS, found
+from dbcheck.agent.wire import Refusal, describe_error, first_line, lines
+
+MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8  # umount(2)
+KILL_S = 20.0
+START_TIME = 19  # proc(5), stat: starttime, counted from the field after the name
+BACK_S = 15.0  # in which the kernel finds the partitions of a drive
+TEXT_MAX = 2000
+HOLDERS_MAX = 8
+# e2fsck(8): 1 and 2 tell of errors that it corrected, 4 of those that it did not.
+FSCK_DAMAGED = 4
+FSCK_FAILED = ~(1 | 2 | FSCK_DAMAGED)
+# What mount(8) and e2fsck print of a filesystem that is refused for what is stored.
+# Not "bad superblock" and "can't read superblock", which mount(8) also prints for an
+# option that is refused, a module that is missing, a drive that cannot be read yet.
+XFS_MAGIC = b"XFSB"  # xfs_format.h: XFS_SB_MAGIC
+DAMAGE = ("Structure needs cleaning", "Bad magic number in super-block")
+
+
+def ran(
+    command: Sequence[str], time_s: float, handles: Collection[int] = ()
+) -> tuple[int, str]:
+    """Return the exit code of a program, and what it printed; -1 if it did not end.
+
+    handles: descriptors that it has, too, under the same numbers.
+    """
+    program = found(command[0]) or command[0]
+    try:
+        done = subprocess.run(
+            [program, *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=time_s,
+            pass_fds=handles,
+            cwd="/",
+            env={**os.environ, "PATH": PATHS, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, f"{command[0]}: {error}"[:TEXT_MAX]
+    return done.returncode, done.stdout.decode(errors="replace").strip()[-TEXT_MAX:]
+
+
+def end_server(
+    directory: str,
+    account: int,
+    folder: Sequence[int],
+    commands: Sequence[Sequence[str]],
+    time_s: float,
+) -> dict[str, Any]:
+    """Kill the server of *directory*: by the commands, then what is left of it.
+
+    See pids().  What would start it again is ended first.  time_s: for each command.
+    left: processes that are still there in the end.
+    """
+    killed = pids(directory, account, folder)
+    guards = {guard for pid in killed for guard in guards_of(pid, account)}
+    for command in commands:
+        ran(command, time_s)
+    ends_s = time.monotonic() + KILL_S
+
+    def is_left(pid: int) -> bool:
+        is_guarding = pid in guards and is_guard(str(pid), account)
+        return is_guarding or is_of_server(pid, directory, account, folder)
+
+    def remaining() -> list[int]:
+        of_server = pids(directory, account, folder)
+        guards.update(guard for pid in of_server for guard in guards_of(pid, account))
+        return [*filter(is_left, sorted(guards)), *of_server]
+
+    left = remaining()
+    while left and time.monotonic() < ends_s:
+        for pid in left:
+            end(pid, is_left)
+        time.sleep(POLL_S)
+        left = remaining()
+    return {"killed": killed, "left": left}
+
+
+def pids(directory: str, account: int, folder: Sequence[int]) -> list[int]:
+    """Return the processes of the server of *directory*.
+
+    account: its owner.  folder: st_dev and st_ino that it had before the cut.  A server
+    in a container may work in another directory of the same path.
+    """
+    every = sorted(map(int, filter(str.isdigit, os.listdir(PROCESSES))))
+    return [pid for pid in every if is_of_server(pid, directory, account, folder)]
+
+
+def is_of_server(pid: int, directory: str, account: int, folder: Sequence[int]) -> bool:
+    """Return whether a process is one of pids() now."""
+    process = os.path.join(PROCESSES, str(pid))
+    is_of_it = is_of_account(process, directory, account)
+    return is_of_it and not works_elsewhere(process, directory, folder)
+
+
+def started_s(pid: int) -> float:
+    """Return when a process started, in seconds since the host did; 0.0 if it ended."""
+    stat = first_line(os.path.join(PROCESSES, str(pid), "stat"))
+    fields = stat.rpartition(")")[2].split()
+    if len(fields) <= START_TIME:
+        return 0.0
+    return int(fields[START_TIME]) / os.sysconf("SC_CLK_TCK")
+
+
+def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
+    """Unmount that very mount; return the error's number, 0 if it was.
+
+    By its name in the folder above it, which is held: a descriptor of the mount itself
+    would keep it busy (seen on Linux 6.18).  dead: see folder_above().  Raise OSError,
+    or Refusal if it is another mount that would be unmounted, or could be.
+    """
+    folder = folder_above(mount["point"], dead)
+    try:
+        name = os.path.basename(mount["point"])
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            if mount_of_handle(handle) != mount["id"]:
+                raise Refusal("point", f"{mount['point']} has another mount over it")
+        finally:
+            os.close(handle)
+        libc = ctypes.CDLL(None, use_errno=True)
+        path = os.fsencode(f"/proc/self/fd/{folder}/{name}")
+        failed = libc.umount2(path, flags | UMOUNT_NOFOLLOW)
+        return ctypes.get_errno() if failed else 0
+    finally:
+        os.close(folder)
+
+
+def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
+    """Unmount, lazily if need be, and wait until the kernel holds none of them.
+
+    time_s: in which processes that were killed let go of their files, and then in
+    which the kernel lets go of what was detached.  A mount at such a point that was
+    made later is left alone.  off: of each whether it is held no more; lazy: whether it
+    was detached while something used it; holders: what still uses one; refused: why one
+    was left alone, by its path.
+    """
+    dead = [mount["id"] for mount in mounts]
+    lazy = set()
+    refused: dict[str, str] = {}
+    for mount in sorted(mounts, key=lambda each: -len(each["point"])):
+        ends_s = time.monotonic() + time_s
+        while is_mounted(mount):
+            late = time.monotonic() >= ends_s
+            try:
+                error = unmount(mount, MNT_DETACH if late else 0, dead)
+            except (OSError, Refusal) as why:
+                if is_mounted(mount):  # else systemd was quicker
+                    refused[mount["point"]] = reason(why, mount["point"])
+                break
+            if late:
+                lazy.add(mount["id"])
+            if error not in (0, errno.EBUSY) or (late and error):
+                break
+            time.sleep(POLL_S)
+    ends_s = time.monotonic() + time_s
+    while not refused and any(map(is_kept, mounts)) and time.monotonic() < ends_s:
+        time.sleep(POLL_S)
+    kept = [mount for mount in mounts if is_kept(mount)]
+    return {
+        "off": [not is_kept(mount) for mount in mounts],
+        "lazy": [mount["id"] in lazy for mount in mounts],
+        "holders": holders(kept),
+        "refused": refused,
+    }
+
+
+def reason(why: OSError | Refusal, place: str) -> str:
+    """Return why nothing was done at that path."""
+    return str(why) if isinstance(why, Refusal) else describe_error(why, place)
+
+
+def is_mounted(mount: dict[str, Any]) -> bool:
+    """Return whether that very mount is still there."""
+    wanted = (mount["id"], mount["point"], mount["device"])
+    return any((each.id, each.point, each.device) == wanted for each in mounted())
+
+
+def is_kept(mount: dict[str, Any]) -> bool:
+    """Return whether the kernel still holds the filesystem, as it was mounted then.
+
+    Once it held none, or was started again, another drive may have the name; but what
+    was mounted there since must not be in memory while the drive is absent.
+    """
+    if mount["id"] <= GONE_ID:
+        return not device_of(mount) and bool(covered(mount["point"]))
+    return is_mounted(mount) or is_held(mount["type"], mount["name"])
+
+
+def holders(mounts: list[dict[str, Any]]) -> list[str]:
+    """Return what uses the filesystems: processes with files on them, then own mounts.
+
+    All processes of a mount namespace share its mounts, so one stands for them.
+    """
+    if not mounts:
+        return []
+    files = []
+    own: dict[str, str] = {}
+    devices = {mount["device"] for mount in mounts}
+    for name in filter(str.isdigit, os.listdir(PROCESSES)):
+        folder = os.path.join(PROCESSES, name)
+        user = f"process {name} ({first_line(folder + '/comm')}, "
+        if has_file(folder, mounts):
+            files.append(user + "a file)")
+        elif has_mount(folder, devices):
+            own.setdefault(namespace(folder), user + "a mount of its own)")
+    return [*files, *own.values()][:HOLDERS_MAX]
+
+
+def namespace(process: str) -> str:
+    """Return what names the process's mount namespace, or the process if unknown."""
+    try:
+        return os.readlink(process + "/ns/mnt")
+    except OSError:
+        return process
+
+
+def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
+    """Return whether a process has a file open there, or works there.
+
+    By the mount that each is on (proc(5), fdinfo): a dead filesystem answers no stat(),
+    and what was detached has no path.
+    """
+    ids = {mount["id"] for mount in mounts}
+    for link in ("cwd", "root"):
+        with contextlib.suppress(OSError):
+            handle = os.open(f"{process}/{link}", os.O_PATH | os.O_CLOEXEC)
+            try:
+                if mount_of_handle(handle) in ids:
+                    return True
+            finally:
+                os.close(handle)
+    with contextlib.suppress(OSError):
+        for number in os.listdir(process + "/fdinfo"):
+            if mount_id(f"{process}/fdinfo/{number}") in ids:
+                return True
+    return False
+
+
+def has_mount(process: str, devices: set[str]) -> bool:
+    """Return whether the process's mount namespace has one of them mounted."""
+    return any(line.split()[2] in devices for line in lines(process + "/mountinfo"))
+
+
+def put_back(mounts: list[dict[str, Any]], time_s: float) -> list[dict[str, Any]]:
+    """Check and mount each from the drive that came back, the outermost first.
+
+    time_s: for each check and each mount.  Of each, in the order given: the device,
+    what the check printed, and how it failed; damaged: for what is stored.
+    """
+    done = {}
+    for mount in sorted(mounts, key=lambda each: len(each["point"])):
+        done[mount["id"]] = one_back(mount, time_s)
+    return [done[mount["id"]] for mount in mounts]
+
+
+def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
+    """Check and mount one of them."""
+    device = awaited_device(mount)
+    result = {"device": "", "checked": "", "failure": "", "damaged": False}
+    if not device:
+        place = "drive" if mount["number"] == "0" else "partition " + mount["number"]
+        why = f"no {place} with the serial {mount['serial']} came back"
+        return {**result, "failure": why}
+    result["device"] = os.path.basename(device)
+    if is_mounted_from(mount, device):  # systemd did so
+        return result
+    if other := covered(mount["point"]):
+        why = f"{mount['point']} has another filesystem mounted on it, from {other}"
+        return {**result, "failure": why}
+    try:
+        handle = point_of(mount["point"])
+    except (OSError, Refusal) as error:
+        why = f"{device} was not mounted: {reason(error, mount['point'])}"
+        if isinstance(error, Refusal) and error.code == OTHERS:
+            why += "; make that folder root's alone (chown root, chmod go-w)"
+        return {**result, "failure": why}
+    try:
+        return {**result, **checked_and_mounted(mount, device, handle, time_s)}
+    finally:
+        os.close(handle)
+
+
+def point_of(path: str) -> int:
+    """Return a descriptor of the folder to mount on, which nothing is mounted on.
+
+    But for what waits to mount it (autofs), and is not asked to.  Raise OSError, or
+    Refusal if it could be another folder than the one before the cut.
+    """
+    above = folder_above(path)
+    try:
+        name = os.path.basename(path)
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        mount = mount_of_handle(handle)
+        waiting = {each.id for each in mounted() if each.type == "autofs"}
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            why = "is a link, or not a folder"
+        elif mount != mount_of_handle(above) and mount not in waiting:
+            why = "has another filesystem mounted on it"
+        else:
+            return handle
+        os.close(handle)
+        raise Refusal("point", f"{path} {why}")
+    finally:
+        os.close(above)
+
+
+def checked_and_mounted(
+    mount: dict[str, Any], device: str, handle: int, time_s: float
+) -> dict[str, Any]:
+    """Return what one_back() adds; handle: of the folder to mount on."""
+    checked = ""
+    if mount["type"].startswith("ext") and found("e2fsck"):
+        code, text = ran(("e2fsck", "-p", device), time_s)
+        checked = text or "nothing"
+        failed = code < 0 or code & (FSCK_DAMAGED | FSCK_FAILED)
+        if failed and not is_mounted_from(mount, device):
+            damaged = code >= 0 and bool(code & FSCK_DAMAGED)
+            damaged = damaged or any(each in text for each in DAMAGE)
+            why = f"e2fsck -p {device} ended with {code}: {text}"
+            return {"checked": checked, "failure": why, "damaged": damaged}
+    kind = ("-t", mount["type"], "-o", mount["options"])
+    # The dot has the kernel follow the link to the folder; move_mount(2), which newer
+    # programs use, refuses that link itself.
+    folder = f"/proc/self/fd/{handle}/."
+    code, text = ran((*mount_program(), *kind, device, folder), time_s, [handle])
+    if code and not is_mounted_from(mount, device):
+        text = text.replace(folder, mount["point"])
+        damaged = any(each in text for each in DAMAGE) or lost_magic(mount, device)
+        why = f"{device} cannot be mounted on {mount['point']}: {text}"
+        return {"checked": checked, "failure": why, "damaged": damaged}
+    if not code and not is_mounted_from({**mount, "id": GONE_ID}, device):
+        why = f"{device} was mounted, and is not on {mount['point']} now"
+        return {"checked": checked, "failure": why}
+    return {"checked": checked}
+
+
+def mount_program() -> Sequence[str]:
+    """Return how mount(8) is run so that it hands paths to the kernel as they are.
+
+    That of busybox always does (1.35), and has no option for it.
+    """
+    program = os.path.basename(os.path.realpath(found("mount")))
+    return ("mount",) if "busybox" in program else ("mount", "--no-canonicalize")
+
+
+def covered(point: str) -> str:
+    """Return what is mounted there, "" if nothing is but what waits to mount it."""
+    there = [e.source for e in mounted() if e.point == point and e.type != "autofs"]
+    return there[-1] if there else ""
+
+
+def lost_magic(mount: dict[str, Any], device: str) -> bool:
+    """Return whether the first bytes of XFS are read, and are something else.
+
+    mount(8) has the same words for that as for an option that is refused.
+    """
+    if mount["type"] != "xfs":
+        return False
+    try:
+        with open(device, "rb") as file:
+            first = file.read(len(XFS_MAGIC))
+    except OSError:
+        return False
+    return len(first) == len(XFS_MAGIC) and first != XFS_MAGIC
+
+
+def awaited_device(mount: dict[str, Any]) -> str:
+    """Return device_of() once it is there, "" if it does not come in its time."""
+    ends_s = time.monotonic() + BACK_S
+    while True:
+        device = device_of(mount)
+        if device or time.monotonic() >= ends_s:
+            return device
+        time.sleep(POLL_S)
+
+
+def is_mounted_from(mount: dict[str, Any], device: str) -> bool:
+    """Return whether the device is mounted there, by a later mount than before."""
+    number = os.stat(device).st_rdev
+    wanted = f"{os.major(number)}:{os.minor(number)}"
+    return any(
+        each.point == mount["point"]
+        and each.device == wanted
+        and each.id != mount["id"]
+        for each in mounted()
+    )

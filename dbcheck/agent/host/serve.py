@@ -1,0 +1,195 @@
+"""The target host's side: who it is, facts, the server's log, canaries, the reset.
+
+It ends with the channel, does nothing until it is asked, and IDENTITY, all that is
+asked before a user agreed to a cut, only reads.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dbcheck.agent.host.canary import Canaries, survivors
+from dbcheck.agent.host.counters import Devices
+from dbcheck.agent.host.data import data_names
+from dbcheck.agent.host.drivenote import read_note, remove_note, write_note
+from dbcheck.agent.host.drives import await_drives, survey
+from dbcheck.agent.host.facts import host_facts, look
+from dbcheck.agent.host.fileio import fileio
+from dbcheck.agent.host.folder import clear, remove
+from dbcheck.agent.host.log import mark, since
+from dbcheck.agent.host.readings import readings
+from dbcheck.agent.host.remount import end_server, is_kept, put_back, ran, take_off
+from dbcheck.agent.host.reset import Trigger, as_root
+from dbcheck.agent.host.shutdown import shutdown_record
+from dbcheck.agent.host.timing import file_windows, time_writes
+from dbcheck.agent.wire import (
+    Refusal,
+    ReplyStream,
+    RequestHandler,
+    call,
+    first_line,
+    host_names,
+    prepare_process,
+    require_linux,
+    serve,
+)
+
+SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
+(FACTS, MARK_LOG, READ_LOG, START, STOP, READ, REMOVE, SHUTDOWN, DATA_NAMES, CLEAR) = (
+    range(1, 11)
+)
+IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME, FILEIO = range(11, 19)
+SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
+WRITE_NOTE, READ_NOTE, REMOVE_NOTE, KEPT, LOOK = range(25, 30)
+COMPLETED = 111  # a report: when, and the numbers completed: see counts()
+
+
+def identity() -> dict[str, Any]:
+    """Return what identifies this host; what cannot be read is empty."""
+    return {**host_names(), "serial": serial()}
+
+
+def serial() -> str:
+    """Return the machine's serial number, "" if there is none or it is hidden."""
+    if os.geteuid() == 0 or not os.path.exists(SERIAL):
+        return first_line(SERIAL)
+    return (as_root("cat", SERIAL) or "").strip()
+
+
+def counts(rings: int) -> struct.Struct:
+    """Return how a report of so many rings is packed.
+
+    The host's monotonic clock in microseconds when the numbers were read; the last
+    record that was completed; the last block of each ring.
+    """
+    return struct.Struct(f"<{2 + rings}Q")
+
+
+class Agent(RequestHandler):
+    """RequestHandler the messages of one channel.
+
+    It runs one pair of canaries at most, and holds one trigger of a reset.
+    """
+
+    def __init__(self, replies: ReplyStream) -> None:
+        """Answer through *replies*."""
+        super().__init__(replies)
+        self._canaries: Canaries | None = None
+        self._trigger: Trigger | None = None
+        self._counted: tuple[list[str], Devices] | None = None
+        self._verbs: dict[int, Callable[[Any], object]] = {
+            FACTS: lambda ask: host_facts(ask["places"]),
+            MARK_LOG: lambda ask: mark(ask["path"]),
+            READ_LOG: lambda ask: since(ask["path"], ask["marks"], ask["limit"]),
+            START: self._start,
+            STOP: self._stop,
+            READ: lambda ask: survivors(ask["folder"]),
+            SHUTDOWN: lambda ask: shutdown_record(ask["boot_id"], ask["since_us"]),
+            REMOVE: self._remove,
+            CLEAR: lambda ask: clear(ask["path"]),
+            DATA_NAMES: lambda ask: data_names(ask["path"]),
+            IDENTITY: lambda _: identity(),
+            ARM: self._arm,
+            RESET: self._reset,
+            READINGS: lambda ask: readings(ask["devices"], ask["datasets"]),
+            COUNT: self._count,
+            TIME: time_writes,
+            FILEIO: fileio,
+            FILE_WINDOWS: lambda ask: file_windows(
+                ask["folder"], ask["devices"], ask["writes"]
+            ),
+            SURVEY: lambda ask: survey(**ask),
+            AWAIT_DRIVES: lambda ask: await_drives(**ask),
+            END_SERVER: lambda ask: end_server(**ask),
+            TAKE_OFF: lambda ask: take_off(ask["mounts"], ask["time_s"]),
+            PUT_BACK: lambda ask: put_back(ask["mounts"], ask["time_s"]),
+            START_SERVER: lambda ask: ran(ask["command"], ask["time_s"]),
+            KEPT: lambda ask: [is_kept(mount) for mount in ask["mounts"]],
+            WRITE_NOTE: lambda ask: write_note(**ask),
+            READ_NOTE: lambda ask: read_note(**ask),
+            REMOVE_NOTE: lambda ask: remove_note(**ask),
+            LOOK: lambda ask: look(**ask),
+        }
+
+    def answer(self, verb: int, payload: bytes) -> object:
+        """Carry out *verb*; return its result."""
+        if verb not in self._verbs:
+            raise Refusal("protocol", f"no such verb: {verb}")
+        return call(self._verbs[verb], payload)
+
+    def close(self) -> None:
+        """End the canaries, what they wrote stays; let go of the trigger, unpulled."""
+        if self._canaries is not None:
+            self._canaries.stop()
+            self._canaries = None
+        self._let_go()
+        self._count_no_more()
+
+    def _start(self, ask: Any) -> dict[str, Any]:
+        if self._canaries is not None:
+            raise Refusal("in-use", "canaries are running on this channel already")
+        self._canaries = Canaries(ask, self._tell)
+        return {"folder": self._canaries.folder}
+
+    def _stop(self, _: Any) -> dict[str, Any]:
+        if self._canaries is None:
+            raise Refusal("protocol", "no canaries are running on this channel")
+        ended, self._canaries = self._canaries, None
+        ended.stop()
+        return {
+            "buffered": ended.buffered,
+            "direct": ended.direct,
+            "stopped": ended.stopped,
+        }
+
+    def _arm(self, ask: Any) -> dict[str, Any]:
+        self._let_go()
+        self._trigger = Trigger(ask["trigger"])
+        return {}
+
+    def _reset(self, _: Any) -> dict[str, Any]:
+        if self._trigger is None:
+            raise Refusal("protocol", "no trigger is held on this channel")
+        self._trigger.pull()
+        return {}
+
+    def _let_go(self) -> None:
+        if self._trigger is not None:
+            self._trigger.close()
+            self._trigger = None
+
+    def _count(self, ask: Any) -> dict[str, Any]:
+        names = ask["devices"]
+        if self._counted is None or self._counted[0] != names:
+            self._count_no_more()
+            self._counted = names, Devices(names)
+        return self._counted[1].read()
+
+    def _count_no_more(self) -> None:
+        if self._counted is not None:
+            self._counted[1].close()
+            self._counted = None
+
+    def _remove(self, ask: Any) -> None:
+        remove(ask["folder"])
+
+    def _tell(self, buffered: int, direct: list[int]) -> None:
+        now_us = time.monotonic_ns() // 1000
+        report = counts(len(direct)).pack(now_us, buffered, *direct)
+        self._replies.offer(COMPLETED, report)
+
+
+def main() -> None:
+    """Serve standard input and output."""
+    require_linux()
+    prepare_process()
+    replies = ReplyStream(1)
+    serve(Agent(replies), replies, 0)
+
+
+if __name__ == "__main__":
+    main()

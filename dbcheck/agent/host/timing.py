@@ -1,0 +1,168 @@
+"""Times durable writes, and shows what the flush of a file of our own does to drives.
+
+Each file is without a name: the kernel removes it when its last descriptor is closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dbcheck.agent.host.counters import Devices
+from dbcheck.agent.host.open import naming, open_folder
+from dbcheck.agent.wire import Refusal
+
+WITHOUT = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+BLOCK_BYTES = 8192
+BLOCKS = 16
+TIME_MAX_S = 20.0  # well within what the client waits for an answer
+FILE_BYTES = 1 << 20
+SIZE_MAX = 1 << 19
+FLAGS = {"dsync": os.O_DSYNC, "direct": getattr(os, "O_DIRECT", 0)}
+
+
+def open_unnamed(folder: str, flags: int = 0) -> int:
+    """Return a descriptor of a new file on the filesystem of *folder*.
+
+    Links in the path are followed first.  Where the filesystem has no such files (NFS)
+    the file gets a name, and loses it at once.  Raise OSError or Refusal.
+    """
+    path = os.path.realpath(folder)
+    parent = open_folder(path)
+    try:
+        with naming(path):
+            flags |= os.O_RDWR | os.O_CLOEXEC
+            try:
+                return os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=parent)
+            except OSError as error:
+                if error.errno not in WITHOUT:
+                    raise
+            name = "#sql-dbcheck-probe-" + os.urandom(8).hex()
+            created = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            file = os.open(name, flags | created, 0o600, dir_fd=parent)
+            os.unlink(name, dir_fd=parent)
+            return file
+    finally:
+        os.close(parent)
+
+
+def file_windows(folder: str, devices: list[str], writes: int) -> list[Any]:
+    """Write blocks of a file and flush each with fdatasync(2); return the counters.
+
+    They are read before the first write, after each flush and after each wait, which is
+    one to four times as long as the write and its flush took: 1 + 2 * writes samples,
+    or fewer if that takes too long.  The file's blocks are written and flushed before,
+    so that nothing but a block of data is written in between.
+    """
+    counted = Devices(devices)
+    try:
+        file = open_unnamed(folder)
+        try:
+            os.pwrite(file, os.urandom(BLOCK_BYTES * BLOCKS), 0)
+            os.fsync(file)
+            samples = [counted.read()]
+            end = time.monotonic() + TIME_MAX_S
+            for number in range(writes):
+                begun = time.monotonic()
+                if begun > end:
+                    break
+                block = os.urandom(BLOCK_BYTES)
+                os.pwrite(file, block, number % BLOCKS * BLOCK_BYTES)
+                os.fdatasync(file)
+                samples.append(counted.read())
+                times = 1 + 3 * os.urandom(1)[0] / 255
+                time.sleep((time.monotonic() - begun) * times)
+                samples.append(counted.read())
+            return samples
+        finally:
+            os.close(file)
+    finally:
+        counted.close()
+
+
+def time_writes(ask: dict[str, Any]) -> dict[str, Any]:
+    """Write a block in place until there are *count*, or *time_s* is over.
+
+    folder: where the file is, which has no name.  method: fsync, fdatasync, dsync,
+    direct or rwf_dsync.  size, offset: of each write, bytes; direct takes multiples of
+    the device's block alone.  devices: whose counters are read before and after.
+    """
+    size, offset = ask["size"], ask["offset"]
+    if not 0 < size <= SIZE_MAX or not 0 <= offset <= FILE_BYTES - size:
+        raise Refusal("protocol", f"{size} bytes at {offset} are too many")
+    method = ask["method"]
+    file = open_unnamed(ask["folder"], FLAGS.get(method, 0))
+    counted = Devices(ask["devices"])
+    try:
+        # O_DIRECT takes memory that begins with a page.
+        with mmap.mmap(-1, FILE_BYTES) as memory, memoryview(memory) as whole:
+            whole[:] = os.urandom(FILE_BYTES)
+            os.pwrite(file, whole, 0)
+            os.fsync(file)
+            with whole[:size] as block:
+                write = writer(file, method, block, offset)
+                try:
+                    write()
+                except OSError as error:
+                    why = error.strerror or str(error)
+                    seen = counted.read()
+                    return {"took_ns": [], "before": seen, "after": seen, "why": why}
+                return timed(write, counted, block, ask["count"], ask["time_s"])
+    finally:
+        counted.close()
+        os.close(file)
+
+
+def writer(
+    file: int, method: str, block: memoryview, offset: int
+) -> Callable[[], object]:
+    """Return what writes *block* at *offset*, and comes back once it is durable."""
+    sync = {"fsync": os.fsync, "fdatasync": os.fdatasync, "direct": os.fdatasync}
+    if method == "dsync":
+        return lambda: os.pwrite(file, block, offset)
+    if method == "rwf_dsync":
+        flag = os.RWF_DSYNC
+        return lambda: os.pwritev(file, [block], offset, flag)
+    if method not in sync:
+        raise Refusal("protocol", f"no such method: {method}")
+    made_durable = sync[method]
+
+    def write_and_sync() -> None:
+        os.pwrite(file, block, offset)
+        made_durable(file)
+
+    return write_and_sync
+
+
+def timed(
+    write: Callable[[], object],
+    counted: Devices,
+    block: memoryview,
+    count: int,
+    time_s: float,
+) -> dict[str, Any]:
+    """Return how long each of *count* writes takes, and what devices do meanwhile."""
+    took_ns: list[int] = []
+    clock = time.perf_counter_ns
+    before = counted.read()
+    end = clock() + int(min(time_s, TIME_MAX_S) * 1e9)
+    number = 0
+    while number < count:
+        block[0] = number & 255  # no two writes in a row are alike
+        begun = clock()
+        write()
+        done = clock()
+        took_ns.append(done - begun)
+        number += 1
+        if done > end:
+            break
+    return {
+        "took_ns": took_ns,
+        "before": before,
+        "after": counted.read(),
+        "why": "",
+    }

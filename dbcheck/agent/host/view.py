@@ -1,0 +1,209 @@
+"""What a server's process finds at its paths, which this host may not show there.
+
+A service or a container has mounts of its own (mount_namespaces(7)), and a process may
+have a root of its own (chroot(2)).  /proc/PID/root shows files as the process finds
+them, mounts included; all but its own account and root may not look (proc(5)).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import translate
+from typing import Any
+
+from dbcheck.agent.host.data import names_of_server
+from dbcheck.agent.host.files import links_in
+from dbcheck.agent.host.process import NO_PROCESS
+from dbcheck.agent.host.servers import of_account, of_server, pid_of
+from dbcheck.agent.wire import covering_mount, describe_error, mounts
+
+OWN = "/proc/self"
+LINKS_DEEP_MAX = 40  # as the kernel follows of one path (path_resolution(7))
+LOOKS = 3  # a server renames and removes files meanwhile
+
+
+def server_view(places: Sequence[tuple[str, str, Sequence[str]]]) -> dict[str, Any]:
+    """Return what the server finds at *places* that this host does not show there.
+
+    The data directory is the first of them.  seen_otherwise: name of a place, or of its
+    files -> the path and what is there, for each that differs.  view_unread: why it is
+    not known, "" if it is.
+    """
+    directory = places[0][1]
+    found: dict[str, str] = {}
+    try:
+        account = os.stat(directory).st_uid
+        if of_this := list(of_server(directory)):
+            found, why = compared(of_this, places)
+        else:
+            others = of_account(os.path.realpath(directory), account)
+            claimed, why = elsewhere(others, directory)
+            found = {places[0][0]: claimed} if claimed else {}
+    except OSError as error:
+        why = describe_error(error, directory)
+    return {"seen_otherwise": found, "view_unread": why}
+
+
+def elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
+    """Return which process may be the server's, or "" and why none of them is.
+
+    Raise OSError if the folder of one cannot be seen.
+    processes: those that work at the path *directory*, but in another folder than this
+    host has there, as in a container.  They may be another server's.  A copy of a
+    server's data has its names; but one of MySQL that was made without auto.cnf has
+    another.
+    """
+    here = names_of_server(directory)
+    first: dict[tuple[int, int] | None, str] = {}
+    for process in processes:
+        first.setdefault(identity(process + "/cwd"), process)
+    for other in (None, identity(directory)):  # it ended, or was started only now
+        first.pop(other, None)
+    for process in first.values():
+        there = names_of_server(process + "/cwd")
+        if not (there and here) or not set(here).isdisjoint(there):
+            text = f"finds another folder at {directory} than this host does"
+            return f"process {pid_of(process)} {text}", ""
+    if not first:
+        return "", NO_PROCESS
+    one = f"process {pid_of(next(iter(first.values())))} at {directory}"
+    return "", f"{one} belongs to another server (its data have another id)"
+
+
+def compared(
+    processes: Sequence[str], places: Sequence[tuple[str, str, Sequence[str]]]
+) -> tuple[dict[str, str], str]:
+    """Return what server_view() does of processes; raise OSError.
+
+    One stands for all that find the same files.
+    """
+    found: dict[str, str] = {}
+    unread = ""
+    own = view_of(OWN)
+    seen = set()
+    for process in processes:
+        try:
+            view = view_of(process)
+            if view not in seen and view != own:
+                differing, why = differences(process, places)
+                view_of(process)  # which raises if it ended meanwhile
+                found.update(differing)
+                unread = unread or why
+        except (FileNotFoundError, ProcessLookupError):  # a session may end
+            continue
+        seen.add(view)
+    return found, unread if seen else "the server's processes ended"
+
+
+def view_of(process: str) -> tuple[str, int, int]:
+    """Return what two processes share that find the same files; raise OSError."""
+    root = os.stat(os.path.join(process, "root", ""))
+    return os.readlink(process + "/ns/mnt"), root.st_dev, root.st_ino
+
+
+def differences(
+    process: str, places: Sequence[tuple[str, str, Sequence[str]]]
+) -> tuple[dict[str, str], str]:
+    """Return where a process finds other files, and why not all is known, or "".
+
+    As server_view() does.  A place that this process does not find is left out: what it
+    lies on is unknown anyhow.
+    """
+    found: dict[str, str] = {}
+    unread = ""
+    for name, path, names in places:
+        try:
+            if not os.path.isabs(path) or identity(path) is None:
+                continue
+            if text := difference(process, path):
+                found[name] = text
+                continue
+            for file in files_of(process, path, names):
+                if text := difference(process, file):
+                    found[f"{name} files"] = text
+                    break
+        except OSError as error:
+            unread = unread or describe_error(error, path)
+    return found, unread
+
+
+def files_of(process: str, path: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield what of a place may be another file for the process; raise OSError.
+
+    path: of the place, which is one folder for both.  names: of what counts in it, as
+    shell patterns.  That are links, and what is mounted there, also further below: all
+    else in one folder is one file.
+    """
+    if not names:
+        return
+    wanted = re.compile("|".join(map(translate, names)))
+    for table in (process, OWN):
+        folder = inner_path(table + "/root", path)
+        points = [each["point"] for each in mounts(table + "/mountinfo")]
+        if not points:
+            raise OSError(errno.EACCES, "it cannot be read", table + "/mountinfo")
+        for point in points:
+            within = os.path.relpath(point, folder)
+            first = within.split("/")[0]
+            if first not in (os.curdir, os.pardir) and wanted.fullmatch(first):
+                yield os.path.join(path, within)
+    yield from links_in(os.path.realpath(path), wanted)
+
+
+def difference(process: str, path: str) -> str:
+    """Return what a process finds at *path*, "" if it is the same; raise OSError."""
+    text = ""
+    for _ in range(LOOKS):
+        inner = inner_path(process + "/root", path)
+        there = identity(process + "/root" + inner)
+        here = identity(path)
+        if there == here:
+            return ""
+        mount = covering_mount(inner, process + "/mountinfo")
+        what = "another file or folder" if there else "nothing"
+        text = (
+            f"process {os.path.basename(process)} finds {what} at {path}: "
+            f"{mount['type']} ({mount['source']}) is mounted at {mount['point']} for it"
+        )
+    return text
+
+
+def inner_path(root: str, path: str) -> str:
+    """Return *path* below *root* without links in it; raise OSError.
+
+    The kernel would follow an absolute link from this process's own root.
+    """
+    parts, found, followed = path.split("/")[::-1], "", 0
+    while parts:
+        part = parts.pop()
+        if part == "..":
+            found = os.path.dirname(found).rstrip("/")
+        if part in ("", ".", ".."):
+            continue
+        try:
+            link = os.readlink(f"{root}{found}/{part}")
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+                raise
+            found += "/" + part  # it is no link
+            continue
+        followed += 1
+        if followed > LINKS_DEEP_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        found = "" if link.startswith("/") else found
+        parts += link.split("/")[::-1]
+    return found or "/"
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Return device and inode of what is at *path*, None if nothing; raise OSError."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESRCH):
+            return None
+        raise
+    return status.st_dev, status.st_ino

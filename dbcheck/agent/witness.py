@@ -1,0 +1,490 @@
+"""The witness's side: append frames to a log, make them durable, confirm them.
+
+It is sent after the modules that witness/channel.py names, ends with the channel, and
+needs a POSIX system.  The frames of the log are defined here alone.
+
+A run has log 0 and, if its load runs in several processes, one more for each: its
+manifest says how many.  A log is a sequence of frames, little endian:
+
+    magic     4 bytes
+    crc       CRC-32 of all that follows it, 4 bytes
+    length    of the body, 4 bytes
+    kind      HEADER, ACKS or EVENT, 4 bytes
+    count     acks in the body, 4 bytes
+    clock_us  the witness's own clock, microseconds since the epoch, 8 bytes
+    chain     first 16 bytes of the SHA-256 over all earlier frames
+    body      HEADER and EVENT: JSON; ACKS: opaque here, see dbcheck.rows.acks
+
+The header names the run and the log's number; as the chain begins with it, no frame
+of one log can pass for one of another.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from dbcheck.agent.wire import (
+    CHUNK_BYTES,
+    DATA,
+    END,
+    ERROR,
+    MARK,
+    RESULT,
+    Refusal,
+    ReplyStream,
+    booted_us,
+    call,
+    clock_us,
+    describe_error,
+    errno_name,
+    file_server,
+    host_names,
+    make_folder,
+    mount_of,
+    prepare_process,
+    serve,
+    sync_folder,
+    to_json,
+    write_all,
+    write_durably,
+)
+from dbcheck.agent.witness_folders import (
+    RUN_ID,
+    folder_of,
+    list_folder,
+    open_file,
+    own_folder_of,
+    require_own,
+    run_folder,
+)
+from dbcheck.base.system import sync_data
+
+FORMAT = 2
+MAGIC = b"\xdbW\x1aL"
+FRAME = struct.Struct("<4sIIIIQ16s")
+CRC_END = 8  # the crc covers what comes after it
+CHAIN_BYTES = 16
+HEADER, ACKS, EVENT = 1, 2, 3
+BODY_BYTES_MAX = 1 << 18
+WRITE_BYTES_MAX = 1 << 20  # a write holds at most one frame more than this
+
+# Verbs; a batch carries the token of its log.
+FACTS, PROBE, CREATE, JOIN, APPEND, NOTE, RUNS, MANIFEST, READ, REMOVE = range(1, 11)
+LOCK, JUDGED = 11, 12
+# frames, acks, events, digest; the clock when it was sent, as in a frame
+MARKED = struct.Struct("<QQQ32sQ")
+
+LOG_NAMES = re.compile(r"acks(-[1-9][0-9]*)?\.log")
+MANIFEST_NAME = "manifest.json"
+JUDGED_NAME = "judged"  # empty; its rows were read, so later ones spoil nothing
+VOLATILE = ("tmpfs", "ramfs", "devtmpfs", "rootfs", "mfs")
+PROBE_COUNT_MAX = 10000
+PROBE_BYTES = 512
+
+
+def frame(kind: int, count: int, clock_us: int, chain: bytes, body: bytes) -> bytes:
+    """Return the bytes of one frame."""
+    head = FRAME.pack(MAGIC, 0, len(body), kind, count, clock_us, chain)
+    crc = zlib.crc32(body, zlib.crc32(head[CRC_END:]))
+    return FRAME.pack(MAGIC, crc, len(body), kind, count, clock_us, chain) + body
+
+
+def require_disk(folder: str, *, volatile: bool) -> None:
+    """Refuse a folder in memory, unless that is what is wanted."""
+    kind = mount_of(folder)["type"]
+    if volatile:
+        return
+    if not kind:
+        raise Refusal("volatile", f"the filesystem of {folder} cannot be determined")
+    if kind in VOLATILE:
+        raise Refusal("volatile", f"{folder} is on {kind}, which is memory")
+
+
+def token_of(run_id: str, number: int) -> int:
+    """Return what every batch for log *number* of the run must carry."""
+    return zlib.crc32(f"{run_id}/{number}".encode())
+
+
+def log_name(number: int) -> str:
+    """Return the name of the file that holds log *number* of a run."""
+    return f"acks-{number}.log" if number else "acks.log"
+
+
+class Log:
+    """A log of a run, open for appending.
+
+    add() frames a batch, commit() makes all that was added durable.  After the
+    first failure nothing is ever confirmed again: a failed fsync drops the dirty
+    pages, and the next one would succeed without them.
+    """
+
+    def __init__(self, folder: str, run_id: str, number: int) -> None:
+        """Create the log, which must not exist, with its header, durably."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self.path = path = os.path.join(folder, log_name(number))
+        self.token = token_of(run_id, number)
+        self.failed: str | None = None
+        self._fd = os.open(path, flags, 0o600)
+        self._sha = hashlib.sha256()
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._size = 0
+        self._added = [0, 0, 0]  # frames, acks, events
+        self._mark: tuple[int, int, int, bytes] = (0, 0, 0, self._sha.digest())
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            header = {"format": FORMAT, "run": run_id, "log": number}
+            self._add(HEADER, 0, json.dumps(header).encode())
+            self.commit()
+        except BaseException:
+            self.close()
+            os.unlink(path)  # made above, holds no ack yet
+            raise
+
+    def add(self, verb: int, token: int, count: int, body: bytes) -> None:
+        """Frame one batch; it is neither written nor confirmed yet."""
+        if token != self.token:
+            self.failed = "a batch for another run came in"
+        if not 0 < len(body) <= BODY_BYTES_MAX:
+            self.failed = f"a batch of {len(body)} bytes came in"
+        if self.failed:
+            raise Refusal("log", f"{self.path}: {self.failed}")
+        self._add(ACKS if verb == APPEND else EVENT, count, body)
+        if self._pending_bytes >= WRITE_BYTES_MAX:
+            self.commit()
+
+    def commit(self) -> bytes:
+        """Write all that was added at once, sync once; return the new mark."""
+        if self.failed:
+            raise Refusal("log", f"{self.path}: {self.failed}")
+        if self._pending:
+            self.failed = "an earlier write failed"  # unless all goes well below
+            self._check_file()
+            write_all(self._fd, b"".join(self._pending))
+            sync_data(self._fd)
+            self._size += self._pending_bytes
+            self._pending.clear()
+            self._pending_bytes = 0
+            frames, acks, events = self._added
+            self._mark = (frames, acks, events, self._sha.digest())
+            self.failed = None
+        return MARKED.pack(*self._mark, clock_us())
+
+    def close(self) -> None:
+        """Close the file, which releases its lock."""
+        os.close(self._fd)
+
+    def _add(self, kind: int, count: int, body: bytes) -> None:
+        made = frame(kind, count, clock_us(), self._sha.digest()[:CHAIN_BYTES], body)
+        self._sha.update(made)
+        self._pending.append(made)
+        self._pending_bytes += len(made)
+        self._added[0] += 1
+        self._added[1] += count
+        self._added[2] += kind == EVENT
+
+    def _check_file(self) -> None:
+        """Refuse if the file was deleted, cut short or written by someone else."""
+        status = os.fstat(self._fd)
+        if status.st_nlink == 0:
+            raise Refusal("log", f"{self.path}: the log was deleted")
+        if status.st_size != self._size:
+            raise Refusal("log", f"{self.path}: someone else changed the log")
+
+
+class Agent:
+    """Answers the messages of one channel; holds one open log at most."""
+
+    def __init__(self, send: Callable[[int, bytes], None]) -> None:
+        """Answer through *send*, which takes a kind of reply and its payload."""
+        self._send = send
+        self._log: Log | None = None
+        self._locked: int | None = None
+        self._verbs: dict[int, Callable[[Any], None]] = {
+            FACTS: self._facts,
+            PROBE: self._probe,
+            CREATE: self._create,
+            JOIN: self._join,
+            RUNS: self._runs,
+            MANIFEST: self._manifest,
+            READ: self._read,
+            REMOVE: self._remove,
+            LOCK: self._lock,
+            JUDGED: self._judged,
+        }
+
+    def handle(self, messages: list[tuple[int, int, int, bytes]]) -> None:
+        """Answer all *messages* that have arrived; batches share one sync."""
+        try:
+            batches = False
+            for verb, token, count, payload in messages:
+                if verb in (APPEND, NOTE):
+                    if self._log is None:
+                        raise Refusal("log", "no log is open on this channel")
+                    self._log.add(verb, token, count, payload)
+                    batches = True
+                elif verb in self._verbs:
+                    call(self._verbs[verb], payload)
+                else:
+                    raise Refusal("protocol", f"no such verb: {verb}")
+            if batches and self._log is not None:
+                self._send(MARK, self._log.commit())
+        except Refusal as refusal:
+            self._error(refusal.code, str(refusal))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            place = self._log.path if self._log else ""
+            self._error(errno_name(error), describe_error(error, place))
+
+    def close(self) -> None:
+        """Close the log, if one is open, and let go of the folder, if it is held."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if self._locked is not None:
+            os.close(self._locked)
+            self._locked = None
+
+    def _error(self, code: str, message: str) -> None:
+        self._send(ERROR, to_json({"code": code, "message": message}))
+
+    def _facts(self, ask: Any) -> None:
+        folder = own_folder_of(ask)
+        make_folder(folder)
+        require_own(folder)
+        with Scratch(folder):
+            pass
+        space, mount = os.statvfs(folder), mount_of(folder)
+        result = {
+            **host_names(),
+            "folder": folder,
+            "filesystem": mount["type"],
+            "file_server": file_server(mount),
+            "free_bytes": space.f_bavail * space.f_frsize,
+            "clock_us": clock_us(),
+            "booted_us": booted_us(),
+        }
+        self._send(RESULT, to_json(result))
+
+    def _probe(self, ask: Any) -> None:
+        if not 1 <= ask["count"] <= PROBE_COUNT_MAX:
+            raise Refusal("protocol", f"cannot probe {ask['count']!r} times")
+        folder = own_folder_of(ask)
+        make_folder(folder)
+        require_own(folder)
+        require_disk(folder, volatile=ask["volatile"])
+        durations = []
+        with Scratch(folder) as fd:
+            for _ in range(ask["count"]):
+                start = time.perf_counter()
+                write_all(fd, bytes(PROBE_BYTES))
+                sync_data(fd)
+                durations.append(time.perf_counter() - start)
+        self._send(RESULT, to_json(durations))
+
+    def _create(self, ask: Any) -> None:
+        if self._log is not None:
+            raise Refusal("log", "a log is open on this channel already")
+        folder = own_folder_of(ask)
+        path = run_folder(folder, ask["run"])
+        make_folder(folder)
+        require_own(folder)
+        require_disk(folder, volatile=ask["volatile"])
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            raise Refusal("exists", f"run {ask['run']} already exists") from None
+        try:
+            write_durably(
+                os.path.join(path, MANIFEST_NAME), base64.b64decode(ask["manifest"])
+            )
+            self._log = Log(path, ask["run"], 0)
+            sync_folder(path)
+            sync_folder(folder)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)  # made above, holds no ack yet
+            raise
+        self._send(MARK, self._log.commit())
+
+    def _join(self, ask: Any) -> None:
+        if self._log is not None:
+            raise Refusal("log", "a log is open on this channel already")
+        folder, number = own_folder_of(ask), ask["log"]
+        path = run_folder(folder, ask["run"])
+        logs = logs_announced(path)
+        require_own(folder)
+        require_own(path)
+        if not 1 <= number < logs:
+            raise Refusal(
+                "no-log", f"run {ask['run']} has {logs} logs, no log {number}"
+            )
+        try:
+            self._log = Log(path, ask["run"], number)
+        except FileExistsError:
+            refuse_if_open(path, log_name(number))
+            raise Refusal(
+                "exists", f"log {number} of run {ask['run']} already exists"
+            ) from None
+        sync_folder(path)
+        self._send(MARK, self._log.commit())
+
+    def _runs(self, ask: Any) -> None:
+        found = []
+        folder = folder_of(ask)
+        for run_id in list_folder(folder):
+            path = os.path.join(folder, run_id)
+            try:
+                if ask.get("unjudged") and os.path.lexists(f"{path}/{JUDGED_NAME}"):
+                    continue
+                made_ns = os.lstat(os.path.join(path, MANIFEST_NAME)).st_mtime_ns
+                for number in range(logs_announced(path)):
+                    os.lstat(os.path.join(path, log_name(number)))
+            except (FileNotFoundError, NotADirectoryError, Refusal):
+                continue  # no run, or one that is being removed
+            if RUN_ID.fullmatch(run_id):
+                found.append((made_ns, run_id))
+        self._send(RESULT, to_json([run_id for _, run_id in sorted(found)]))
+
+    def _judged(self, ask: Any) -> None:
+        """Note durably that the rows of a run were read."""
+        path = run_folder(own_folder_of(ask), ask["run"])
+        logs_announced(path)  # which refuses a run that is not there
+        require_own(path)
+        with contextlib.suppress(FileExistsError):
+            write_durably(os.path.join(path, JUDGED_NAME), b"")
+        sync_folder(path)
+        self._send(RESULT, to_json(None))
+
+    def _lock(self, ask: Any) -> None:
+        """Lock the folder until this channel ends; answer whether that was possible.
+
+        flock(2) locks a directory as it does a file, and leaves nothing behind.
+        """
+        folder = own_folder_of(ask)
+        make_folder(folder)
+        require_own(folder)
+        if self._locked is None:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._locked = opened
+            except BlockingIOError:
+                os.close(opened)
+            except BaseException:
+                os.close(opened)
+                raise
+        self._send(RESULT, to_json(self._locked is not None))
+
+    def _manifest(self, ask: Any) -> None:
+        self._stream(ask, MANIFEST_NAME)
+
+    def _read(self, ask: Any) -> None:
+        self._stream(ask, log_name(ask["log"]))
+
+    def _stream(self, ask: Any, name: str) -> None:
+        path = run_folder(folder_of(ask), ask["run"])
+        try:
+            fd = open_file(path, name)
+        except (FileNotFoundError, NotADirectoryError):
+            raise Refusal("no-run", f"{path}/{name} is not there") from None
+        try:
+            left = os.fstat(fd).st_size  # a log that still grows is read to here
+            while left:
+                chunk = os.read(fd, min(left, CHUNK_BYTES))
+                if not chunk:
+                    break
+                left -= len(chunk)
+                self._send(DATA, chunk)
+        finally:
+            os.close(fd)
+        self._send(END, b"")
+
+    def _remove(self, ask: Any) -> None:
+        folder = own_folder_of(ask)
+        path = run_folder(folder, ask["run"])
+        try:
+            names = os.listdir(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise Refusal("no-run", f"{path} is not there") from None
+        require_own(folder)
+        require_own(path)
+        logs = [name for name in names if LOG_NAMES.fullmatch(name)]
+        strangers = set(names) - {*logs, MANIFEST_NAME, JUDGED_NAME}
+        if strangers:
+            raise Refusal(
+                "strangers",
+                f"{path} holds files that dbcheck did not write: {min(strangers)}",
+            )
+        for name in logs:
+            refuse_if_open(path, name)
+        for name in names:
+            os.unlink(os.path.join(path, name))
+        os.rmdir(path)
+        sync_folder(folder)
+        self._send(RESULT, to_json(None))
+
+
+class Scratch:
+    """A file that has no name any more, so nothing of it can be left behind."""
+
+    def __init__(self, folder: str) -> None:
+        """Use *folder*, which must exist."""
+        self._path = os.path.join(folder, f".scratch-{os.getpid()}")
+
+    def __enter__(self) -> int:
+        """Create the file; return its descriptor."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(self._path, flags, 0o600)
+        os.unlink(self._path)
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+def refuse_if_open(folder: str, name: str) -> None:
+    """Refuse if an agent has the log *name* in *folder* open for appending."""
+    fd = open_file(folder, name)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refusal("in-use", f"{folder}/{name} is being written") from None
+    finally:
+        os.close(fd)
+
+
+def logs_announced(folder: str) -> int:
+    """Return how many logs the manifest of the run in *folder* announces."""
+    try:
+        with os.fdopen(open_file(folder, MANIFEST_NAME), "rb") as file:
+            logs = json.load(file)["logs"]
+    except (FileNotFoundError, NotADirectoryError):
+        raise Refusal("no-run", f"{folder}/{MANIFEST_NAME} is not there") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return 1
+    return logs if isinstance(logs, int) else 1
+
+
+def main() -> None:
+    """Serve standard input and output."""
+    prepare_process()
+    replies = ReplyStream(1)
+    serve(Agent(replies.send), replies, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The program that is sent to the target's host: nothing is installed there."""
