@@ -10,15 +10,16 @@ import msgspec
 
 from dbcheck.audit.result import AuditsResult
 from dbcheck.evidence.verify import VerifyResult
-from dbcheck.judge.explored import ExploreResult, StateResult
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import (
     CampaignsResult,
     ComparedResult,
     DemoResult,
+    ExploreResult,
     LabResult,
     MatrixResult,
     ReceiptsResult,
+    StateResult,
 )
 from dbcheck.probe.flushes_result import FlushesResults
 from dbcheck.probe.latency import LatencyResults

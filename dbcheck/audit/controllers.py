@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dbcheck.audit import devices, raid
 from dbcheck.audit.rule import SubjectKind
-from dbcheck.audit.shown import fact_of, remedy_of
-from dbcheck.audit.subject import Fact, Subject
+from dbcheck.audit.subject import Fact, Subject, fact_of, remedy_of
 from dbcheck.model.host import Reading, Readings
 
 _DRIVER = "device/../../scsi_host/*/proc_name"

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dbcheck.audit import devices, platform, printed, storage
 from dbcheck.audit.controllers import controllers_in
 from dbcheck.audit.rule import SubjectKind
-from dbcheck.audit.shown import AS_ROOT, fact_of, known, remedy_of
-from dbcheck.audit.subject import Fact, Subject
+from dbcheck.audit.subject import AS_ROOT, Fact, Subject, fact_of, known, remedy_of
 from dbcheck.model import layers
 from dbcheck.model.host import (
     Drive,

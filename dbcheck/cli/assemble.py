@@ -29,13 +29,12 @@ from dbcheck.ports.site import Node, Site
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch
+from dbcheck.power.kinds.command import PromotionProgram, RestartProgram
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.power.promote import PromotionProgram
-from dbcheck.power.reached import recall
-from dbcheck.power.readonly import ReadOnlySwitch
-from dbcheck.power.restart import RestartProgram
+from dbcheck.power.registry import ReadOnlySwitch
+from dbcheck.power.wiring import recall_reached
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret, variable
@@ -243,7 +242,7 @@ def _node(entry: Entry, ask: Callable[[str], None]) -> Node:
         host=entry_host(entry),
         log_path=entry.server_log,
         restore_command=entry.restore_command,
-        reached=recall(entry.wiring),
+        reached=recall_reached(entry.wiring),
         class_assumed=entry.power.class_assumed,
         restarter=restarter(entry),
     )

@@ -26,7 +26,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.report.lab import demo_bounds, demo_table
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
-from dbcheck.report.style import WRONG
+from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import with_bound
 
 # A cut may show nothing: it came just after a flush, or while the machine stalled.

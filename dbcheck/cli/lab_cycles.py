@@ -22,7 +22,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
-from dbcheck.report.drive import faults
+from dbcheck.report.drives import faults
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.stored import make_folder

@@ -31,8 +31,8 @@ from dbcheck.explore.opened import Opened, lab_folder
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.record import record
 from dbcheck.explore.result import result_of
-from dbcheck.judge.explored import StateResult
 from dbcheck.judge.result import to_values
+from dbcheck.judge.results import StateResult
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab
 from dbcheck.model.cut import CrashState

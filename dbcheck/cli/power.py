@@ -21,7 +21,7 @@ from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.ports.power import DriveScoped, PowerSwitch
 from dbcheck.power import consent as agreed
-from dbcheck.power import reached, selftest
+from dbcheck.power import selftest, wiring
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.probe import idle_cut
 from dbcheck.report.progress import PlainProgress
@@ -213,7 +213,7 @@ def _tested(
         switch.cut_class,
     )
     if found is not None and seen.rebooted is not False:
-        reached.remember(entry.wiring, found)
+        wiring.remember_reached(entry.wiring, found)
     lines = [
         f"{each}: {each.finding.reasons[0] if each.finding else each.unmeasured}"
         for each in depths

@@ -17,8 +17,8 @@ from dbcheck.judge.results import ReceiptResult, ReceiptsResult
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
+from dbcheck.report.audit import receipt_report
 from dbcheck.report.live import progress
-from dbcheck.report.receipt import receipt_report
 
 PRESET = "receipts"
 

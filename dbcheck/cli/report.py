@@ -25,8 +25,7 @@ from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
-from dbcheck.report.campaign import campaigns_report
-from dbcheck.report.compare import compare_report
+from dbcheck.report.campaign import campaigns_report, compare_report
 from dbcheck.report.matrix import matrix_report
 from dbcheck.report.subject import (
     NOT_JUDGED_AGAIN,

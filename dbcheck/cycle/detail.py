@@ -10,7 +10,7 @@ from dbcheck.base.errors import LogDamaged
 from dbcheck.cycle.logs import StoredLogs
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.cutmoment import cut_us
-from dbcheck.judge.detail import DrivePoint, DriveSeries, RunDetail
+from dbcheck.judge.result import DrivePoint, DriveSeries, RunDetail
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.keymap import key_map
 from dbcheck.rows.loss import Losses

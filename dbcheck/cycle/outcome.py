@@ -13,10 +13,9 @@ from typing import TypedDict
 import numpy as np
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.clients import uncounted
 from dbcheck.judge.cluster import blamed
 from dbcheck.judge.cutmoment import alive_us, cut_us, latest_us
-from dbcheck.judge.diagnosis import Explanation, diagnosis
+from dbcheck.judge.diagnosis import Explanation, diagnosis, uncounted
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import (
     ClusterResult,

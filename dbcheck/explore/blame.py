@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from dbcheck.judge.explored import LostBlock
+from dbcheck.judge.results import LostBlock
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.model.cut import Part

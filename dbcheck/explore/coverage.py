@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.explored import Coverage
+from dbcheck.judge.results import Coverage
 from dbcheck.model.cut import CrashState
 
 

@@ -15,7 +15,7 @@ from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.explored import Finding, StateJudgement, StateResult
+from dbcheck.judge.results import Finding, StateJudgement, StateResult
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Listener, Progress, Unit

@@ -1,4 +1,9 @@
-"""States that fail, one for each manner of failing, reduced to what they lack."""
+"""States that fail, one for each manner of failing, reduced to what they lack.
+
+Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", IEEE
+Transactions on Software Engineering 28(2), 2002: ddmin.  The result is 1-minimal: with
+any one of its parts on the drive, the state no longer fails.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,48 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from typing import TypeVar
 
 from dbcheck.explore.folder import Line
 from dbcheck.explore.oracle import Oracle
-from dbcheck.explore.reduce import smallest
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.explored import StateJudgement
+from dbcheck.judge.results import StateJudgement
 from dbcheck.model.cut import CrashState, Part
 from dbcheck.model.verdict import Verdict
 
+T = TypeVar("T")
 TRIES_MAX, TRY_S = 120, 300.0  # of one reduction
-
 Lost = tuple[int, Part]  # the number of a drive, and what it lacks
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
+
+
+def smallest(parts: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+    """Return a subset of *parts* that still fails, of which no part can be left out.
+
+    parts: with which it fails, as the caller knows; so they are not tried again.
+    fails: whether a subset fails; it is asked about many.  It may end the search by
+    returning False for all that follow: what was found by then is returned.
+    """
+    left, pieces = list(parts), 2
+    while len(left) > 1:
+        size = -(-len(left) // pieces)
+        chunks = [left[at : at + size] for at in range(0, len(left), size)]
+        smaller = next((chunk for chunk in chunks if fails(chunk)), None)
+        if smaller is not None:
+            left, pieces = smaller, 2
+            continue
+        rests = (
+            [part for chunk in chunks if chunk is not gone for part in chunk]
+            for gone in (chunks if len(chunks) > 2 else [])
+        )
+        smaller = next((rest for rest in rests if fails(rest)), None)
+        if smaller is not None:
+            left, pieces = smaller, max(len(chunks) - 1, 2)
+        elif size == 1:
+            break
+        else:
+            pieces = min(len(left), 2 * len(chunks))
+    return left
 
 
 def manner(judged: StateJudgement) -> str:

@@ -25,7 +25,7 @@ from dbcheck.base import plain
 from dbcheck.base.access import require_closed
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError, UsageError
-from dbcheck.judge.explored import Finding, StateJudgement
+from dbcheck.judge.results import Finding, StateJudgement
 from dbcheck.lab.drive.recording import RECORD_ANEW, SUFFIX, Recording
 from dbcheck.lab.spec import DATA_DRIVE, LOG_DRIVE
 from dbcheck.model.cut import CrashState

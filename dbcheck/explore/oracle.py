@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dbcheck.base.error_ids import ErrorId
@@ -12,26 +12,73 @@ from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.explore.acked import Acked
-from dbcheck.explore.inmemory import InMemory
 from dbcheck.explore.states import Timeline
+from dbcheck.judge.after_reading import conditions, table_check
 from dbcheck.judge.case import Case
-from dbcheck.judge.explored import LostRow, StateJudgement
-from dbcheck.judge.tablecheck import conditions, table_check
+from dbcheck.judge.results import LostRow, StateJudgement
 from dbcheck.judge.verdict import judge_conditions, judge_index, judge_rows
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.recorded import require_version
 from dbcheck.lab.storage.blocks import FileBlocks
 from dbcheck.model.cut import CrashState
-from dbcheck.model.records import LoadRecord, Manifest, NodeAfter
+from dbcheck.model.records import (
+    AfterRecord,
+    LoadRecord,
+    Manifest,
+    NodeAfter,
+    PreparedRecord,
+    StoredRows,
+)
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.acks import AckArray
 from dbcheck.rows.loss import Losses, LossKind
+from dbcheck.rows.survivors import Records
 from dbcheck.server_log.startlog import complaints, damage, names_damage, since_start
 
 _LOG_LINES = 400
 _SHOWN = 10  # losses of a state that are kept one by one
+
+
+class InMemory:
+    """A RowStore without a folder.
+
+    claimed: what the client knew of its load by the moment of the state.
+    """
+
+    def __init__(self, claimed: LoadRecord) -> None:
+        self._claimed = claimed
+        self._rows: dict[str, list[Records]] = {}
+        self._prepared: PreparedRecord | None = None
+
+    def load(self) -> LoadRecord:
+        return self._claimed
+
+    def earlier(self) -> list[AfterRecord | PreparedRecord]:
+        return []
+
+    def is_own(self) -> bool:
+        return False  # nothing is asked of a lab's host while states are judged
+
+    def log_bytes(self) -> tuple[int, ...]:
+        return ()
+
+    def prepared(self) -> PreparedRecord | None:
+        return self._prepared
+
+    def write_prepared(self, prepared: PreparedRecord) -> None:
+        self._prepared = prepared
+
+    def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows:
+        self._rows[table] = [records.copy() for records in batches]
+        return StoredRows(sum(map(len, self._rows[table])), "")
+
+    def survivors(self, table: str) -> Iterator[Records]:
+        return iter(self._rows[table])
+
+    def write_different(self, table: str, lines: Iterable[str]) -> None:
+        """Drop them: what was lost names each."""
 
 
 class Oracle:

@@ -10,7 +10,7 @@ from dbcheck.explore.choice import kinds_in
 from dbcheck.explore.coverage import coverage
 from dbcheck.explore.folder import Line
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.explored import ExploreResult, Finding
+from dbcheck.judge.results import ExploreResult, Finding
 from dbcheck.model.verdict import Verdict
 
 

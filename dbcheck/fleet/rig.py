@@ -15,7 +15,7 @@ from dbcheck.fleet.messages import Job, Status, packed
 from dbcheck.fleet.mirror import Incoming, needed
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.verdict import Tally
-from dbcheck.power.reached import recall
+from dbcheck.power.wiring import recall_reached
 from dbcheck.report.fleet import RigStatus, State
 
 
@@ -102,7 +102,7 @@ def rig_of(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fleet
     return FleetRig(
         entry=entry,
         folder=folder,
-        job=Job(attempt, entry, recall(entry.wiring), up, files, own),
+        job=Job(attempt, entry, recall_reached(entry.wiring), up, files, own),
         incoming=Incoming(folder.path, files),
         needs=placing.resources_of(entry),
         planned=plan.cuts,

@@ -31,8 +31,7 @@ from dbcheck.model.host import (
 from dbcheck.model.places import DATA, DataNames, Place
 from dbcheck.model.watched import Folders
 from dbcheck.remote.address import AS_SSH, SshOptions
-from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
-from dbcheck.remote.program import program
+from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, program
 from dbcheck.remote.way import way_to
 from dbcheck.server_log.postgresql import with_early
 

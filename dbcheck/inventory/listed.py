@@ -1,4 +1,7 @@
-"""Reads an inventory with ansible-inventory, which comes with dbcheck."""
+"""Reads an inventory with ansible-inventory, which comes with dbcheck.
+
+One that other users can change is refused: inventories name programs to run.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,11 @@ import msgspec
 import yaml  # type: ignore[import-untyped]
 
 from dbcheck.base import children, plain
+from dbcheck.base.access import require_closed, who_may_write
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.inventory.trusted import require_no_additions, require_trusted
 
 Variables = dict[str, Any]
-
 _BESIDE = ("group_vars", "host_vars")
 _YAML = (".yml", ".yaml", ".json")
 _PROGRAMS = (b"#!", b"\x7fELF")  # how they begin
@@ -68,6 +70,38 @@ _ASIDE = (
     "Plugin configuration YAML file, not YAML inventory",
     "no root 'plugin' key found",
 )
+
+
+def require_trusted(path: Path) -> None:
+    """Raise UsageError if another user may change *path*, which an inventory is of.
+
+    What is missing is accepted where no other user can make it.
+    """
+    require_closed(
+        path,
+        "an inventory",
+        ErrorId.INVENTORY_OPEN_TO_OTHERS,
+        "An inventory names programs that dbcheck runs. Use one in a folder of your"
+        " own; or, if you trust all who could write it,",
+    )
+
+
+def require_no_additions(folder: Path) -> None:
+    """Raise UsageError if another user may make group_vars in *folder*.
+
+    Where anybody may write, as in /tmp, Ansible would read what they make there.
+    """
+    try:
+        who = who_may_write(folder, folder.stat())
+    except OSError:
+        return
+    if who:
+        raise UsageError(
+            f"{who[0]} may add variables to an inventory in {folder}",
+            id=ErrorId.INVENTORY_OPEN_TO_OTHERS,
+            hint="Ansible reads group_vars and host_vars beside an inventory. Move it"
+            " to a folder of your own.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

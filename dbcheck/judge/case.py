@@ -1,12 +1,18 @@
-"""Everything that a judgement is based on."""
+"""Everything that a judgement is based on.
+
+An honest drive that loses power keeps what it completed before its last flush began.
+So where older writes are gone, with all that came after, more than its cache was lost:
+it ignored that flush, or the storage came back in an older state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from dbcheck.judge.flushed import flushed_us
+from dbcheck.audit import platform, rules, storage
+from dbcheck.audit.rules import Finding
 from dbcheck.judge.volumes import (
     VolumeDepth,
     least_depth,
@@ -15,11 +21,12 @@ from dbcheck.judge.volumes import (
     storage_seen,
     volume_depths,
 )
+from dbcheck.model.audited import RuleStanding
 from dbcheck.model.cut import Cut, CutClass, DriveCut, PowerScope, Rung
 from dbcheck.model.depth import Depth, DepthFinding
-from dbcheck.model.host import HostAfter, HostBefore
+from dbcheck.model.host import HostAfter, HostBefore, Volume
 from dbcheck.model.managed import SERVICE
-from dbcheck.model.places import moved
+from dbcheck.model.places import LOGS, moved
 from dbcheck.model.records import (
     AfterRecord,
     CutAsked,
@@ -35,6 +42,121 @@ from dbcheck.rows.differences import Left
 from dbcheck.rows.lossshape import LossShape
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.seen import SeenRows
+
+_NONE: Mapping[str, int] = {}
+
+
+def unsafe_settings(
+    manifest: Manifest, load: LoadRecord | None, tested_name: str, went_us: int | None
+) -> list[Finding]:
+    """Return the findings on the settings of a run, those of its storage too.
+
+    What could not be read is among them, as unknown.
+    As they were in the preflight, or while the load ran or just before the cut where
+    they were worse then; a control makes them worse itself.
+    went_us: when the cut came, None if that is not known.
+    tested_name: see Case.  Where a standby was cut and read, its own settings count
+    beside those of the writer, which answered the commits.
+    """
+    tested = manifest.nodes[tested_name]
+    kept = _storage(manifest, load, tested_name)
+    settings = {**manifest.writer.facts.settings, **kept}
+    found = flagged(manifest, settings)
+    if tested is not manifest.writer:
+        own = flagged(manifest, {**tested.facts.settings, **kept})
+        found = _worse(found, own)
+    if load is not None and not manifest.control:
+        for setting, value in load.settings_seen(went_us):
+            found = _worse(found, flagged(manifest, {**settings, setting: value}))
+        if load.settings:
+            found = _worse(found, flagged(manifest, load.settings))
+    return found
+
+
+def flagged(manifest: Manifest, settings: Mapping[str, str]) -> list[Finding]:
+    """Return the findings on settings; of a group without those about its peers."""
+    found = rules.flagged(manifest.family, settings)
+    grouped = manifest.site.is_group
+    return [each for each in found if not (grouped and each.harm.peers)]
+
+
+def _worse(before: Sequence[Finding], later: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of *before*, and of *later* those that became unsafe."""
+
+    def unsafe(findings: Sequence[Finding]) -> dict[str, Finding]:
+        found = (f for f in findings if f.standing is RuleStanding.UNSAFE)
+        return {finding.rule.fact: finding for finding in found}
+
+    became = {**unsafe(later), **unsafe(before)}
+    rest = (finding for finding in before if finding.rule.fact not in became)
+    return [*became.values(), *rest]
+
+
+def _storage(
+    manifest: Manifest, load: LoadRecord | None, name: str
+) -> Mapping[str, str]:
+    """Return what the mounts' options imply, those too that a mount had for a time."""
+    host = manifest.nodes[name].host
+    if host is not None:
+        options = [volume.mount_options for volume in host.facts.volumes]
+        if load is not None:
+            seen = storage_seen(manifest, load, name, FactKind.MOUNT)
+            options += [each.value for each in seen]
+        process = host.facts.process
+        return {
+            **storage.settings_of(options),
+            **(platform.facts_of_process(process) if process else {}),
+        }
+    return storage.settings_of([str(manifest.lab.get("mount_options", ""))])
+
+
+def flushed_us(
+    manifest: Manifest, name: str, load: LoadRecord | None
+) -> Mapping[str, int]:
+    """Return a moment after which a drive of the writer was flushed, by its name.
+
+    name: of the node that was cut; nothing is known of another than the writer.
+    On the client's monotonic clock, in microseconds: when the newest commit that was
+    answered was sent.  It is taken to have flushed a drive that got a flush for each
+    commit, or more.  Other writers may have sent those, so nothing is claimed where
+    commits may need none: under settings that relax them, as in a control, on storage
+    that changed meanwhile, or with FUA.
+    """
+    before, seen = manifest.nodes[name].host, load.nodes.get(name) if load else None
+    if load is None or name != manifest.writer_name or not (before and seen):
+        return _NONE
+    done, sent_us = seen.drives, load.sent_us
+    if done is None or sent_us is None:
+        return _NONE
+    if _relaxed(manifest, load, name) or storage_seen(manifest, load, name):
+        return _NONE
+    names = set(_of_logs(before.facts.volumes))
+    return {
+        drive: sent_us
+        for drive, counts in done.drives.items()
+        if drive in names and 0 < done.acked <= (counts.flushes or 0)
+    }
+
+
+def _relaxed(manifest: Manifest, load: LoadRecord, name: str) -> bool:
+    """Say whether commits may have been answered before they were flushed.
+
+    A setting that could not be read may allow that.
+    """
+    found = unsafe_settings(manifest, load, name, None)
+    relaxes = any(each.harm.depth and not each.harm.tears for each in found)
+    return manifest.control or relaxes
+
+
+def _of_logs(volumes: tuple[Volume, ...]) -> Iterator[str]:
+    """Yield the drives below the logs, but for those that may take writes with FUA.
+
+    Such a write needs no flush, and flushes nothing else.
+    """
+    for volume in volumes:
+        fua = any(layer.fua == "1" for layer in volume.layers)
+        if not fua and not volume.places.keys().isdisjoint(LOGS):
+            yield from volume.file_drives
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.elapsed import Elapsed, elapsed
+from dbcheck.judge.cutmoment import Elapsed, elapsed
 from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.cut import CutClass, Gone, Rung

@@ -1,19 +1,34 @@
-"""Judges a cycle: its evidence first, then the fate of its rows."""
+"""Judges a cycle: every item of its evidence first, then the fate of its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from dbcheck.judge import (
+    after_reading,
+    at_risk,
+    cluster,
+    control,
+    driveonly,
+    ended,
+    flushes,
+    host,
+    insync,
+    server,
+    serverlog,
+    settings,
+    timeoff,
+    watched,
+)
 from dbcheck.judge.case import Case
-from dbcheck.judge.clients import by_clients
 from dbcheck.judge.cluster import diverged, left_behind, survived
 from dbcheck.judge.control import judge_control
+from dbcheck.judge.diagnosis import by_clients
 from dbcheck.judge.host import not_restored
-from dbcheck.judge.item import Item
+from dbcheck.judge.item import Item, ItemId
 from dbcheck.judge.server import not_refilled, same_server, same_tables
 from dbcheck.judge.settings import made_durable, settings_of
-from dbcheck.judge.table import evidence
 from dbcheck.judge.verdict import (
     Judgement,
     judge_again,
@@ -27,6 +42,86 @@ from dbcheck.judge.verdict import (
 )
 from dbcheck.model.audited import alarming
 from dbcheck.model.verdict import ControlOutcome, Verdict
+
+EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
+    at_risk.load_at_the_cut,
+    insync.in_sync,
+    cluster.nodes_cut,
+    cluster.all_members,
+    cluster.writer_off,
+    cluster.promoted_node,
+    cluster.all_applied,
+    cluster.nodes_agree,
+    ended.not_shut_down,
+    host.host_went_down,
+    driveonly.drives_gone,
+    driveonly.power_cycles,
+    driveonly.server_killed,
+    driveonly.mounted_anew,
+    driveonly.places_cut,
+    serverlog.server_log,
+    serverlog.server_log_sql,
+    flushes.commits_per_flush,
+    at_risk.since_checkpoint,
+    serverlog.log_replayed,
+    watched.places,
+    host.same_storage,
+    host.not_restored,
+    host.unsafe_shutdowns,
+    host.asked_again,
+    at_risk.witness_apart,
+    watched.switch_depth,
+    timeoff.class_of_cut,
+    server.restarted,
+    server.came_back,
+    server.same_server,
+    server.not_refilled,
+    server.same_settings,
+    watched.through_the_load,
+    server.same_tables,
+    after_reading.prepared,
+    after_reading.conditions,
+    after_reading.table_check,
+    after_reading.dropped_tables,
+    after_reading.second_reading,
+    serverlog.complaints,
+    flushes.write_cache,
+    timeoff.time_without_power,
+    control.control,
+    at_risk.witness_log,
+    at_risk.witness_at_the_cut,
+    settings.durable_settings,
+    cluster.promised_settings,
+)
+
+# What a host that lost its power shows of itself.
+_OF_THE_HOST = frozenset(
+    {
+        ItemId.HOST_DOWN,
+        ItemId.SERVER_LOG,
+        ItemId.REPLAYED,
+        ItemId.SAME_STORAGE,
+        ItemId.UNSAFE_SHUTDOWNS,
+        ItemId.HOST_ASKED_AGAIN,
+        ItemId.CUT_CLASS,
+        ItemId.TIME_OFF,
+    }
+)
+
+
+def evidence(case: Case) -> tuple[Item, ...]:
+    """Return each item that applies to *case*.
+
+    Where the node that was read kept its power, its rows depend on nothing that the
+    host of the old writer shows: that one is off.
+    """
+    items = tuple(item for each in EVIDENCE if (item := each(case)) is not None)
+    if not case.spared:
+        return items
+    return tuple(
+        replace(item, required=False) if item.id in _OF_THE_HOST else item
+        for item in items
+    )
 
 
 def judge(case: Case) -> Judgement:
@@ -53,7 +148,7 @@ def judge(case: Case) -> Judgement:
 
 
 def other_data(case: Case) -> bool:
-    """Say whether other data answered than those that took the load."""
+    """Say whether other data answered than those that took the at_risk."""
     items = [same_server(case), not_refilled(case)]
     items += [not_restored(case), same_tables(case)]
     return stranger([item for item in items if item is not None]) is not None

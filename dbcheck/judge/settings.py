@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from dbcheck.audit import mysql, rules
 from dbcheck.audit.rules import Finding
-from dbcheck.judge.case import Case
+from dbcheck.judge.case import Case, flagged, unsafe_settings
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.unsafe import flagged, unsafe_settings
 from dbcheck.judge.volumes import hidden_drives, storage_seen
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.cut import Rung

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.elapsed import UNKNOWN, Elapsed, elapsed
+from dbcheck.judge.cutmoment import UNKNOWN, Elapsed, elapsed
 from dbcheck.judge.host import RAN_ON_S, READ_HERE, dark
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.cut import CutClass, SwitchKind

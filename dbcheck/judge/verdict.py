@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dbcheck.judge.clients import NOTHING, ByClients
+from dbcheck.judge.diagnosis import NOTHING, ByClients
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.audited import Flag, counted
 from dbcheck.model.cut import CutClass

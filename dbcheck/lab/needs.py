@@ -1,13 +1,26 @@
-"""What the drive rung needs of a machine, besides programs (programs.py)."""
+"""What a lab on a virtual drive needs of a machine, besides programs (programs.py)."""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 from dbcheck.lab import programs
 
+_LACKS = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EADDRINUSE)
+_MESSAGES = tuple(os.strerror(number).lower() for number in _LACKS)
+_KILLED = "terminated by signal 9"  # PostgreSQL's message about its own startup process
 CAP_SYS_ADMIN = 21  # linux/capability.h
+
+
+def is_resource_shortage(output: str) -> bool:
+    """Return whether *output* reports a lack of memory, processes, files or a port.
+
+    Such a program may work at the next try, so its failure is not due to its data.
+    """
+    lower = output.lower()
+    return _KILLED in lower or any(message in lower for message in _MESSAGES)
 
 
 def missing_for_drive_rung(filesystem: str) -> list[str]:

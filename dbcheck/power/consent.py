@@ -7,15 +7,14 @@ from datetime import UTC, datetime
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.power import notes
-from dbcheck.power.wiring import Wiring
+from dbcheck.power.wiring import Note, Wiring, path_of_note, read_note, write_note
 from dbcheck.runs import stored
 
 _SUBJECT = "power"
 
 
 @dataclass(frozen=True, slots=True)
-class _Consent(notes.Note):
+class _Consent(Note):
     """That a user agreed to a cut which then came.
 
     host: as the user calls it.  switch: what was agreed to, as it was described.
@@ -43,7 +42,7 @@ def require(wiring: Wiring, *, yes: bool) -> None:
             id=ErrorId.FIRST_CUT_NEEDS_CONSENT,
             hint="If this is correct, repeat the command with --yes.",
         )
-    stored.make_folder(notes.path_of(wiring, _SUBJECT).parent)
+    stored.make_folder(path_of_note(wiring, _SUBJECT).parent)
 
 
 def remember(wiring: Wiring) -> None:
@@ -56,8 +55,8 @@ def remember(wiring: Wiring) -> None:
         return
     at = datetime.now(UTC).isoformat(timespec="seconds")
     about = (wiring.title, wiring.describe(), at)
-    notes.write(wiring, _SUBJECT, _Consent(wiring.fingerprint(), *about))
+    write_note(wiring, _SUBJECT, _Consent(wiring.fingerprint(), *about))
 
 
 def _agreed(wiring: Wiring) -> bool:
-    return notes.read(wiring, _SUBJECT, _Consent) is not None
+    return read_note(wiring, _SUBJECT, _Consent) is not None

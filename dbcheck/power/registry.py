@@ -1,4 +1,4 @@
-"""Every kind of power switch, and how an inventory names one."""
+"""Every kind of power switch, how an inventory names one, and one that is only read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dbcheck.model.cut import SwitchKind
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import PowerError
+from dbcheck.model.cut import Cut, PowerState, SwitchKind
+from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
@@ -17,6 +20,7 @@ from dbcheck.power.kinds.plan import Fields, PowerPlan
 from dbcheck.power.kinds.sysrq import SysrqPlan
 from dbcheck.validated import one_of
 
+_READ_ONLY = "this command neither cuts nor restores power"
 PLANS: tuple[type[PowerPlan], ...] = (
     ManualPlan,
     ExecPlan,
@@ -38,6 +42,28 @@ VARIABLES = frozenset(
     (*OTHERS, *(name for plan in PLANS for name in shared.variables(plan)))
 )
 SECRETS = {shared.PASSWORD: "the password of the agent (`fence`)"}
+
+
+class ReadOnlySwitch:
+    """See ports.power.PowerSwitch."""
+
+    attended = False
+
+    def __init__(self, switch: PowerSwitch) -> None:
+        self._switch = switch
+        self.kind, self.cut_class = switch.kind, switch.cut_class
+
+    def state(self) -> PowerState:
+        return self._switch.state()
+
+    def cut(self) -> Cut:
+        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS)
+
+    def restore(self) -> None:
+        raise PowerError(_READ_ONLY, id=ErrorId.SWITCH_ONLY_REPORTS)
+
+    def failure(self) -> str | None:
+        return self._switch.failure()
 
 
 def read(fields: Fields) -> PowerPlan:

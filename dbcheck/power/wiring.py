@@ -1,14 +1,28 @@
-"""Which switch cuts which host: what a user agrees to, and what notes are about."""
+"""Which switch cuts which host: what a user agrees to, and what the client notes of it.
+
+A note counts only if it is a plain file of this user's that no other may change, and if
+it is about this very switch: its file name, and who copied it, do not matter.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
 
+from dbcheck.base.errors import RunFormatError
+from dbcheck.model.depth import Reached
 from dbcheck.model.host import Expected
 from dbcheck.power.kinds.plan import NOT_AGREED_TO, PowerPlan
 from dbcheck.power.scope import DriveScope
+from dbcheck.runs import stored
+from dbcheck.runs.stored import state_folder
+
+_SUBJECT = "depth"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +71,55 @@ class Wiring:
     @property
     def _expected(self) -> dict[str, str]:
         return asdict(self.expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What every note holds: the fingerprint() of the wiring that it is about."""
+
+    fingerprint: str
+
+
+N = TypeVar("N", bound=Note)
+
+
+def path_of_note(wiring: Wiring, subject: str) -> Path:
+    """Return where the note on *subject* is kept."""
+    return state_folder(subject) / f"{wiring.fingerprint()[:24]}.json"
+
+
+def read_note(wiring: Wiring, subject: str, kind: type[N]) -> N | None:
+    """Return the note on *subject*, None if there is none that counts."""
+    path = path_of_note(wiring, subject)
+    try:
+        with stored.private(path, "rb") as file:
+            if os.fstat(file.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return None
+            note = stored.from_bytes(file.read(), kind, str(path))
+    except (OSError, RunFormatError):
+        return None
+    return note if note.fingerprint == wiring.fingerprint() else None
+
+
+def write_note(wiring: Wiring, subject: str, note: Note) -> Path:
+    """Store a note; return where.  Raise RunWriteError if that fails."""
+    path = path_of_note(wiring, subject)
+    stored.make_folder(path.parent)
+    stored.write(path, [stored.to_bytes(note)])
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured(Note):
+    reached: Reached
+
+
+def remember_reached(wiring: Wiring, reached: Reached) -> Path:
+    """Store what was measured; return where.  Raise RunWriteError if that fails."""
+    return write_note(wiring, _SUBJECT, _Measured(wiring.fingerprint(), reached))
+
+
+def recall_reached(wiring: Wiring) -> Reached | None:
+    """Return what was measured last with this switch of this host, None if nothing."""
+    note = read_note(wiring, _SUBJECT, _Measured)
+    return note.reached if note else None

@@ -1,10 +1,16 @@
-"""The client's side of the messages of wire.py, over a pair of streams."""
+"""The client's side of an agent: the program that is sent, and the messages of wire.py.
+
+Nothing is installed where an agent runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.resources
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -13,14 +19,81 @@ import msgspec
 from dbcheck.agent import wire
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError
-from dbcheck.remote.patience import SLOWEST_BYTES_PER_S, Patience
 
+SLOWEST_BYTES_PER_S = 4 << 10  # a tenth of a slow line over a satellite
+_SHARED = ("dbcheck.base.system", "dbcheck.agent.wire")
 REPLY_TIMEOUT_S = 60.0  # a slow disk may take long; a silent host is dead
 _HELLO_TIMEOUT_S = 60.0  # for a login shell, and Python's start
 _NOISE_BYTES_MAX = 1 << 16
 _ERROR_CHARACTERS_MAX = 2000
-
 T = TypeVar("T")
+
+
+class Patience:
+    """The time that may still be spent on waiting for one answer.
+
+    A byte now and then would keep the reader waiting for ever if each restarted the
+    wait.  So each gives back no more time than it takes at SLOWEST_BYTES_PER_S.  Only
+    waiting counts: a reader may take as long as it likes.
+    """
+
+    def __init__(
+        self, most_s: float, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Allow for *most_s* seconds without anything."""
+        self.most_s = most_s
+        self.received = 0
+        self._left_s = most_s
+        self._now = now
+
+    def wait(self, take: Callable[[float], int]) -> None:
+        """Call *take*, which waits for so many seconds and returns how much came.
+
+        Raise TimeoutError if the time is over.
+        """
+        began_s = self._now()
+        received = take(self._left_s)
+        self.received += received
+        gained_s = received / SLOWEST_BYTES_PER_S - (self._now() - began_s)
+        self._left_s = min(self.most_s, self._left_s + gained_s)
+        if self._left_s <= 0:
+            raise TimeoutError
+
+
+@functools.cache
+def program(agent: str, *parts: str) -> bytes:
+    """Return the program of the module *agent*, with all that it needs in front.
+
+    Of dbcheck it may import base/system.py, wire.py and the modules *parts*, which
+    import only those before them; the program brings their texts along.
+    """
+    lines = ["import sys, types"]
+    for module in (*_SHARED, *parts):
+        lines += [
+            f"part = types.ModuleType({module!r})",
+            f"exec(compile({_source(module)!r}, {module!r}, 'exec'), part.__dict__)",
+            f"sys.modules[{module!r}] = part",
+        ]
+    text = f"compile({_source(agent)!r}, {agent!r}, 'exec')"
+    lines.append(f"exec({text}, {{'__name__': '__main__'}})")
+    return "\n".join(lines).encode()
+
+
+def bootstrap(size: int) -> str:
+    """Return the Python program that reads one of *size* bytes, and runs it.
+
+    One line without a single quote: it passes through any login shell in quotes.
+    """
+    return (
+        "import sys;"
+        'sys.version_info<(3,8)and sys.exit("this is Python "+sys.version.split()[0]);'
+        f"exec(sys.stdin.buffer.read({size}))"
+    )
+
+
+def _source(module: str) -> str:
+    package, _, name = module.rpartition(".")
+    return importlib.resources.files(package).joinpath(f"{name}.py").read_text("utf-8")
 
 
 class Pipe(Protocol):

@@ -13,7 +13,7 @@ import paramiko
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.remote.address import Address, SshOptions
-from dbcheck.remote.program import bootstrap
+from dbcheck.remote.channel import bootstrap
 from dbcheck.remote.sshconnect import Connection, connect
 
 _READ_BYTES = 1 << 18

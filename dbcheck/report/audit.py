@@ -1,4 +1,4 @@
-"""The report on an audit for people, made from the result that --json prints."""
+"""The reports on an audit, and on what labs showed of a rule, for people."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
-from dbcheck.audit.rule import SubjectKind
+from dbcheck.audit.rule import Rule, SubjectKind
+from dbcheck.judge.results import ReceiptResult
 from dbcheck.model.audited import RuleStanding, Severity
-from dbcheck.report.style import BAD, DOUBTFUL, MINOR, NOTED, WRONG, badge
+from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, MINOR, NOTED, WRONG, badge
 from dbcheck.report.words.run import with_id
 
 _STYLES = {
@@ -166,3 +167,19 @@ def _overview(results: Sequence[AuditResult]) -> RenderableType:
             worst = f"host not read; {worst}" if worst != "-" else "host not read"
         table.add_row(result.name or result.target, *numbers, worst)
     return Padding(table, (0, 0, 1, 0))
+
+
+def receipt_report(rule: Rule, results: Sequence[ReceiptResult]) -> RenderableType:
+    """Return the claim, and one row for each configuration."""
+    table = Table(title="In the lab", title_justify="left", title_style="bold")
+    table.add_column("configuration", overflow="fold")
+    table.add_column("named by the audit")
+    table.add_column("cuts", justify="right")
+    table.add_column("what a cut lost", overflow="fold")
+    for each in results:
+        named = Text("yes", GOOD) if each.named else Text("no", BAD)
+        lost = each.lost or with_id(each.error, each.error_id) or "-"
+        table.add_row(each.row, named, str(each.cuts), lost)
+    title = Text.assemble((rule.id, "bold"), f"  {rule.severity.value}")
+    source = Text(f"Source: {rule.source}", MINOR)
+    return Group("", title, Text(rule.why), source, "", table, "")

@@ -1,16 +1,20 @@
-"""The report on campaigns for a terminal, made from the results that --json prints."""
+"""The reports on campaigns, and on two of them or of runs compared, for a terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.judge.results import CampaignsResult
+from dbcheck.judge.results import CampaignsResult, ComparedResult
 from dbcheck.report.lab import verdict
-from dbcheck.report.style import MINOR
+from dbcheck.report.terminal import MINOR
 from dbcheck.report.words import campaign as words
+from dbcheck.report.words import compare as compared_words
 
 
 def campaigns_report(subject: CampaignsResult) -> RenderableType:
@@ -39,3 +43,33 @@ def campaigns_report(subject: CampaignsResult) -> RenderableType:
         parts += ["", Text(words.PRICE, MINOR)]
     parts += ["", Text(f"All files: {subject.folder}", "italic"), ""]
     return Group(*parts)
+
+
+def compare_report(result: ComparedResult) -> RenderableType:
+    """Return the figures, what they show, and what was configured differently."""
+    parts: list[RenderableType] = [
+        "",
+        _table("Figures", compared_words.rows(result)),
+        "",
+    ]
+    parts += map(Text, compared_words.findings(result))
+    if result.differences:
+        title = "Configured differently"
+        parts += ["", _table(title, compared_words.differences(result))]
+    return Group(*parts, "", Text(compared_words.same(result), MINOR), "")
+
+
+def _table(title: str, rows: Iterable[tuple[str, str, str]]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
+    for name in compared_words.COLUMNS:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table

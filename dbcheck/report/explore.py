@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.judge.explored import ExploreResult, Finding, LostBlock, StateResult
-from dbcheck.report.style import BADGES, MINOR
+from dbcheck.judge.results import ExploreResult, Finding, LostBlock, StateResult
+from dbcheck.report.terminal import BADGES, MINOR
 from dbcheck.report.words.explored import (
     SCOPE,
     blocks_of,

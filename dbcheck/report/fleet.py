@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.model.verdict import count_of
-from dbcheck.report.inplace import InPlace
 from dbcheck.report.progress import PlainProgress
-from dbcheck.report.style import BAD, DOUBTFUL, GOOD, MINOR
+from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, MINOR, InPlace
 
 
 class State(enum.Enum):

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import DeviceResult, FlushesResult, VolumeResult
-from dbcheck.report.style import BAD, DOUBTFUL, GOOD, WRONG, badge
+from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, WRONG, badge
 from dbcheck.report.words.run import with_id
 
 _STYLES = {

@@ -12,7 +12,7 @@ from rich.text import Text
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.model.verdict import Tally, Verdict, unseen_sentence
-from dbcheck.report.style import BADGES
+from dbcheck.report.terminal import BADGES
 from dbcheck.report.words.run import lab_scope, number, rows_lost, sentence, tally
 
 

@@ -17,7 +17,7 @@ from dbcheck.probe.latency import (
     LatencyResult,
     TimingResult,
 )
-from dbcheck.report.style import WRONG
+from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import with_id
 
 _DRIFT = 1.5  # times slower or quicker than before, and it is shown in bold

@@ -16,11 +16,9 @@ from rich.text import Text
 from dbcheck.base.text import visible
 from dbcheck.model.flushes import UnderLoad
 from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
-from dbcheck.report.driverates import drive_rates
-from dbcheck.report.inplace import InPlace
+from dbcheck.report.drives import drive_rates
 from dbcheck.report.progress import TITLE, PlainProgress, reached
-from dbcheck.report.sparkline import Sparkline
-from dbcheck.report.style import DOUBTFUL, GOOD, MINOR
+from dbcheck.report.terminal import DOUBTFUL, GOOD, MINOR, InPlace, Sparkline
 
 _DRIVES_SHOWN = 4
 _BAR = 20  # characters

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.judge.diagnosis import Explanation
-from dbcheck.report.style import MINOR
+from dbcheck.report.terminal import MINOR
 from dbcheck.rows.lossshape import LossShape, Share, WindowShare
 
 SHAPE_TITLE = "What was lost, of the operations in each class"

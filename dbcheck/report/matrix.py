@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.report.lab import verdict
-from dbcheck.report.style import DOUBTFUL, MINOR, WRONG
+from dbcheck.report.terminal import DOUBTFUL, MINOR, WRONG
 from dbcheck.report.words import matrix as words
 
 _NUMBERS = ("commits/s", "p99 ms", "lost", "price")

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dbcheck.base.text import quoted
-from dbcheck.judge.detail import RunDetail
-from dbcheck.judge.result import RunResult
+from dbcheck.judge.result import RunDetail, RunResult
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from rich.text import Text
 from dbcheck.judge.item import Standing
 from dbcheck.judge.result import EvidenceResult, RunResult
 from dbcheck.report.lossshape import diagnosed, shaped
-from dbcheck.report.style import BAD, BADGES, COLOURS, DOUBTFUL, GOOD, MINOR
+from dbcheck.report.terminal import BAD, BADGES, COLOURS, DOUBTFUL, GOOD, MINOR
 from dbcheck.report.words import run as words
 
 # In the order in which they are listed: what is wrong or missing comes first.

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
-from dbcheck.remote.channel import AgentProtocol, Channel, Pipe
-from dbcheck.remote.program import program
+from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, program
 
 # Of the agent's program.
 PARTS = ("dbcheck.base.owners", "dbcheck.agent.witness_folders")

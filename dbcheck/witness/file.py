@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dbcheck.base import children
 from dbcheck.remote.channel import Pipe
-from dbcheck.remote.child import run_here
+from dbcheck.remote.way import run_here
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.channel import PROGRAM
 from dbcheck.witness.window import WindowLimits

@@ -20,7 +20,7 @@ from typing import Any
 from dbcheck.cli.explore_rig import opened
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.opened import Opened
-from dbcheck.judge.explored import Finding, LostBlock
+from dbcheck.judge.results import Finding, LostBlock
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.recorded import RecordedLab

@@ -17,7 +17,7 @@ from dbcheck.explore.opened import Opened, lab_folder
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.record import record
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.explored import StateJudgement
+from dbcheck.judge.results import StateJudgement
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec

@@ -44,13 +44,12 @@ from dbcheck.probe.latency import (
     Spread,
     TimingResult,
 )
-from dbcheck.report.audit import audits_report
+from dbcheck.report.audit import audits_report, receipt_report
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.flushes import flushes_reports
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.latency import latency_reports
 from dbcheck.report.matrix import matrix_report
-from dbcheck.report.receipt import receipt_report
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs.folder import RunFolder

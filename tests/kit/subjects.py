@@ -9,7 +9,7 @@ from typing import Any
 
 from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run
-from dbcheck.judge.detail import RunDetail
+from dbcheck.judge.result import RunDetail
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.verdict import Verdict

@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.base.system import clocks_us
 from dbcheck.cycle import host as cycle_host
-from dbcheck.judge.elapsed import elapsed
+from dbcheck.judge.cutmoment import elapsed
 from dbcheck.judge.host import RAN_ON_S, dark
 from tests.planted.booted import booted
 from tests.planted.fault import engines

@@ -14,7 +14,7 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.power.restart import RestartProgram
+from dbcheck.power.kinds.command import RestartProgram
 from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload

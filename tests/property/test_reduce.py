@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.explore.reduce import smallest
+from dbcheck.explore.finding import smallest
 
 parts = st.lists(st.integers(0, 40), unique=True, min_size=1, max_size=24)
 

@@ -11,7 +11,7 @@ from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome, met_stratum
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost
-from dbcheck.judge.hostcache import host_cache
+from dbcheck.judge.volumes import host_cache
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.depth import RECENT_S, Depth, DepthFinding, Ground, find_depth
 from dbcheck.model.moments import AT_ONCE, Met, Moment, Stratum

@@ -26,8 +26,8 @@ from dbcheck.hosts.host import PARTS, TargetHost, open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.depth import Depth, find_depth
 from dbcheck.ports.engine import Engine
-from dbcheck.remote.child import ChildPipe
-from dbcheck.remote.program import bootstrap
+from dbcheck.remote.channel import bootstrap
+from dbcheck.remote.way import ChildPipe
 from dbcheck.rows.table import LEDGER
 from tests.kit.canaries import EXT4, QUICK, judge, wrote
 from tests.kit.files import ACCOUNT, AS_ROOT, contents

@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.registry import open_engine
-from dbcheck.power.promote import PromotionProgram
+from dbcheck.power.kinds.command import PromotionProgram
 from tests.kit.clusters import cluster_of, dbcheck, inventory_of
 
 NODE: Any = None

@@ -27,7 +27,7 @@ from dbcheck.explore.blame import Places
 from dbcheck.explore.choice import states
 from dbcheck.explore.opened import Opened
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.explored import LostBlock
+from dbcheck.judge.results import LostBlock
 from dbcheck.lab import programs
 from dbcheck.lab.daemon.requests import PowerStatus
 from dbcheck.lab.lab import Lab

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent import wire
-from dbcheck.remote.program import program
+from dbcheck.remote.channel import program
 from tests.kit.channels import AGENTS
 
 

@@ -15,8 +15,8 @@ import pytest
 from dbcheck.base import children
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.remote.child import ChildPipe
-from dbcheck.remote.program import bootstrap
+from dbcheck.remote.channel import bootstrap
+from dbcheck.remote.way import ChildPipe
 from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.channel import PROGRAM
 from dbcheck.witness.window import WindowLimits

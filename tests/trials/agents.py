@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 
-from dbcheck.remote import program
+from dbcheck.remote import channel
 
 HASTY, CARELESS = (
     "an agent that confirms and does not write",
@@ -32,7 +32,7 @@ _CONFIRMS_ALONE = """\
 @functools.cache
 def change_agent(plant: str) -> None:
     """Change what this process sends to the witness; before it sends the first."""
-    source = program._source
+    source = channel._source
 
     def changed(module: str) -> str:
         text = source(module)
@@ -47,4 +47,4 @@ def change_agent(plant: str) -> None:
                 text = text.replace(_SYNCS, "")
         return text
 
-    program._source = changed
+    channel._source = changed

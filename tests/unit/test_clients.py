@@ -9,8 +9,7 @@ import pytest
 
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.outcome import _diagnosis as outcome_diagnosis
-from dbcheck.judge.clients import by_clients
-from dbcheck.judge.diagnosis import Cause
+from dbcheck.judge.diagnosis import Cause, by_clients
 from dbcheck.judge.verdict import Judgement, judge_rows
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.prepared import Decisions, LeftFate

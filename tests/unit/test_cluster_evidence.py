@@ -11,8 +11,7 @@ from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
 from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.judge import judge
-from dbcheck.judge.table import evidence
+from dbcheck.judge.judge import evidence, judge
 from dbcheck.model.cluster import Promise, SiteKind, lineage
 from dbcheck.model.cut import Cut, Gone, PowerState
 from dbcheck.model.promised import kept_by

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck import files
-from dbcheck.judge.commitflush import commits_per_flush
+from dbcheck.judge.flushes import commits_per_flush
 from dbcheck.judge.item import Item, Standing
 from dbcheck.model.flushes import Counts, UnderLoad
 from dbcheck.model.host import Layer, Volume, VolumeCanaries

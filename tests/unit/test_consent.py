@@ -18,12 +18,13 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Reached
 from dbcheck.model.host import Expected
-from dbcheck.power import consent, notes, reached
+from dbcheck.power import consent
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.wiring import path_of_note, recall_reached, remember_reached
 from dbcheck.report.progress import PlainProgress
 from dbcheck.secret import Secret
 from dbcheck.witness.window import WindowLimits
@@ -68,16 +69,16 @@ def agree(entry: Entry) -> Path:
     consent.require(entry.wiring, yes=True)
     consent.remember(entry.wiring)
     assert is_agreed(entry)
-    return notes.path_of(entry.wiring, "power")
+    return path_of_note(entry.wiring, "power")
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_whatever_acts_or_decides_is_asked_for_again(name: str) -> None:
     agree(ENTRY)
-    reached.remember(ENTRY.wiring, SEEN)
-    assert reached.recall(ENTRY.wiring) == SEEN
+    remember_reached(ENTRY.wiring, SEEN)
+    assert recall_reached(ENTRY.wiring) == SEEN
     assert not is_agreed(OTHERS[name])
-    assert reached.recall(OTHERS[name].wiring) is None
+    assert recall_reached(OTHERS[name].wiring) is None
 
 
 def test_what_does_not_change_the_cut_is_not_asked_for_again() -> None:
@@ -108,8 +109,8 @@ def changed(path: Path, _: pytest.MonkeyPatch) -> None:
 def of_another_switch(path: Path, _: pytest.MonkeyPatch) -> None:
     other = OTHERS["cut"]
     agree(other)
-    reached.remember(other.wiring, SEEN)
-    shutil.copyfile(notes.path_of(other.wiring, path.parent.name), path)
+    remember_reached(other.wiring, SEEN)
+    shutil.copyfile(path_of_note(other.wiring, path.parent.name), path)
 
 
 def of_another_user(path: Path, patch: pytest.MonkeyPatch) -> None:
@@ -138,10 +139,10 @@ def behind_a_link(path: Path, _: pytest.MonkeyPatch) -> None:
 def test_a_note_that_is_not_the_users_own_word_does_not_count(
     forge: Callable[[Path, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in (agree(ENTRY), reached.remember(ENTRY.wiring, SEEN)):
+    for path in (agree(ENTRY), remember_reached(ENTRY.wiring, SEEN)):
         forge(path, monkeypatch)
     assert not is_agreed(ENTRY)
-    assert reached.recall(ENTRY.wiring) is None
+    assert recall_reached(ENTRY.wiring) is None
 
 
 def test_a_note_is_for_its_user_alone(state: Path) -> None:
@@ -202,7 +203,7 @@ def test_another_wording_of_the_description_forgets_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     agree(ENTRY)
-    reached.remember(ENTRY.wiring, SEEN)
+    remember_reached(ENTRY.wiring, SEEN)
     monkeypatch.setattr(ExecPlan, "describe", lambda *_: "in other words")
     assert is_agreed(ENTRY)
-    assert reached.recall(ENTRY.wiring) == SEEN
+    assert recall_reached(ENTRY.wiring) == SEEN

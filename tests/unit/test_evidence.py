@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from dbcheck import workload
+from dbcheck.judge.at_risk import load_at_the_cut, since_checkpoint, witness_at_the_cut
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.load import load_at_the_cut, since_checkpoint
 from dbcheck.judge.server import restarted, same_server, same_settings, same_tables
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
-from dbcheck.judge.witness import witness_at_the_cut
 from dbcheck.model.cut import Cut, CutClass, Gone
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord

@@ -15,7 +15,7 @@ from dbcheck.explore.finding import Reduction, by_manner, manner
 from dbcheck.explore.folder import Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.explored import StateJudgement
+from dbcheck.judge.results import StateJudgement
 from dbcheck.lab.storage.blocks import Extent, FileBlocks
 from dbcheck.model.cut import CrashState
 from dbcheck.model.server import is_restarted

@@ -11,7 +11,7 @@ import pytest
 
 from dbcheck.base.errors import LabError, RunFormatError, RunWriteError, UsageError
 from dbcheck.explore.folder import Exploration, Line, Plan
-from dbcheck.judge.explored import (
+from dbcheck.judge.results import (
     Finding,
     LostBlock,
     LostRow,

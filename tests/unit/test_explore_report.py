@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dbcheck.cli.output import console
-from dbcheck.judge.explored import (
+from dbcheck.judge.results import (
     Coverage,
     ExploreResult,
     Finding,

@@ -11,7 +11,7 @@ import pytest
 
 from dbcheck.explore.opened import Opened
 from dbcheck.explore.states import Timeline
-from dbcheck.judge.explored import Finding, LostBlock, StateJudgement, StateResult
+from dbcheck.judge.results import Finding, LostBlock, StateJudgement, StateResult
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from tests.findings import FOLDER

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dbcheck.agent.host import facts as host_facts
-from dbcheck.judge.hostcache import host_cache
+from dbcheck.judge.volumes import host_cache
 from dbcheck.model.host import Layer
 from dbcheck.model.layers import kinds
 

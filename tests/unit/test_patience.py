@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.remote.patience import SLOWEST_BYTES_PER_S, Patience
+from dbcheck.remote.channel import SLOWEST_BYTES_PER_S, Patience
 
 
 class Host:

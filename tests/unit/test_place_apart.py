@@ -11,8 +11,8 @@ import pytest
 
 from dbcheck.agent.host import devices as host_apart
 from dbcheck.judge.item import Standing
-from dbcheck.judge.places import places as places_item
 from dbcheck.judge.volumes import least_depth, volume_depths
+from dbcheck.judge.watched import places as places_item
 from dbcheck.model.depth import Depth
 from dbcheck.model.host import HostBefore, Layer, Volume, VolumeCanaries
 from tests.kit.cases import case

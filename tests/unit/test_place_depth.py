@@ -16,9 +16,9 @@ from dbcheck.cycle.host import ask_host, end_canaries, inspect_host
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.host import same_storage, unsafe_shutdowns
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.places import places as places_item
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.judge.volumes import least_depth, shallowest, volume_depths
+from dbcheck.judge.watched import places as places_item
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Completed, Depth, Remains, Ring

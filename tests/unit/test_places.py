@@ -8,7 +8,7 @@ from dbcheck.audit.mysql import ROCKSDB, TABLES
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.judge.item import Standing
-from dbcheck.judge.places import places as places_item
+from dbcheck.judge.watched import places as places_item
 from dbcheck.model.places import Place, moved, numbered, outside
 from tests.kit.cases import case
 

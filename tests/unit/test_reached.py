@@ -9,12 +9,11 @@ import pytest
 
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.places import switch_depth
+from dbcheck.judge.watched import switch_depth
 from dbcheck.model.depth import Reached, ReachedVolume
 from dbcheck.model.host import Expected, HostBefore
 from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.reached import recall, remember
-from dbcheck.power.wiring import Wiring
+from dbcheck.power.wiring import Wiring, recall_reached, remember_reached
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.cases import case
@@ -69,12 +68,12 @@ def test_it_is_remembered_by_host_and_switch(
     host: HostBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert recall(WIRING) is None
-    path = remember(WIRING, seen(host, "OS"))
-    assert recall(WIRING) == seen(host, "OS")
-    remember(WIRING, seen(host))
-    assert recall(WIRING) == seen(host)
+    assert recall_reached(WIRING) is None
+    path = remember_reached(WIRING, seen(host, "OS"))
+    assert recall_reached(WIRING) == seen(host, "OS")
+    remember_reached(WIRING, seen(host))
+    assert recall_reached(WIRING) == seen(host)
     other = replace(WIRING, plan=ExecPlan(("pdu", "8")))
-    assert recall(other) is None
+    assert recall_reached(other) is None
     path.write_text("{}")
-    assert recall(WIRING) is None
+    assert recall_reached(WIRING) is None

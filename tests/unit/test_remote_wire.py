@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent import wire
-from dbcheck.remote.program import bootstrap, program
+from dbcheck.remote.channel import bootstrap, program
 from tests.kit.channels import AGENTS
 
 SENT = {

@@ -16,7 +16,7 @@ from dbcheck.model.replication import (
     position_of,
     written,
 )
-from dbcheck.power.readonly import ReadOnlySwitch
+from dbcheck.power.registry import ReadOnlySwitch
 
 ONE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 TWO = "8b850829-e97e-11f1-9ef7-02fc00000001"

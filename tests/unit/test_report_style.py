@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.color import Color
 
-from dbcheck.report.style import BAD, DOUBTFUL, GOOD, NOTED
+from dbcheck.report.terminal import BAD, DOUBTFUL, GOOD, NOTED
 
 CONTRAST_MIN = 3.0  # WCAG 2.2, success criterion 1.4.11
 BLACK, WHITE = (0, 0, 0), (255, 255, 255)

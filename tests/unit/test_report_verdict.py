@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dbcheck.lab.spec import SURVIVORS, DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.drive import faults
+from dbcheck.report.drives import faults
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import SURVIVORS as LEFT
 from dbcheck.report.words.run import caveats, lab_scope

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.judge.after_reading import dropped_tables, table_check
 from dbcheck.judge.item import Standing
-from dbcheck.judge.tablecheck import dropped_tables, table_check
 from dbcheck.model.server import CheckOutcome, TableCheck
 from tests.kit.cases import case
 

@@ -20,7 +20,8 @@ MODULES_MAX = 25  # of a package
 ORDERED = (
     *("model", "rows", "rows/plans", "server_log"),
     *("cycle", "cycle/preflight", "cycle/recovery", "campaign", "probe"),
-    *("base", "runs", "agent/host"),
+    *("base", "runs", "agent/host", "judge", "audit", "remote", "power"),
+    *("power/kinds", "inventory"),
 )
 VAGUE = {"utils", "helpers", "common", "manager", "misc"}
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.judge.elapsed import UNKNOWN as NO_CLOCK
-from dbcheck.judge.elapsed import Elapsed
+from dbcheck.judge.cutmoment import UNKNOWN as NO_CLOCK
+from dbcheck.judge.cutmoment import Elapsed
 from dbcheck.judge.item import Standing
 from dbcheck.judge.timeoff import TimeOff, judge_time
 from dbcheck.model.cut import CutClass

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck.judge.flushes import write_cache
 from dbcheck.judge.item import Item, Standing
 from dbcheck.judge.volumes import VolumeDepth
-from dbcheck.judge.writecache import write_cache
 from dbcheck.model.depth import Depth, DepthFinding, Tally
 from dbcheck.model.host import Drive, Layer, Volume, VolumeCanaries
 from tests.kit.cases import case

@@ -21,7 +21,7 @@ from typing import ClassVar
 from dbcheck.base import children
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
-from dbcheck.lab import owned, programs, shortage
+from dbcheck.lab import needs, owned, programs
 from dbcheck.lab.account import Account
 from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
@@ -353,7 +353,7 @@ class DatabaseServer(abc.ABC):
         if self._process is None or self._process.poll() is None:
             return False
         asked = self._process.returncode in ASKED
-        return asked or shortage.is_resource_shortage(self._log_end())
+        return asked or needs.is_resource_shortage(self._log_end())
 
     def pids(self) -> list[int]:
         """Return its processes that live now, the first one first."""

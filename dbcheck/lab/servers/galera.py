@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import Unrecoverable
-from dbcheck.lab import owned, programs, shortage
+from dbcheck.lab import needs, owned, programs
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.servers.base import ASKED, LOG_BYTES_MAX, last_lines
 from dbcheck.lab.servers.mariadb import MariadbServer
@@ -132,7 +132,7 @@ class GaleraServer(MariadbServer):
             self._run([*command, *only])
         except programs.Failed as error:
             failed = str(error)
-            if error.status in ASKED or shortage.is_resource_shortage(self._said(log)):
+            if error.status in ASKED or needs.is_resource_shortage(self._said(log)):
                 raise
         text = self._said(log)
         found = _POSITION.findall(text)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
-from dbcheck.lab import programs, shortage, syscalls
+from dbcheck.lab import needs, programs, syscalls
 from dbcheck.lab.process import users_of
 
 # Neither discards nor leaves work for later: after mkfs the drive is quiet.
@@ -47,9 +47,7 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
         try:
             programs.run("mount", *arguments, device, str(mountpoint))
         except programs.Failed as error:
-            if error.status != _NOT_MOUNTED or shortage.is_resource_shortage(
-                str(error)
-            ):
+            if error.status != _NOT_MOUNTED or needs.is_resource_shortage(str(error)):
                 raise
             messages = [
                 line

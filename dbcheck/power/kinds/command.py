@@ -1,4 +1,7 @@
-"""Programs that switch: run without a shell, limited in time, ended with children."""
+"""Programs of the user's, which switch, promote or restart: run without a shell.
+
+Their time is limited, and they end with their children.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from typing import IO
 
 from dbcheck.base import children
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import PowerError
+from dbcheck.base.errors import EngineError, PowerError
+from dbcheck.ports.site import Node
 
 TAIL_MAX = 400
 _GRACE_S = 5
@@ -104,3 +108,49 @@ def _text(file: IO[bytes], hidden: Collection[str]) -> str:
     for secret in hidden:
         text = text.replace(secret, "***") if secret else text
     return text
+
+
+class PromotionProgram:
+    """Runs one program, without a shell, with the name of the node as last argument.
+
+    Its arguments may hold no secret: they are shown in errors and by ps(1).
+    """
+
+    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+        self._command, self._timeout_s = command, timeout_s
+
+    def promote(self, name: str, _node: Node) -> None:
+        """Run it for the node *name*; raise EngineError unless it exits with 0."""
+        command = (*self._command, name)
+        try:
+            done = run(command, "promotion command", self._timeout_s)
+        except PowerError as error:
+            raise EngineError(str(error), id=error.id, hint=error.hint) from None
+        if done.code:
+            raise EngineError(
+                f"the promotion command `{shown(command)}` ended with {done.code}; its"
+                f" output: {done.output_tail}",
+                id=ErrorId.PROMOTION_COMMAND_FAILED,
+                hint="It must promote the node that is its last argument.",
+            )
+
+
+class RestartProgram:
+    """Runs one program, without a shell; see ports.restart.Restarter.
+
+    Its arguments may hold no secret: they are shown in errors and by ps(1).
+    """
+
+    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+        self._command, self._timeout_s = command, timeout_s
+
+    def restart(self) -> None:
+        """Run it; raise PowerError unless it exits with 0."""
+        done = run(self._command, "restart command", self._timeout_s)
+        if done.code:
+            raise PowerError(
+                f"the restart command `{shown(self._command)}` ended with"
+                f" {done.code}; its output: {done.output_tail}",
+                id=ErrorId.RESTART_COMMAND_FAILED,
+                hint="It must stop the server in an orderly way and start it again.",
+            )

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from dbcheck.judge.detail import DriveSeries, RunDetail
+from dbcheck.judge.result import DriveSeries, RunDetail
 from dbcheck.model.verdict import count_of
 from dbcheck.report.html.svg import (
     WIDTH,

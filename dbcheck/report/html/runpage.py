@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.judge.detail import RunDetail
+from dbcheck.judge.result import RunDetail
 from dbcheck.model.verdict import count_of
 from dbcheck.report.html.runcharts import figures
 from dbcheck.report.html.stack import stacks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbcheck.judge.explored import (
+from dbcheck.judge.results import (
     ExploreResult,
     Finding,
     LostBlock,

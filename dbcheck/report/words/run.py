@@ -20,8 +20,7 @@ from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
 from dbcheck.model.verdict import Tally, Verdict, count_of
 from dbcheck.model.witness import Json
-from dbcheck.report.drive import faults
-from dbcheck.report.driverates import drive_rates
+from dbcheck.report.drives import drive_rates, faults
 from dbcheck.report.words.unexplained import where_to_look
 from dbcheck.rows.differences import OtherNode
 from dbcheck.rows.loss import LossKind

@@ -1,10 +1,15 @@
-"""What the server's own check of the tables means, once their rows were read."""
+"""What came of the checks that follow the first reading of the rows.
+
+A second reading after a clean restart, transactions that the server still listed as
+prepared, and the server's own check of its tables.
+"""
 
 from __future__ import annotations
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.server import CheckOutcome
+from dbcheck.rows.prepared import LeftFate
 
 # What it says of an index is a loss of its own (AfterRecord.index).  Of the table
 # itself every row was read and compared: that the server complains about it all the
@@ -16,6 +21,43 @@ _STANDINGS = {
     CheckOutcome.BROKE_OFF: (Standing.ABSENT, True),
     CheckOutcome.NOT_DONE: (Standing.NOT_OBSERVABLE, False),
 }
+
+
+def second_reading(case: Case) -> Item | None:
+    """Compare the two readings; None if only one was asked for."""
+    again = case.after.again
+    if again is None:
+        return None
+    standing = Standing.PRESENT
+    reason = f"after a restart all {again.rows:,} rows are as they were read first"
+    if again.not_done:
+        standing, reason = Standing.ABSENT, f"not made: {again.not_done}"
+    elif again.failure or again.reason:
+        standing, reason = Standing.CONTRADICTED, again.failure or again.reason
+    elif again.orderly is None:
+        reason += "; no log shows whether it was shut down in an orderly way"
+    return Item(ItemId.SECOND_READING, standing, reason, required=True)
+
+
+def prepared(case: Case) -> Item | None:
+    """Say what became of them; None if there were none.
+
+    What is wrong with one is a loss, so this item decides nothing.
+    """
+    left = case.after.left_over
+    if not left:
+        return None
+    kept = sum(one.fate is LeftFate.KEPT for one in left)
+    gone = sum(one.fate is LeftFate.GONE for one in left)
+    refused = next((one.reason for one in left if one.reason), "")
+    if gone:
+        refused = f"another client decided {gone} first; {refused}"
+    reason = (
+        f"{len(left)} were listed after recovery; {kept} of them were then committed or"
+        " rolled back as they should be" + (f"; {refused}" if refused else "")
+    )
+    standing = Standing.PRESENT if kept == len(left) else Standing.ABSENT
+    return Item(ItemId.PREPARED, standing, reason, required=False)
 
 
 def conditions(case: Case) -> Item | None:
