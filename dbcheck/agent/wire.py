@@ -1,6 +1,6 @@
 """What every agent has in common: messages over a pair of streams, and host facts.
 
-An agent is a program that is sent over a channel and run there (see program.py);
+An agent is a program that is sent over a channel and run there (see remote/channel.py);
 this module travels in front of it.  It needs a POSIX system and the standard library
 of Python 3.8, no more: no newer syntax or function may be used here, and no newer
 type outside of an annotation.

@@ -1,4 +1,4 @@
-"""A host that is ready to reset itself; see agent/reset.py."""
+"""A host that is ready to reset itself; see agent/host/reset.py."""
 
 from __future__ import annotations
 

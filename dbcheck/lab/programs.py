@@ -298,7 +298,7 @@ def run(name: str, *arguments: str) -> None:
             text=True,
             errors="replace",
             env=children.environment()
-            | {"LC_ALL": "C"},  # its output is parsed, see shortage.py
+            | {"LC_ALL": "C"},  # its output is parsed, see needs.py
             timeout=_RUN_S,
         )
     except subprocess.TimeoutExpired as error:

@@ -71,7 +71,7 @@ class DriveSpec:
     cache_bytes:   more than this is destaged at once, oldest first.  What became
                    stable before an older write did still takes its room.
     survivors:     what a cut leaves of the cached writes, a kind of SURVIVORS
-                   (drive_survivors.py says what each is).
+                   (drive/survivors.py says what each is).
     seed:          decides what survives, and what a fickle drive is.
     lie_fraction:  share of its power-ons, 0 to 1, at which a fickle drive lies.
     honest_flushes: how many flushes a failing drive honours each time the server

@@ -122,7 +122,7 @@ class Pipe(Protocol):
 class AgentProtocol:
     """One kind of agent, and how its failures are reported.
 
-    program:    what is sent and run, see program.py.
+    program:    what is sent and run, see program().
     who:        the host's role, e.g. "witness".
     failure:    raised when it fails.
     refusals:   code of a refusal -> its id, and what to do about it.

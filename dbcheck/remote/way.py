@@ -124,7 +124,7 @@ class ChildPipe:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How to start a program on one host, see ssh.py and child.py.
+    """How to start a program on one host, over SSH or as a child.
 
     run:   starts a Python there that waits for its program; raises HostError.
     close: ends the connection; run() makes a new one.

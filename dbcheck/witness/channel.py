@@ -1,4 +1,4 @@
-"""The client's side of the protocol that agent.py speaks."""
+"""The client's side of the protocol that agent/witness.py speaks."""
 
 from __future__ import annotations
 

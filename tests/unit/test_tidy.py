@@ -23,6 +23,8 @@ ORDERED = (
     *("base", "runs", "agent/host", "judge", "audit", "remote", "power"),
     *("power/kinds", "inventory"),
 )
+MODULE = re.compile(r"(?<![\w*./-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py\b")
+OF_OTHERS = {"fencing.py", "docs/conf.py"}  # the fence agents', Sphinx's
 VAGUE = {"utils", "helpers", "common", "manager", "misc"}
 
 
@@ -197,3 +199,17 @@ def test_two_modules_alone_print() -> None:
         if isinstance(node, ast.Call) and PRINTS.match(ast.unparse(node.func))
     ]
     assert not found
+
+
+def test_a_module_that_a_text_names_exists() -> None:
+    """A comment or document that names a module by its path or name is true."""
+    modules = [named(source) for source in SOURCES + TESTS]
+    texts = [*SOURCES, ROOT / "ARCHITECTURE.md"]
+    stale = {
+        f"{named(text)}: {path}"
+        for text in texts
+        for path in MODULE.findall(text.read_text())
+        if path not in OF_OTHERS
+        and not any(f"/{m}".endswith(f"/{path}") for m in modules)
+    }
+    assert not stale

@@ -1,7 +1,7 @@
 """What files of the kernel and tools of the host show of its storage, as they show it.
 
 It reads, and changes nothing; what the texts mean is decided where they are received
-(audit/readings.py).
+(audit/printed.py).
 """
 
 from __future__ import annotations
