@@ -46,8 +46,8 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
 def changed(base: Workload, values: Mapping[str, Any], where: str) -> Workload:
     """Return *base* with other *values* of some of its keys, of which text is read.
 
-    payload_bytes may be one size.  Raise UsageError naming the key if one is wrong, or
-    does not fit the plan.
+    payload_bytes may be one size.  No more processes are taken than sessions.  Raise
+    UsageError naming the key if one is wrong, or does not fit the plan.
     """
     values = dict(values)
     sizes = values.get("payload_bytes")

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.setting import settings_of
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import COUNTS, result
 from dbcheck.cycle.judging import judge_run
@@ -24,6 +25,7 @@ from dbcheck.model.host import Volume
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.verdict import Comparison, Statistics, Tally
 from dbcheck.ports.witness import LogReader
+from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder, reconcile_command
 from dbcheck.runs.stored import locked_to_judge
 
@@ -176,14 +178,9 @@ def configuration(manifest: Manifest) -> dict[str, str]:
     for volume in writer.host.facts.volumes if writer.host else ():
         found |= _storage(volume)
     workload = manifest.workload
-    found |= {
-        "workload": workload.name,
-        "sessions": str(workload.sessions),
-        "payload bytes": ", ".join(map(str, workload.payload_bytes)) or "fixed",
-        "rate": f"{workload.rate:g}/s" if workload.rate else "as fast as it can",
-        "readers": str(workload.readers),
-        "rows before": str(workload.rows_before),
-    }
+    found["workload"] = workload.name
+    for name, each in settings_of(Workload).items():
+        found[each.title] = each.shown(getattr(workload, name))
     return found | dict(_lab(manifest.lab))
 
 

@@ -6,6 +6,9 @@ default is the flag's; a field without one is a flag that must be given:
     @dataclass(frozen=True)
     class Pace(Group):
         rate: Annotated[float | None, Flag("--rate", type=float, help="...")] = None
+        load: Annotated[
+            Mapping[str, Any], FlagsOf(Workload, "the file's")
+        ] = field(default_factory=dict)
 
     @click.command("run", cls=Verb)
     @grouped
@@ -15,6 +18,7 @@ default is the flag's; a field without one is a flag that must be given:
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Self, TypeVar, get_type_hints
@@ -23,9 +27,27 @@ import click
 from click.core import ParameterSource
 from click.types import OptionHelpExtra
 
+from dbcheck.base.setting import settings_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 _NO_BOUND = 1e6
+
+
+class Number(click.FloatRange):
+    """A number within a range; click's own type accepts "nan", which is not one."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; fail if it is not a number, or is out of range."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+_TYPES: Mapping[Any, Any] = {int: click.IntRange, float: Number}
 
 
 class Flag:
@@ -44,6 +66,31 @@ class Flag:
             *(self.name, own), cls=Option, section=section, **given, **self._attributes
         )
         return option(function)
+
+
+@dataclass(frozen=True, slots=True)
+class FlagsOf:
+    """Stands for the flags of all settings of *kind*, see base.setting.
+
+    The field holds those that are given, by the names of the settings.
+    default: what help says of them.
+    """
+
+    kind: type[Any]
+    default: str
+
+    def flags(self) -> Mapping[str, Flag]:
+        """Return the flag of each setting that has one."""
+        return {
+            name: Flag(
+                each.setting.flag,
+                type=_TYPES[each.kind](each.low, each.high),
+                metavar=each.setting.metavar,
+                help=f"{each.help} Default: {self.default}.",
+            )
+            for name, each in settings_of(self.kind).items()
+            if each.setting.flag
+        }
 
 
 class Argument(Flag):
@@ -69,7 +116,14 @@ class Group:
 
     @classmethod
     def flags(cls) -> Mapping[str, Flag]:
-        """Return the flag of each field."""
+        """Return the flags, by their fields or by the settings that a field holds."""
+        found: dict[str, Flag] = {}
+        for own, mark in cls._marks().items():
+            found |= mark.flags() if isinstance(mark, FlagsOf) else {own: mark}
+        return found
+
+    @classmethod
+    def _marks(cls) -> Mapping[str, Flag | FlagsOf]:
         hints = get_type_hints(cls, include_extras=True)
         declared = [(each.name, hints[each.name]) for each in fields(cls)]
         return {
@@ -81,8 +135,15 @@ class Group:
     @classmethod
     def taken(cls, context: click.Context, values: dict[str, Any]) -> Self:
         """Return the group that *values* hold, and remove it from them."""
-        found = {name: values.pop(name) for name in cls.flags()}
-        given = frozenset(name for name in found if is_given(context, name))
+        names = cls.flags()
+        given = frozenset(name for name in names if is_given(context, name))
+        found: dict[str, Any] = {}
+        for own, mark in cls._marks().items():
+            if isinstance(mark, FlagsOf):
+                all_of_them = {name: values.pop(name) for name in mark.flags()}
+                found[own] = {n: v for n, v in all_of_them.items() if n in given}
+            else:
+                found[own] = values.pop(own)
         return cls(**found, given=given)
 
     def flags_given(self) -> list[str]:
@@ -133,7 +194,8 @@ def grouped(function: Callable[..., R]) -> Callable[..., R]:
     for kind in reversed(groups.values()):
         defaults = {each.name: each.default for each in fields(kind)}
         for own, flag in reversed(list(kind.flags().items())):
-            command = flag.added(command, own, defaults[own], kind.section)
+            default = defaults.get(own)
+            command = flag.added(command, own, default, kind.section)
     return command
 
 

@@ -142,8 +142,7 @@ def run(
         _refuse_for_clusters(
             lab, cluster, control=control, of_drive=of_drive, second=second
         )
-    workload = workloads.load(load.workload).with_sessions(load.sessions)
-    workload = load.paced(lab_workload(workload))
+    workload = load.applied_to(lab_workload(workloads.load(load.workload)))
     outcomes: list[Outcome] = []
     with progress(output.progress_console(), live=not as_json) as view:
         if cluster is not None:

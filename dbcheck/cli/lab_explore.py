@@ -180,7 +180,7 @@ def _recorded(
 ) -> Exploration:
     """Record a load in a lab of its own; return the folder with all of it."""
     spec = recording.spec(seed)
-    workload = load.paced(workloads.load(load.workload).with_sessions(load.sessions))
+    workload = load.applied_to(workloads.load(load.workload))
     workload = replace(workload, cut_after_s=(recording.load_s, recording.load_s))
     if workload.readers:
         raise UsageError(

@@ -10,8 +10,8 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.groups import Flag, Group
-from dbcheck.cli.options import SEED, Number
+from dbcheck.cli.groups import Flag, Group, Number
+from dbcheck.cli.options import SEED
 from dbcheck.lab.clusterspec import (
     BY_DBCHECK,
     NODES_MAX,

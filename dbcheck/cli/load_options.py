@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
 from dbcheck import dask, limits
+from dbcheck import workload as workloads
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.entry_options import EntryOptions
-from dbcheck.cli.groups import Flag, Group
-from dbcheck.cli.options import SECONDS, SEED, Number, completed
+from dbcheck.cli.groups import Flag, FlagsOf, Group
+from dbcheck.cli.options import SECONDS, SEED, completed
 from dbcheck.files import workload_names
 from dbcheck.rows.workload import Workload
 from dbcheck.witness.window import WindowLimits
@@ -38,75 +40,17 @@ class WorkloadOptions(Group):
             shell_complete=completed(workload_names, or_file=True),
         ),
     ] = "insert"
-    sessions: Annotated[
-        int | None,
-        Flag(
-            "--sessions",
-            type=int,
-            metavar="N",
-            help="Connections that commit. Default: the workload's.",
-        ),
-    ] = None
-    processes: Annotated[
-        int | None,
-        Flag(
-            "--processes",
-            type=click.IntRange(1, limits.PROCESSES_MAX),
-            metavar="N",
-            help="Client processes that share the sessions, each on a core and with a "
-            "witness log of its own. Default: the workload's.",
-        ),
-    ] = None
-    rate: Annotated[
-        float | None,
-        Flag(
-            "--rate",
-            type=Number(0, limits.RATE_MAX),
-            metavar="N",
-            help="Commits per second of all sessions together; 0: no limit. Default: "
-            "the workload's.",
-        ),
-    ] = None
-    ramp: Annotated[
-        float | None,
-        Flag(
-            "--ramp",
-            type=Number(0, limits.RAMP_S_MAX),
-            metavar="S",
-            help="Seconds over which the sessions start, one after the other. Default: "
-            "the workload's.",
-        ),
-    ] = None
+    settings: Annotated[Mapping[str, Any], FlagsOf(Workload, "the workload's")] = field(
+        default_factory=dict
+    )
 
-    rows_before: Annotated[
-        int | None,
-        Flag(
-            "--rows-before",
-            type=click.IntRange(0, limits.ROWS_BEFORE_MAX),
-            metavar="N",
-            help="Rows that each table must hold before the load; what is missing is "
-            "filled in. Default: the workload's.",
-        ),
-    ] = None
-    readers: Annotated[
-        int | None,
-        Flag(
-            "--readers",
-            type=click.IntRange(0, limits.READERS_MAX),
-            metavar="N",
-            help="Connections that read the newest rows meanwhile, so that rows that "
-            "were seen and then lost are counted. Default: the workload's.",
-        ),
-    ] = None
+    def applied_to(self, workload: Workload) -> Workload:
+        """Return *workload* with the settings given here in the place of its own.
 
-    def paced(self, workload: Workload) -> Workload:
-        """Return *workload* with what is given here in the place of its own."""
-        return workload.with_options(
-            rate=self.rate,
-            ramp_s=self.ramp,
-            processes=self.processes,
-            rows_before=self.rows_before,
-            readers=self.readers,
+        Raise UsageError if one does not fit its plan.
+        """
+        return workloads.changed(
+            workload, self.settings, f"the workload {workload.name}"
         )
 
 
@@ -171,7 +115,7 @@ class LoadOptions(EntryOptions, WorkloadOptions):
         """Address of the Dask scheduler, "" without one; raise UsageError."""
         if not self.load_workers:
             return ""
-        if self.processes is not None:
+        if "processes" in self.settings:
             raise UsageError(
                 "--processes and --load-workers are both given",
                 id=ErrorId.OPTIONS_CONFLICT,
@@ -193,6 +137,6 @@ class LoadOptions(EntryOptions, WorkloadOptions):
         return replace(
             entry,
             workload=self.workload if "workload" in given else entry.workload,
-            sessions=self.sessions if "sessions" in given else entry.sessions,
+            sessions=self.settings.get("sessions", entry.sessions),
             silence_s=self.silence if "silence" in given else entry.silence_s,
         )

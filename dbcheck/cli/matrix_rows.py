@@ -13,6 +13,7 @@ from dbcheck import files
 from dbcheck import workload as workloads
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.setting import settings_of
 from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import MIB, DriveSpec, LabSpec
@@ -63,7 +64,7 @@ _CLUSTER = {
 }
 # The keys of a row that describe the load; the others are those of a workload file.
 _WORKLOAD = "workload"
-_LOAD = ("sessions", "payload_bytes", "rate", "rows_before", "readers")
+_LOAD = tuple(settings_of(Workload))
 _SETTING = "setting."
 
 _Mib = Annotated[int, Meta(ge=0)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import stat
@@ -17,23 +16,10 @@ from dbcheck import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded
-from dbcheck.cli.groups import F, Flag, Group, option
+from dbcheck.cli.groups import F, Flag, Group, Number, option
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-
-class Number(click.FloatRange):
-    """A number within a range; click's own type accepts "nan", which is not one."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number; fail if it is not a number, or is out of range."""
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number.", param, ctx)
-        return number
 
 
 # The upper bound is too large to matter, and refuses infinity.

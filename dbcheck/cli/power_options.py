@@ -12,8 +12,8 @@ from dbcheck import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.entry_options import EntryOptions
-from dbcheck.cli.groups import Flag
-from dbcheck.cli.options import SECONDS, Number, completed
+from dbcheck.cli.groups import Flag, Number
+from dbcheck.cli.options import SECONDS, completed
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import DECLARABLE, CutClass, SwitchKind
 from dbcheck.power.kinds.exec import ExecPlan

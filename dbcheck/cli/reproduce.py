@@ -8,10 +8,13 @@ from typing import Any
 
 import msgspec
 
+from dbcheck import workload as workloads
 from dbcheck.base.errors import UsageError
+from dbcheck.base.setting import flags_of
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.model.records import Manifest
 from dbcheck.report.subject import Step
+from dbcheck.rows.workload import Workload
 
 
 def steps_of(outcome: Outcome) -> tuple[Step, ...]:
@@ -55,16 +58,13 @@ def _repeat(manifest: Manifest, more: list[str]) -> Step | None:
 
 
 def _load_flags(manifest: Manifest) -> list[str]:
+    """Return the flags of the load; all that are not the named workload's own."""
     workload = manifest.workload
-    given = {
-        "--rate": f"{workload.rate:g}" if workload.rate else "",
-        "--ramp": f"{workload.ramp_s:g}" if workload.ramp_s else "",
-        "--processes": str(workload.processes) if workload.processes > 1 else "",
-        "--rows-before": str(workload.rows_before) if workload.rows_before else "",
-        "--readers": str(workload.readers) if workload.readers else "",
-    }
-    flags = ["--workload", workload.name, "--sessions", str(workload.sessions)]
-    return [*flags, *(each for pair in given.items() if pair[1] for each in pair)]
+    try:
+        named = workloads.load(workload.name)
+    except UsageError:  # a file of the user's
+        named = Workload("", "", workload.plan, sessions=0, processes=0)
+    return ["--workload", workload.name, *flags_of(workload, named)]
 
 
 def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:

@@ -97,7 +97,7 @@ def command(
         entry, control=control, twice=entry.twice, far=bool(load.scheduler)
     )
     workload = workloads.load(entry.workload or load.workload)
-    workload = load.paced(workload.with_sessions(entry.sessions))
+    workload = load.applied_to(workload.with_sessions(entry.sessions))
     scheduler = load.scheduler
     seed = drawn(load.seed)
     new_key = witness.accept_new_host_key

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.setting import Setting
 from dbcheck.base.text import Explained
 from dbcheck.limits import (
     CUT_AFTER_S_MAX,
@@ -55,7 +56,8 @@ _Moment = Annotated[float, Meta(gt=0, le=CUT_AFTER_S_MAX)]
 class Workload:
     """What the sessions do and when the cut comes.
 
-    A field with a description is a key of a workload file. payload_bytes is empty if
+    A field with a description is a key of a workload file, one with a Setting can be
+    set besides, see base.setting. payload_bytes is empty if
     the plan is classic, and operations is None if it has only one kind; see rows.seen
     for readers and rows.chores for housekeeping.
     """
@@ -76,6 +78,7 @@ class Workload:
             description="Client connections, each with at most one transaction in "
             "flight."
         ),
+        Setting("--sessions"),
     ] = 1
     payload_bytes: Annotated[
         tuple[Annotated[int, Meta(ge=1, le=PAYLOAD_BYTES_MAX)], ...],
@@ -83,6 +86,7 @@ class Workload:
             description="Sizes in bytes to draw from; one that is listed twice is "
             'drawn twice as often. Not with `plan = "classic"`.'
         ),
+        Setting(nothing="fixed"),
     ] = ()
     cut_after_s: Annotated[
         tuple[_Moment, _Moment],
@@ -98,11 +102,13 @@ class Workload:
             description="Commits per second of all sessions together; 0: as many as "
             "can be."
         ),
+        Setting("--rate", unit="/s", nothing="as fast as it can"),
     ] = 0.0
     ramp_s: Annotated[
         float,
         Meta(ge=0, le=RAMP_S_MAX),
         Meta(description="Seconds over which the sessions start, one after the other."),
+        Setting("--ramp", "S", unit=" s"),
     ] = 0.0
     processes: Annotated[
         int,
@@ -111,6 +117,7 @@ class Workload:
             description="Client processes that share the sessions, at most one for "
             "each session."
         ),
+        Setting("--processes"),
     ] = 1
     readers: Annotated[
         int,
@@ -121,6 +128,7 @@ class Workload:
             "that were seen and then lost are counted, beside the verdict. Not with "
             '`plan = "classic"`.'
         ),
+        Setting("--readers"),
     ] = 0
     rows_before: Annotated[
         int,
@@ -133,6 +141,7 @@ class Workload:
             "campaign's last cycle read them, so a cut that removes or changes one of "
             "them is found."
         ),
+        Setting("--rows-before"),
     ] = 0
     operations: Annotated[
         Mix | None,
@@ -166,32 +175,3 @@ class Workload:
                 hint=f"Give a number from 1 to {SESSIONS_MAX}.",
             )
         return replace(self, sessions=sessions, processes=min(self.processes, sessions))
-
-    def with_options(
-        self,
-        *,
-        rate: float | None,
-        ramp_s: float | None,
-        processes: int | None,
-        rows_before: int | None = None,
-        readers: int | None = None,
-    ) -> Workload:
-        """Return the workload with what is given in the place of its own.
-
-        Raise UsageError if it cannot have readers.
-        """
-        if readers and self.plan is PlanKind.CLASSIC:
-            raise UsageError(
-                f"readers is given for the classic plan of the workload {self.name}",
-                id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
-                hint="A classic row does not name its operation; leave readers out.",
-            )
-        wanted = self.processes if processes is None else processes
-        return replace(
-            self,
-            rate=self.rate if rate is None else rate,
-            ramp_s=self.ramp_s if ramp_s is None else ramp_s,
-            processes=min(wanted, self.sessions),
-            rows_before=self.rows_before if rows_before is None else rows_before,
-            readers=self.readers if readers is None else readers,
-        )

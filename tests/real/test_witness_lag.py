@@ -145,8 +145,7 @@ def test_a_cut_waits_for_the_witness_and_says_so(
         bench(process_lab("postgresql"), tmp_path) as lab,
         beside(lab, tmp_path) as (here, place),
     ):
-        chosen = quick().with_options(rate=None, ramp_s=None, processes=processes)
-        chosen = replace(chosen, cut_after_s=(due_s, due_s))
+        chosen = replace(quick(), processes=processes, cut_after_s=(due_s, due_s))
         started = preflight(here.rig, chosen, SEED)
         outcomes = []
 

@@ -27,6 +27,7 @@ from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.workload import load
+from dbcheck.workload import load as named
 from tests.kit.stored_run import manifest, stored_run
 
 MIXED = DriveSpec(
@@ -72,12 +73,8 @@ def parsed(
     control: bool,
 ) -> tuple[LabSpec, Workload, int, bool]:
     spec = lab_spec(server, storage, drawn(server.seed))
-    workload = load.paced(_workload(load))
+    workload = load.applied_to(named(load.workload))
     return spec, workload, cycles, control
-
-
-def _workload(options: WorkloadOptions) -> Workload:
-    return load(options.workload).with_sessions(options.sessions)
 
 
 def understood(arguments: list[str]) -> tuple[LabSpec, Workload, int, bool]:
@@ -136,8 +133,16 @@ def test_the_command_of_a_real_run_names_what_the_run_had(tmp_path: Path) -> Non
         "--seed": "1",
         "--power": "exec",
         "--workload": "insert",
-        "--sessions": str(load("insert").sessions),
     }
+
+
+def test_what_a_load_has_otherwise_than_its_workload_is_named(tmp_path: Path) -> None:
+    own = replace(manifest().workload, name="mine", rate=0.5)
+    command = command_of(tmp_path, replace(manifest(), workload=own))
+    given = dict(zip(command[2::2], command[3::2], strict=True))
+    assert given["--workload"] == "mine"  # which no file here has
+    assert (given["--rate"], given["--sessions"]) == ("0.5", str(own.sessions))
+    assert given["--processes"] == str(own.processes)
 
 
 def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:

@@ -144,20 +144,18 @@ def test_a_tempo_of_ones_own() -> None:
     given = GOOD | {"rate": 5, "ramp_s": 2.5, "rows_before": 9}
     mine = workload.parse("mine", given, where="mine.toml")
     assert (mine.rate, mine.ramp_s, mine.rows_before) == (5.0, 2.5, 9)
-    assert mine.with_options(rate=None, ramp_s=None, processes=None) == mine
-    changed = mine.with_options(rate=7, ramp_s=0, processes=None)
+    assert workload.changed(mine, {}, "mine") == mine
+    changed = workload.changed(mine, {"rate": 7, "ramp_s": 0, "readers": 2}, "mine")
     assert (changed.rate, changed.ramp_s, changed.processes) == (7, 0, 1)
-    options = {"rate": None, "ramp_s": None, "processes": None}
-    assert mine.with_options(**options, rows_before=0).rows_before == 0
-    assert mine.with_options(**options, readers=2).readers == 2
+    assert (changed.readers, changed.rows_before) == (2, 9)
+    assert workload.changed(mine, {"rows_before": 0}, "mine").rows_before == 0
 
 
 def test_readers_cannot_recognise_a_classic_row() -> None:
     classic = workload.load("classic")
-    options = {"rate": None, "ramp_s": None, "processes": None}
-    assert classic.with_options(**options, readers=0) == classic
+    assert workload.changed(classic, {"readers": 0}, "classic") == classic
     with pytest.raises(UsageError, match="readers is given for the classic plan"):
-        classic.with_options(**options, readers=1)
+        workload.changed(classic, {"readers": 1}, "classic")
 
 
 def test_there_are_no_more_processes_than_sessions() -> None:
@@ -165,7 +163,7 @@ def test_there_are_no_more_processes_than_sessions() -> None:
     assert mine.processes == GOOD["sessions"] == 2
     assert mine.with_sessions(1).processes == 1
     insert = workload.load("insert").with_sessions(3)
-    assert insert.with_options(rate=None, ramp_s=None, processes=64).processes == 3
+    assert workload.changed(insert, {"processes": 64}, "insert").processes == 3
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, str(10**400)])

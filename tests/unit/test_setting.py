@@ -1,0 +1,101 @@
+"""A setting is one declaration: its flag, help, key and comparison are made of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from msgspec import Meta
+
+from dbcheck.base.setting import Setting, flags_of, settings_of
+from dbcheck.campaign.compare import configuration
+from dbcheck.cli.groups import FlagsOf, Group, Verb, grouped
+from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.rows.workload import Workload
+from tests.kit.stored_run import manifest
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Two settings, and a field that is none."""
+
+    rate: Annotated[
+        float,
+        Meta(ge=0, le=9),
+        Meta(description="Commits per second. All sessions share them."),
+        Setting("--rate", unit="/s", nothing="no limit"),
+    ] = 0.0
+    ramp_s: Annotated[int, Meta(ge=1), Setting("--ramp", "S")] = 1
+    sizes: Annotated[tuple[int, ...], Setting(nothing="none")] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Options(Group):
+    """The flags of the settings, and no other."""
+
+    settings: Annotated[Mapping[str, Any], FlagsOf(Pace, "the file's")] = field(
+        default_factory=dict
+    )
+
+
+@click.command(cls=Verb)
+@grouped
+def verb(options: Options) -> None:
+    """Show what is given."""
+    click.echo(f"{dict(options.settings)} {sorted(options.flags_given())}")
+
+
+def said(*words: str) -> str:
+    return CliRunner().invoke(verb, words).output
+
+
+def test_a_setting_has_a_flag_with_its_range_and_the_first_sentence_as_help() -> None:
+    text = " ".join(said("--help").split())
+    assert "--rate N Commits per second. Default: the file's. [0 to 9]" in text
+    assert "--ramp S" in text
+    assert "share" not in text
+    assert "sizes" not in text
+
+
+def test_what_is_given_is_held_by_its_name_and_nothing_else_is() -> None:
+    assert said() == "{} []\n"
+    assert said("--rate", "2.5") == "{'rate': 2.5} ['--rate']\n"
+    assert said("--ramp", "3") == "{'ramp_s': 3} ['--ramp']\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("--rate", "10"), ("--rate", "nan"), ("--ramp", "0")]
+)
+def test_a_value_beyond_the_range_is_refused(words: tuple[str, str]) -> None:
+    assert f"Invalid value for '{words[0]}'" in said(*words)
+
+
+def test_the_flags_of_a_value_are_those_that_differ() -> None:
+    assert flags_of(Pace(), Pace()) == []
+    mine = Pace(rate=1234567.5, ramp_s=2, sizes=(1,), name="x")
+    assert flags_of(mine, Pace()) == ["--rate", "1234567.5", "--ramp", "2"]
+    assert flags_of(mine, replace(mine, rate=0.0)) == ["--rate", "1234567.5"]
+
+
+def test_a_comparison_shows_a_value_with_its_unit() -> None:
+    found = {each.title: each for each in settings_of(Pace).values()}
+    assert list(found) == ["rate", "ramp", "sizes"]
+    assert found["rate"].shown(2.5) == "2.5/s"
+    assert found["rate"].shown(0.0) == "no limit"
+    assert found["sizes"].shown((1, 2)) == "1, 2"
+    assert found["sizes"].shown(()) == "none"
+
+
+def test_every_setting_of_a_workload_is_compared_and_can_be_varied() -> None:
+    settings = settings_of(Workload)
+    assert {"sessions", "rate", "readers", "rows_before"} < settings.keys()
+    shown = configuration(manifest())
+    assert {each.title for each in settings.values()} <= shown.keys()
+    for name, each in settings.items():
+        vary = [f"{name}={max(1, round(each.low or 0))}"]
+        assert len(read_matrix(None, vary, target=True, seed=1).rows) == 1
