@@ -8,7 +8,7 @@ comparison of two runs are made of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -23,12 +23,16 @@ class Setting:
 
     flag:    on the command line; "" if it has none.
     metavar: what stands there for its value.
+    help:    of the flag; without it the first sentence of the field's description.
+    scale:   how many units of the field are one of the flag, e.g. bytes in a MiB.
     unit:    follows the value in a comparison.
     nothing: what is shown there in the place of 0 or of no value.
     """
 
     flag: str = ""
     metavar: str = "N"
+    help: str = ""
+    scale: int = 1
     unit: str = ""
     nothing: str = "0"
 
@@ -38,9 +42,10 @@ class Declared:
     """A setting with all that its field declares.
 
     kind:    its type without annotations.
-    low, high: the range of a number, None where it has no bound.
-    help:    the first sentence of its description.
-    default: of the field; dataclasses.MISSING if it must be given.
+    low, high: the range of a number, in units of the flag; None where it has no bound.
+    choices: the texts that it may be; () if it may be any.
+    help:    of its flag.
+    default: in units of the flag; dataclasses.MISSING if it must be given.
     """
 
     name: str
@@ -48,8 +53,18 @@ class Declared:
     kind: Any
     low: float | None
     high: float | None
+    choices: Sequence[str]
     help: str
     default: object
+
+    @property
+    def key(self) -> str:
+        """Its name in a matrix of labs."""
+        return self.setting.flag.removeprefix("--").replace("-", "_")
+
+    def scaled(self, value: Any) -> Any:
+        """Return a value of the flag in units of the field."""
+        return value if self.setting.scale == 1 else value * self.setting.scale
 
     @property
     def title(self) -> str:
@@ -71,6 +86,11 @@ def settings_of(kind: type[Any]) -> Mapping[str, Declared]:
     return {one.name: one for one in found if one is not None}
 
 
+def keys_of(kind: type[Any]) -> Mapping[str, str]:
+    """Return the keys of settings in a matrix of labs, each with its field."""
+    return {each.key: name for name, each in settings_of(kind).items()}
+
+
 def flags_of(value: T, beside: T) -> list[str]:
     """Return the flags that set what *value* has otherwise than *beside*.
 
@@ -81,7 +101,8 @@ def flags_of(value: T, beside: T) -> list[str]:
     for name, each in settings_of(kind).items():
         own = getattr(value, name)
         if each.setting.flag and own != getattr(beside, name):
-            found += [each.setting.flag, _written(own)]
+            found.append(each.setting.flag)
+            found += [] if own is True else [_written(_unscaled(own, each.setting))]
     return found
 
 
@@ -92,15 +113,25 @@ def _declared(name: str, hint: Any, default: object) -> Declared | None:
         return None
     metas = [each for each in marks if isinstance(each, Meta)]
     text = next((each.description for each in metas if each.description), "")
+    first = text.partition(". ")[0].removesuffix(".") + "."
+    low, high = (
+        next((bound for bound in bounds if bound is not None), None)
+        for bounds in ([b for m in metas for b in (m.ge, m.gt)], [m.le for m in metas])
+    )
     return Declared(
         name,
         setting,
         get_args(hint)[0],
-        low=next((each.ge for each in metas if each.ge is not None), None),
-        high=next((each.le for each in metas if each.le is not None), None),
-        help=text.partition(". ")[0].removesuffix(".") + ".",
-        default=default,
+        low=_unscaled(low, setting),
+        high=_unscaled(high, setting),
+        choices=next((m.extra["choices"] for m in metas if m.extra), ()),
+        help=setting.help or first,
+        default=_unscaled(default, setting),
     )
+
+
+def _unscaled(value: Any, setting: Setting) -> Any:
+    return value if value is None or setting.scale == 1 else value // setting.scale
 
 
 def _written(value: object) -> str:

@@ -9,13 +9,14 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.groups import Flag, Group
-from dbcheck.cli.lab_options import ServerOptions, StorageOptions, pairs_of
+from dbcheck.cli.groups import Flag, FlagsOf, Group
+from dbcheck.cli.lab_options import ServerOptions, pairs_of
 from dbcheck.cli.options import SECONDS
 from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec
 
-_SERVER, _STORAGE = ServerOptions.flags(), StorageOptions.flags()
-_DEFAULT = StorageOptions()
+_SERVER, _LAB = ServerOptions.flags(), FlagsOf(LabSpec).flags()
+_FLUSH = FlagsOf(DriveSpec).flags()["flush_ms"]
+_DEFAULT = LabSpec(ENGINES[0])
 HONEST, LYING = "honest", "lying"
 
 
@@ -29,10 +30,10 @@ class RecordOptions(Group):
         str | None,
         Flag("--engine", type=click.Choice(ENGINES), help="The server to run."),
     ] = None
-    filesystem: Annotated[str, _STORAGE["filesystem"]] = _DEFAULT.filesystem
-    mount_options: Annotated[str, _STORAGE["mount_options"]] = _DEFAULT.mount_options
-    log_drive: Annotated[bool, _STORAGE["log_drive"]] = _DEFAULT.log_drive
-    write_cache: Annotated[str, _STORAGE["write_cache"]] = _DEFAULT.write_cache
+    filesystem: Annotated[str, _LAB["filesystem"]] = _DEFAULT.filesystem
+    mount_options: Annotated[str, _LAB["mount_options"]] = _DEFAULT.mount_options
+    log_drive: Annotated[bool, _LAB["log_drive"]] = _DEFAULT.log_drive
+    write_cache: Annotated[str, _LAB["write_cache"]] = _DEFAULT.write_cache
     personality: Annotated[
         str,
         Flag(
@@ -43,7 +44,7 @@ class RecordOptions(Group):
             "makes nothing stable.",
         ),
     ] = HONEST
-    flush_ms: Annotated[float, _STORAGE["flush_ms"]] = _DEFAULT.flush_ms
+    flush_ms: Annotated[float, _FLUSH] = _DEFAULT.drive.flush_ms
     settings: Annotated[tuple[str, ...], _SERVER["settings"]] = ()
     load_s: Annotated[
         float,

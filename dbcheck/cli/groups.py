@@ -27,7 +27,7 @@ import click
 from click.core import ParameterSource
 from click.types import OptionHelpExtra
 
-from dbcheck.base.setting import settings_of
+from dbcheck.base.setting import Declared, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -47,7 +47,7 @@ class Number(click.FloatRange):
         return number
 
 
-_TYPES: Mapping[Any, Any] = {int: click.IntRange, float: Number}
+_NUMBERS: Mapping[Any, Any] = {int: click.IntRange, float: Number}
 
 
 class Flag:
@@ -63,7 +63,7 @@ class Flag:
         """Return *function* with this flag, whose value it gets as *own*."""
         given = {"required": True} if default is MISSING else {"default": default}
         option = click.option(
-            *(self.name, own), cls=Option, section=section, **given, **self._attributes
+            *(self.name, own), cls=Option, section=section, **given | self._attributes
         )
         return option(function)
 
@@ -72,25 +72,38 @@ class Flag:
 class FlagsOf:
     """Stands for the flags of all settings of *kind*, see base.setting.
 
-    The field holds those that are given, by the names of the settings.
-    default: what help says of them.
+    The field holds those that are given, by the names of the settings and in their
+    units.
+    default: whose defaults apply, for help; "": those of *kind*.
     """
 
     kind: type[Any]
-    default: str
+    default: str = ""
 
     def flags(self) -> Mapping[str, Flag]:
         """Return the flag of each setting that has one."""
         return {
-            name: Flag(
-                each.setting.flag,
-                type=_TYPES[each.kind](each.low, each.high),
-                metavar=each.setting.metavar,
-                help=f"{each.help} Default: {self.default}.",
-            )
+            name: Flag(each.setting.flag, **self._attributes(each))
             for name, each in settings_of(self.kind).items()
             if each.setting.flag
         }
+
+    def given(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return *values* of flags, by the names of the settings, in their units."""
+        settings = settings_of(self.kind)
+        return {name: settings[name].scaled(value) for name, value in values.items()}
+
+    def _attributes(self, each: Declared) -> dict[str, Any]:
+        if each.kind is bool:
+            return {"help": each.help, "is_flag": True}
+        default = None if self.default or each.default == "" else each.default
+        own = f" Default: {self.default}." if self.default else ""
+        found = {"default": default, "show_default": True, "help": each.help + own}
+        if each.choices:
+            return found | {"type": click.Choice([one for one in each.choices if one])}
+        if each.kind in _NUMBERS:
+            found["type"] = _NUMBERS[each.kind](each.low, each.high)
+        return found | {"metavar": each.setting.metavar}
 
 
 class Argument(Flag):
@@ -140,8 +153,9 @@ class Group:
         found: dict[str, Any] = {}
         for own, mark in cls._marks().items():
             if isinstance(mark, FlagsOf):
-                all_of_them = {name: values.pop(name) for name in mark.flags()}
-                found[own] = {n: v for n, v in all_of_them.items() if n in given}
+                of_flags = {name: values.pop(name) for name in mark.flags()}
+                shown = {name: of_flags[name] for name in of_flags if name in given}
+                found[own] = mark.given(shown)
             else:
                 found[own] = values.pop(own)
         return cls(**found, given=given)
@@ -149,16 +163,6 @@ class Group:
     def flags_given(self) -> list[str]:
         """Return the flags that stand on the command line."""
         return [flag.name for own, flag in self.flags().items() if own in self.given]
-
-    def changed(self) -> list[str]:
-        """Return the flags whose values are not their defaults, each with its value."""
-        defaults = {each.name: each.default for each in fields(self)}
-        found = []
-        for own, flag in self.flags().items():
-            if (value := getattr(self, own)) != defaults[own]:
-                found.append(flag.name)
-                found += [] if value is True else [str(value)]
-        return found
 
     def arguments(self, *names: str) -> list[str]:
         """Return the flags of those fields that were given, each with its value."""

@@ -107,13 +107,11 @@ def command(
     For each row: commits per second, commit latency, how many cuts lost something, and
     the verdict. What can be varied: workload, sessions, payload_bytes, rate, ramp_s,
     processes, readers and rows_before. In the lab, where each row is a lab of its own,
-    also engine, fs, mount_options, log_drive, drive, write_cache, flush_ms, write_ms,
-    destage_s, cache_mib, survivors, lie_fraction and setting.NAME; and nodes, promise,
-    topology, promoted_by, link_delay_ms, link_down_after, pause_after, pause_s and
-    stagger, which make it a cluster. With the NAME of a host in an inventory, or
-    --target, the rows are cuts of that server; there also setting.NAME (PostgreSQL; of
-    dbcheck's own sessions) and relaxed=false,true (acked too early, as by --control,
-    and undone).
+    also engine, rung, setting.NAME, and what the flags of dbcheck lab run set for the
+    virtual drive and for the cluster, written like flush_ms for --flush-ms. With the
+    NAME of a host in an inventory, or --target, the rows are cuts of that server; there
+    also setting.NAME (PostgreSQL; of dbcheck's own sessions) and relaxed=false,true
+    (acked too early, as by --control, and undone).
 
     Ctrl-C shows the results so far. Exits with 0 if each row completed its cuts and
     has a PASS or FAIL, and the one that the file expects where it names one.

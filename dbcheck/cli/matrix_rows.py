@@ -13,10 +13,10 @@ from dbcheck import files
 from dbcheck import workload as workloads
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.base.setting import settings_of
+from dbcheck.base.setting import keys_of, settings_of
 from dbcheck.lab.clusterspec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
-from dbcheck.lab.spec import MIB, DriveSpec, LabSpec
+from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.limits import SESSIONS_MAX
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
@@ -25,49 +25,17 @@ from dbcheck.validated import convert, converted, one_of, refuse_unknown
 Values = Mapping[str, Any]
 
 CUTS = 3
-# The keys of a row that describe a lab, each with its field of LabSpec or DriveSpec.
-_LAB = {
-    "engine": "engine",
-    "rung": "rung",
-    "fs": "filesystem",
-    "mount_options": "mount_options",
-    "write_cache": "write_cache",
-    "log_drive": "log_drive",
-    "power_scope": "power_scope",
-}
-_DRIVE = {
-    "drive": "personality",
-    "flush_ms": "flush_ms",
-    "write_ms": "write_ms",
-    "destage_s": "destage_age_s",
-    "cache_mib": "cache_bytes",
-    "survivors": "survivors",
-    "lie_fraction": "lie_fraction",
-    "honest_flushes": "honest_flushes",
-    "newest_bytes": "newest_bytes",
-    "lost_above": "lost_above_bytes",
-    "tear_at": "tear_bytes",
-    "forget_at": "forget_at_bytes",
-    "forget": "forget_bytes",
-}
-# Those that make it a cluster, each with its field of ClusterSpec.
-_CLUSTER = {
-    "nodes": "nodes",
-    "promise": "promise",
-    "topology": "topology",
-    "promoted_by": "promoted_by",
-    "link_delay_ms": "link_delay_ms",
-    "link_down_after": "link_down_after_s",
-    "pause_after": "pause_after_s",
-    "pause_s": "pause_s",
-    "stagger": "stagger_s",
-}
+# The keys of a row that describe a lab, and those that make it a cluster, each with its
+# field of LabSpec, DriveSpec or ClusterSpec.
+_LAB = {"engine": "engine", "rung": "rung", **keys_of(LabSpec)}
+_DRIVE = keys_of(DriveSpec)
+_CLUSTER = {"nodes": "nodes", **keys_of(ClusterSpec)}
 # The keys of a row that describe the load; the others are those of a workload file.
 _WORKLOAD = "workload"
 _LOAD = tuple(settings_of(Workload))
 _SETTING = "setting."
 
-_Mib = Annotated[int, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=0)]
 _Values = dict[str, bool | int | float | str]
 
 
@@ -302,9 +270,10 @@ def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> 
             hint="Give --engine, or a --preset.",
         )
     drive = _of(values, _DRIVE)
-    if "cache_mib" in drive:
-        mib = convert(drive["cache_mib"], _Mib, where, "cache_mib", strict=False)
-        drive["cache_mib"] = mib * MIB
+    for each in settings_of(DriveSpec).values():
+        if each.key in drive and each.setting.scale > 1:
+            number = convert(drive[each.key], _Count, where, each.key, strict=False)
+            drive[each.key] = each.scaled(number)
     given = {"seed": seed, "size_bytes": DriveSpec().size_bytes}
     spec = converted(
         drive, DriveSpec, where, given=given, keys=_renamed(_DRIVE), strict=False

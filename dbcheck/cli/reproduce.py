@@ -72,7 +72,7 @@ def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
 
     A stored spec may lack some of it, and a forged one hold anything.
     """
-    from dbcheck.cli.lab_options import flags_of, flags_of_cluster
+    from dbcheck.cli.lab_options import flags_of_cluster, flags_of_lab
     from dbcheck.lab.clusterspec import ClusterSpec
     from dbcheck.lab.spec import LabSpec
 
@@ -83,4 +83,4 @@ def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
             flags = flags_of_cluster(msgspec.convert(lab["cluster"], ClusterSpec))
     except (UsageError, msgspec.ValidationError):
         return None
-    return [*flags_of(spec), *flags], spec.drive.seed
+    return [*flags_of_lab(spec), *flags], spec.drive.seed

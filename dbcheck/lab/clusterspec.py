@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.setting import Setting
 from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_stagger
 from dbcheck.model.cut import PowerScope
@@ -17,6 +18,7 @@ from dbcheck.validated import one_of, require
 NODES_MAX = 5
 _ORDERS = ("replica_preserve_commit_order", "slave_preserve_commit_order")
 BY_DBCHECK, PATRONI = "sql", "patroni"  # who promotes a standby
+_Time = Annotated[float, Meta(ge=0, le=TIME_MAX)]
 # The topologies that each server can have, the first one by default.
 TOPOLOGIES = {
     "postgresql": (SiteKind.STREAMING,),
@@ -29,33 +31,101 @@ TOPOLOGIES = {
 class ClusterSpec:
     """What makes a cluster of several labs, each with a drive of its own.
 
-    nodes:   how many; the first one writes.
-    promise: see model.cluster.Promise.
-    topology: how they are one cluster, a value of SiteKind; "": as the server has it by
-             default.
-    promoted_by: who promotes a standby, dbcheck by SQL or Patroni.
-    link_delay_ms: how long each byte between the writer and a standby takes.
-    link_down_after_s: seconds of load after which the links go down; 0: never.
-    pause_after_s: seconds of load after which a node is paused that is not the writer,
-             with SIGSTOP; 0: never.  pause_s: for how long.  The cut comes after that.
+    nodes:     how many; the first one writes.
+    promise:   see model.cluster.Promise.
+    topology:  a value of SiteKind; "": as the server has it by default.
+    link_down_after_s, pause_after_s: 0: never.
     stagger_s: see model.records.Manifest.
-    rejoin:  the other nodes follow the one that was read, and are compared with it.
     """
 
     nodes: Annotated[int, Meta(ge=2, le=NODES_MAX)] = 2
-    promise: Annotated[str, one_of([each.value for each in Promise])] = (
-        Promise.WRITER_GONE.value
-    )
+    promise: Annotated[
+        str,
+        one_of([each.value for each in Promise]),
+        Setting(
+            "--promise",
+            help="What the commits must survive. writer: a cut of the writer, which "
+            "comes back. writer-gone: its loss, after which a standby takes over. all: "
+            "a cut of all nodes. all-writer-gone: its loss in a cut of all nodes. "
+            "Galera and Group Replication have writer-gone and all.",
+        ),
+    ] = Promise.WRITER_GONE.value
     topology: Annotated[
-        str, one_of(["", *(each.value for each in SiteKind if each.is_cluster)])
+        str,
+        one_of(["", *(each.value for each in SiteKind if each.is_cluster)]),
+        Setting(
+            "--topology",
+            help="How the servers are one cluster. Default: streaming of PostgreSQL, "
+            "semi-sync of MySQL and MariaDB; galera is MariaDB Galera Cluster, "
+            "group-replication MySQL Group Replication.",
+        ),
     ] = ""
-    promoted_by: Annotated[str, one_of([BY_DBCHECK, PATRONI])] = BY_DBCHECK
-    link_delay_ms: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
-    link_down_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
-    pause_after_s: Annotated[float, Meta(ge=0, le=TIME_MAX)] = 0.0
-    pause_s: Annotated[float, Meta(gt=0, le=TIME_MAX)] = 8.0
-    stagger_s: Annotated[float, Meta(ge=0, le=STAGGER_S_MAX)] = 0.0
-    rejoin: bool = False
+    promoted_by: Annotated[
+        str,
+        one_of([BY_DBCHECK, PATRONI]),
+        Setting(
+            "--promoted-by",
+            help="Who promotes a standby: dbcheck by SQL, or Patroni, which also "
+            "decides which standby commits wait for. Patroni is for PostgreSQL, and "
+            "needs root and `dbcheck lab fetch patroni`.",
+        ),
+    ] = BY_DBCHECK
+    link_delay_ms: Annotated[
+        _Time,
+        Setting(
+            "--link-delay-ms",
+            "MS",
+            help="One-way delay, in ms, of all traffic between the writer and each "
+            "standby.",
+        ),
+    ] = 0.0
+    link_down_after_s: Annotated[
+        _Time,
+        Setting(
+            "--link-down-after",
+            "S",
+            help="Take the replication between the writer and the standbys down after "
+            "so many seconds of load. Patroni and etcd still reach each other.",
+        ),
+    ] = 0.0
+    pause_after_s: Annotated[
+        _Time,
+        Setting(
+            "--pause-after",
+            "S",
+            help="Pause a node other than the writer (SIGSTOP) after so many seconds "
+            "of load. The seed draws which. The cut comes after the pause.",
+        ),
+    ] = 0.0
+    pause_s: Annotated[
+        float,
+        Meta(gt=0, le=TIME_MAX),
+        Setting(
+            "--pause-s",
+            "S",
+            help="How long --pause-after pauses it. In a lab, a group expels a silent "
+            "node after 5 s.",
+        ),
+    ] = 8.0
+    stagger_s: Annotated[
+        float,
+        Meta(ge=0, le=STAGGER_S_MAX),
+        Setting(
+            "--stagger",
+            "S",
+            help="--promise all: cut the writer first and the others within so many "
+            "seconds, in an order that the seed draws. Default: all at one moment.",
+        ),
+    ] = 0.0
+    rejoin: Annotated[
+        bool,
+        Setting(
+            "--rejoin",
+            help="--promise writer-gone or all-writer-gone, no group: once all was "
+            "read, have the other nodes follow the new writer without copying its data "
+            "(PostgreSQL: pg_rewind), and compare their rows.",
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """Refuse what no such cluster can be."""

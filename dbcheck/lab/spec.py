@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.setting import Setting
 from dbcheck.model.cut import PowerScope, Rung
 from dbcheck.validated import one_of, require
 
@@ -57,52 +58,136 @@ _Sectors = Annotated[int, Meta(ge=0, multiple_of=SECTOR_BYTES)]  # in bytes
 class DriveSpec:
     """One virtual drive.
 
-    personality:   honest (a flush makes every earlier write stable), lying (a
-                   flush is answered and ignored), fickle (at each power-on it draws
-                   which of the two it is), failing (honest for so many flushes,
-                   lying from then on), reordering (its list of what to flush is
-                   too short, so that a flush leaves out the older writes),
-                   write-through (no volatile cache).
+    personality:   fickle draws at each power-on whether it is honest or lying.  A lying
+                   and a write-through drive have nothing to wait for and answer a flush
+                   at once; a fickle one never shows by it what it is.
     size_bytes:    capacity, a multiple of 1 MiB; memory is used as it is written.
-    flush_ms, write_ms: how long a flush, a write takes, in milliseconds.  A lying
-                   and a write-through drive have nothing to wait for and answer a
-                   flush at once; a fickle one never shows by it what it is.
-    destage_age_s: a cached write becomes stable after so many seconds; 0 = never.
     cache_bytes:   more than this is destaged at once, oldest first.  What became
                    stable before an older write did still takes its room.
-    survivors:     what a cut leaves of the cached writes, a kind of SURVIVORS
-                   (drive/survivors.py says what each is).
+    survivors:     drive/survivors.py says what each is.
     seed:          decides what survives, and what a fickle drive is.
-    lie_fraction:  share of its power-ons, 0 to 1, at which a fickle drive lies.
-    honest_flushes: how many flushes a failing drive honours each time the server
-                   was started on it.
-    newest_bytes:  how much of what came since the last flush a reordering drive
-                   flushes: the newest writes of so many bytes, and one at least.
+    newest_bytes:  one write is flushed at least.
 
     Each of these may be added to any personality; 0: the drive is without the fault.
-    lost_above_bytes: a flush leaves larger writes out, and "write-through" is not
-                   true of them.
+    lost_above_bytes: "write-through" is not true of larger writes either.
     tear_bytes:    so it is with all of a write beyond the first of its blocks of so
                    many bytes, counted from the start of the drive.
-    forget_at_bytes, forget_bytes: after each cut so many bytes read as zeros from
-                   there on, however long they were stable.
+    forget_bytes:  however long they were stable.
     """
 
-    personality: Annotated[str, one_of(PERSONALITIES)] = "honest"
+    personality: Annotated[
+        str,
+        one_of(PERSONALITIES),
+        Setting(
+            "--drive",
+            help="How the drive handles a flush: as promised, not at all (lying), one "
+            "of the two at each power-on (fickle), not at all from some moment on "
+            "(failing), for the newest writes only (reordering); write-through needs "
+            "none.",
+        ),
+    ] = "honest"
     size_bytes: Annotated[int, Meta(ge=MIB, multiple_of=MIB)] = 1 << 30
-    flush_ms: _Cost = 1.0
-    write_ms: _Cost = 0.0
-    destage_age_s: _Cost = 1.0
-    cache_bytes: Annotated[int, Meta(ge=0)] = 64 * MIB
-    survivors: Annotated[str, one_of(SURVIVORS)] = "none"
+    flush_ms: Annotated[
+        _Cost,
+        Setting(
+            "--flush-ms",
+            "MS",
+            help="Milliseconds that a flush takes, but on a lying or write-through "
+            "drive.",
+        ),
+    ] = 1.0
+    write_ms: Annotated[
+        _Cost, Setting("--write-ms", "MS", help="Milliseconds that a write takes.")
+    ] = 0.0
+    destage_age_s: Annotated[
+        _Cost,
+        Setting(
+            "--destage-s",
+            "S",
+            help="Seconds after which a cached write is stable; 0: never by itself.",
+        ),
+    ] = 1.0
+    cache_bytes: Annotated[
+        int,
+        Meta(ge=0),
+        Setting(
+            "--cache-mib",
+            "MIB",
+            scale=MIB,
+            help="Size of the drive's volatile cache, in MiB.",
+        ),
+    ] = 64 * MIB
+    survivors: Annotated[
+        str,
+        one_of(SURVIVORS),
+        Setting(
+            "--survivors",
+            help="What a cut leaves of the writes that were not flushed: nothing, all, "
+            "the oldest (prefix), the newest (suffix), the oldest and a part of the "
+            "next (torn), all but one, any whole writes, any pages of 16384 bytes, any "
+            "blocks of 4096 bytes, any sectors of 512 bytes (random).",
+        ),
+    ] = "none"
     seed: int = 0
-    lie_fraction: Annotated[float, Meta(ge=0, le=1)] = 0.25
-    honest_flushes: _Count = 500
-    newest_bytes: _Count = 256 << 10
-    lost_above_bytes: _Count = 0
-    tear_bytes: _Sectors = 0
-    forget_at_bytes: _Sectors = 0
-    forget_bytes: _Sectors = 0
+    lie_fraction: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        Setting(
+            "--lie-fraction",
+            "SHARE",
+            help="Share of its power-ons at which a fickle drive lies.",
+        ),
+    ] = 0.25
+    honest_flushes: Annotated[
+        _Count,
+        Setting(
+            "--honest-flushes",
+            help="Flushes that a failing drive honours after each start of the server, "
+            "before it lies.",
+        ),
+    ] = 500
+    newest_bytes: Annotated[
+        _Count,
+        Setting(
+            "--newest-bytes",
+            "BYTES",
+            help="What a reordering drive flushes of the writes since the last flush: "
+            "the newest of so many bytes.",
+        ),
+    ] = 256 << 10
+    lost_above_bytes: Annotated[
+        _Count,
+        Setting(
+            "--lost-above",
+            "BYTES",
+            help="A flush leaves out writes of more than so many bytes, also on a "
+            "write-through drive.",
+        ),
+    ] = 0
+    tear_bytes: Annotated[
+        _Sectors,
+        Setting(
+            "--tear-at",
+            "BYTES",
+            help="A flush covers of each write only the first of the drive's blocks of "
+            "so many bytes, e.g. 512, 4096 or 16384.",
+        ),
+    ] = 0
+    forget_at_bytes: Annotated[
+        _Sectors,
+        Setting(
+            "--forget-at", "BYTES", help="Where the range begins that --forget names."
+        ),
+    ] = 0
+    forget_bytes: Annotated[
+        _Sectors,
+        Setting(
+            "--forget",
+            "BYTES",
+            help="After each cut so many bytes of the drive read as zeros, flushed or "
+            "not.",
+        ),
+    ] = 0
 
     def __post_init__(self) -> None:
         """Refuse values that no drive could have."""
@@ -123,16 +208,11 @@ class LabSpec:
     drive:         of no consequence on the rung called process.
     rung:          drive (a real filesystem on the virtual drive) or process (a
                    plain folder; the cut is SIGKILL and proves no more than that).
-    mount_options: as mount -o takes them, e.g. "barrier=0"; none that names another
-                   device.
-    write_cache:   what the kernel is told of the drive's cache (queue/write_cache):
-                   auto is the truth.  With "write through" it sends no flushes, as
-                   when a layer between filesystem and drive swallows them.
+    mount_options: none that names another device.
+    write_cache:   auto is the truth.  "write through" is as when a layer between
+                   filesystem and drive swallows the flushes.
     settings:      server settings, name -> value, over dbcheck's durable ones.
-    log_drive:     the server's log (WAL, redo log) is on a second such drive, which has
-                   a cache of its own: a flush of one does not reach the other.
-    power_scope:   what loses its power: the host, or drive, the virtual drive alone,
-                   under a server that keeps running.
+    log_drive:     a flush of one drive does not reach the other.
     galera:        the server, MariaDB, is a node of a Galera cluster; its settings name
                    the others.
     patroni:       the server, PostgreSQL, is started and promoted by Patroni.
@@ -140,13 +220,47 @@ class LabSpec:
 
     engine: Annotated[str, one_of(ENGINES)]
     rung: Annotated[str, one_of(RUNGS)] = "drive"
-    filesystem: Annotated[str, one_of(FILESYSTEMS)] = "xfs"
-    mount_options: str = ""
-    write_cache: Annotated[str, one_of(WRITE_CACHES)] = "auto"
+    filesystem: Annotated[
+        str,
+        one_of(FILESYSTEMS),
+        Setting("--fs", help="The filesystem on the drive."),
+    ] = "xfs"
+    mount_options: Annotated[
+        str,
+        Setting(
+            "--mount-options",
+            "OPTIONS",
+            help="How to mount it, as mount -o takes it, e.g. barrier=0.",
+        ),
+    ] = ""
+    write_cache: Annotated[
+        str,
+        one_of(WRITE_CACHES),
+        Setting(
+            "--write-cache",
+            help="What the kernel assumes of the drive's cache (queue/write_cache); "
+            "with write through it sends no flushes.",
+        ),
+    ] = "auto"
     drive: DriveSpec = DriveSpec()
     settings: Mapping[str, str] = field(default_factory=dict)
-    log_drive: bool = False
-    power_scope: Annotated[str, one_of(POWER_SCOPES)] = "host"
+    log_drive: Annotated[
+        bool,
+        Setting(
+            "--log-drive",
+            help="Put the server's log (WAL, redo log) on a second such drive, which "
+            "has a cache of its own.",
+        ),
+    ] = False
+    power_scope: Annotated[
+        str,
+        one_of(POWER_SCOPES),
+        Setting(
+            "--power-scope",
+            help="What loses its power: the host, or drive, the drive alone, under a "
+            "server that keeps running.",
+        ),
+    ] = "host"
     galera: bool = False
     patroni: bool = False
 

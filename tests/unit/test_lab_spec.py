@@ -7,9 +7,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import click
 import pytest
 
 from dbcheck.base.errors import UsageError
+from dbcheck.cli.groups import Verb, grouped
 from dbcheck.cli.lab_options import StorageOptions
 from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
 
@@ -59,17 +61,17 @@ def test_a_lab_is_of_what_there_is(change: dict[str, str], hint: str) -> None:
     assert hint in caught.value.hint
 
 
+@click.command(cls=Verb)
+@grouped
+def described(storage: StorageOptions) -> DriveSpec:
+    return DriveSpec(seed=5, **storage.of_drive)
+
+
 def test_each_flag_reaches_the_drive() -> None:
-    given = StorageOptions(
-        personality="failing",
-        honest_flushes=7,
-        newest_bytes=9,
-        lost_above=5000,
-        tear_at=4096,
-        forget_at=512,
-        forget=1024,
-    )
-    assert given.drive(5) == DriveSpec(
+    words = "--drive failing --honest-flushes 7 --newest-bytes 9 --lost-above 5000"
+    words += " --tear-at 4096 --forget-at 512 --forget 1024 --cache-mib 3"
+    found = described.main(words.split(), standalone_mode=False)
+    assert found == DriveSpec(
         "failing",
         honest_flushes=7,
         newest_bytes=9,
@@ -77,6 +79,7 @@ def test_each_flag_reaches_the_drive() -> None:
         tear_bytes=4096,
         forget_at_bytes=512,
         forget_bytes=1024,
+        cache_bytes=3 << 20,
         seed=5,
     )
 

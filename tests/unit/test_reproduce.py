@@ -13,7 +13,7 @@ from dbcheck.cli.groups import Verb, grouped
 from dbcheck.cli.lab_options import (
     ServerOptions,
     StorageOptions,
-    flags_of,
+    flags_of_lab,
     lab_spec,
 )
 from dbcheck.cli.load_options import WorkloadOptions
@@ -98,7 +98,7 @@ def command_of(path: Path, changed: Manifest) -> list[str]:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_the_flags_of_a_lab_describe_that_lab(spec: LabSpec) -> None:
-    flags = [*flags_of(spec), "--seed", "40"]
+    flags = [*flags_of_lab(spec), "--seed", "40"]
     assert understood(flags)[0] == spec
 
 
@@ -159,11 +159,11 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
         (ClusterSpec(3, "all", "galera"), "--nodes 3 --promise all --topology galera"),
         (
             ClusterSpec(link_delay_ms=2.5, link_down_after_s=1),
-            "--nodes 2 --link-delay-ms 2.5 --link-down-after 1.0",
+            "--nodes 2 --link-delay-ms 2.5 --link-down-after 1",
         ),
         (
             ClusterSpec(pause_after_s=1, pause_s=3),
-            "--nodes 2 --pause-after 1.0 --pause-s 3.0",
+            "--nodes 2 --pause-after 1 --pause-s 3",
         ),
         (ClusterSpec(rejoin=True), "--nodes 2 --rejoin"),
         (
@@ -172,7 +172,7 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
         ),
         (
             ClusterSpec(3, "all", "galera", stagger_s=3),
-            "--nodes 3 --promise all --topology galera --stagger 3.0",
+            "--nodes 3 --promise all --topology galera --stagger 3",
         ),
     ],
 )

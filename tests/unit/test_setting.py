@@ -15,6 +15,8 @@ from dbcheck.base.setting import Setting, flags_of, settings_of
 from dbcheck.campaign.compare import configuration
 from dbcheck.cli.groups import FlagsOf, Group, Verb, grouped
 from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.rows.workload import Workload
 from tests.kit.stored_run import manifest
 
@@ -99,3 +101,14 @@ def test_every_setting_of_a_workload_is_compared_and_can_be_varied() -> None:
     for name, each in settings.items():
         vary = [f"{name}={max(1, round(each.low or 0))}"]
         assert len(read_matrix(None, vary, target=True, seed=1).rows) == 1
+
+
+@pytest.mark.parametrize("kind", [LabSpec, DriveSpec, ClusterSpec])
+def test_every_setting_of_a_lab_can_be_varied(kind: type[Any]) -> None:
+    for name, each in settings_of(kind).items():
+        given = each.default or {"topology": "semi-sync"}.get(name, each.default)
+        vary = ["engine=mariadb", f"{each.key}={str(given).lower()}"]
+        (row,) = read_matrix(None, vary, target=False, seed=1).rows
+        assert row.lab is not None
+        specs = {LabSpec: row.lab, DriveSpec: row.lab.drive, ClusterSpec: row.cluster}
+        assert getattr(specs[kind], name) == each.scaled(given)
