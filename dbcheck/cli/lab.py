@@ -37,7 +37,7 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
-from dbcheck.lab.clusterspec import ClusterSpec, require_possible
+from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import PPM, cuts_needed, worst

@@ -19,8 +19,8 @@ from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.clusters.cluster import ClusterLab
+from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.promised import kept_by

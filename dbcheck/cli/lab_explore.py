@@ -26,10 +26,9 @@ from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration
-from dbcheck.explore.labs import Labs
+from dbcheck.explore.labs import Labs, record
 from dbcheck.explore.opened import Opened, lab_folder
 from dbcheck.explore.oracle import Oracle
-from dbcheck.explore.record import record
 from dbcheck.explore.result import result_of
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import StateResult

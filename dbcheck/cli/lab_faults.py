@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from dbcheck.cycle.rig import Rig
-from dbcheck.lab.cluster import ClusterLab
+from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.ports.listener import Listener, LoadStatus, Phase, Progress
 
 

@@ -13,7 +13,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import flags_of
 from dbcheck.cli.groups import Flag, FlagsOf, Group
 from dbcheck.cli.options import SEED
-from dbcheck.lab.clusterspec import (
+from dbcheck.lab.clusters.spec import (
     NODES_MAX,
     ClusterSpec,
 )

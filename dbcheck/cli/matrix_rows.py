@@ -14,7 +14,7 @@ from dbcheck import workload as workloads
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import keys_of, settings_of
-from dbcheck.lab.clusterspec import ClusterSpec, require_possible
+from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.limits import SESSIONS_MAX

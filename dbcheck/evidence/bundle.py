@@ -13,11 +13,9 @@ from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.evidence import archive
-from dbcheck.evidence.attestation import FILE, attestation
-from dbcheck.evidence.contents import REPORT, RUNS, too_large
-from dbcheck.evidence.scratch import scratch
+from dbcheck.evidence.contents import FILE, REPORT, RUNS, attestation, too_large
 from dbcheck.evidence.scrub import Scrub, hosts_of
-from dbcheck.evidence.staging import runs_of, stage_campaign, stage_run
+from dbcheck.evidence.staging import runs_of, scratch, stage_campaign, stage_run
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader

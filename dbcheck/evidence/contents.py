@@ -1,18 +1,28 @@
-"""Which files a bundle holds: those of its runs and of its campaign, and no others."""
+"""Which files a bundle holds: those of its runs and its campaign, and an attestation.
+
+The attestation is the verdict for policy engines: in-toto Statement v1
+(https://in-toto.io/Statement/v1) with the predicate "test result" v0.1
+(https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE
-from dbcheck.evidence.attestation import FILE
+from dbcheck.model.verdict import Verdict
 from dbcheck.runs.folder import RunFolder
 
+FILE = "attestation.json"
+_RESULTS = {Verdict.PASS: "PASSED", Verdict.FAIL: "FAILED"}
 RUNS = "runs"
 REPORT = "report.html"
 LOG, DRIVES = "server.log", "drives.csv"
@@ -21,6 +31,42 @@ _RECORDS = ("manifest", "recalled", "load", "cut", "restore", "after", "verdict"
 # the load was, and read piece by piece, or line by line.
 WHOLE_MAX = 1 << 25  # bytes
 _STREAMED = re.compile(r"survivors-.*\.bin|different-.*\.jsonl|acks.*\.log|losses\.csv")
+
+
+def attestation(folder: Path, test: str, verdict: Verdict) -> bytes | None:
+    """Return the attestation of the evidence below *folder*.
+
+    None of INCONCLUSIVE: the predicate knows no result for a test that shows nothing,
+    and anything else would be taken for one that passed or failed.
+
+    test: what was checked.  Its subjects are the files of evidence, its configuration
+    the manifest of each run.
+    """
+    result = _RESULTS.get(verdict)
+    if result is None:
+        return None
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    subjects = [_described(path, folder) for path in files]
+    plans = ("manifest.json", "campaign.json")
+    predicate: dict[str, Any] = {
+        "result": result,
+        "configuration": [_described(p, folder) for p in files if p.name in plans],
+        "passedTests": [test] if verdict is Verdict.PASS else [],
+        "failedTests": [test] if verdict is Verdict.FAIL else [],
+    }
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": subjects,
+        "predicateType": "https://in-toto.io/attestation/test-result/v0.1",
+        "predicate": predicate,
+    }
+    return json.dumps(statement, indent=1).encode() + b"\n"
+
+
+def _described(path: Path, folder: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"name": path.relative_to(folder).as_posix(), "digest": {"sha256": digest}}
 
 
 def rows_of(run: RunFolder) -> Iterator[str]:

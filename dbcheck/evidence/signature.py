@@ -19,7 +19,7 @@ from dbcheck.base.access import own_program
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.evidence.archive import Archive
-from dbcheck.evidence.scratch import scratch
+from dbcheck.evidence.staging import scratch
 
 NAMESPACE = "dbcheck-bundle"
 _SIGNATURE_MAX = 1 << 16  # bytes; one by a key of RSA with 16,384 bits has 6 KiB

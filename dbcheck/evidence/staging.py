@@ -1,8 +1,15 @@
-"""Copies of a run and of a campaign as a bundle holds them: judged again, scrubbed."""
+"""Copies of a run and of a campaign as a bundle holds them: judged again, scrubbed.
+
+They are made in a folder for one command, which the next one removes if it was killed.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +29,58 @@ from dbcheck.ports.witness import LogReader
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
+
+PREFIX = "dbcheck-bundle-"
+_LOCK = "lock"
+_SAME = (
+    *("verdict", "final", "witness_alone", "control", "confirmed", "kept", "recovered"),
+    *("unconfirmed", "foreign", "earlier", "earlier_altered", "earlier_lost"),
+    *("losses", "earlier_losses", "ranges", "ranges_left_out", "shape", "statistics"),
+    *("shown_depth", "page_cache_kept", "cut_class", "seen", "housekeeping"),
+    "power_scope",
+)
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """Make an empty folder for this user alone; remove it, and what was left behind."""
+    _sweep(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _held(Path(name)):
+        folder = Path(name) / "files"
+        folder.mkdir()
+        yield folder
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep _sweep() from removing *folder*, which it may find at any moment."""
+    made = folder / "new"
+    with made.open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made.rename(folder / _LOCK)
+        yield
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders of this user's commands that were killed."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            status = folder.lstat()
+            if status.st_uid == os.geteuid() and _is_free(folder):
+                shutil.rmtree(folder)
+
+
+def _is_free(folder: Path) -> bool:
+    """Say whether no process holds the folder; one that is just being made is held."""
+    lock = folder / _LOCK
+    if folder.is_symlink() or not lock.is_file():
+        return False
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def stage_run(
@@ -123,15 +182,6 @@ def _require_same(original: RunResult, copy: RunResult) -> None:
             id=ErrorId.REDACTION_NOT_POSSIBLE,
             hint="Share the report alone (dbcheck report), or leave out --redact.",
         )
-
-
-_SAME = (
-    *("verdict", "final", "witness_alone", "control", "confirmed", "kept", "recovered"),
-    *("unconfirmed", "foreign", "earlier", "earlier_altered", "earlier_lost"),
-    *("losses", "earlier_losses", "ranges", "ranges_left_out", "shape", "statistics"),
-    *("shown_depth", "page_cache_kept", "cut_class", "seen", "housekeeping"),
-    "power_scope",
-)
 
 
 def _judged(result: RunResult) -> tuple[object, ...]:

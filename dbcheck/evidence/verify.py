@@ -15,12 +15,18 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.cycle.logs import StoredLogs
 from dbcheck.evidence import archive, signature
-from dbcheck.evidence.attestation import FILE, attestation
 from dbcheck.evidence.bundle import campaign_page
-from dbcheck.evidence.contents import LOG, REPORT, RUNS, strangers, too_large
+from dbcheck.evidence.contents import (
+    FILE,
+    LOG,
+    REPORT,
+    RUNS,
+    attestation,
+    strangers,
+    too_large,
+)
 from dbcheck.evidence.cycles import Shown, unlike
-from dbcheck.evidence.scratch import scratch
-from dbcheck.evidence.staging import judged, kept, logged
+from dbcheck.evidence.staging import judged, kept, logged, scratch
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader

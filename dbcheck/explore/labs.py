@@ -1,4 +1,4 @@
-"""Several labs that replay one recording, each with a thread of its own."""
+"""Labs that record the drives under one load, and labs that replay a recording."""
 
 from __future__ import annotations
 
@@ -8,12 +8,39 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeVar
 
+from dbcheck import __version__
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError
+from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.rig import Rig
+from dbcheck.explore.folder import Exploration, Plan
 from dbcheck.explore.oracle import Oracle
+from dbcheck.lab.lab import Lab
+from dbcheck.rows.workload import Workload
 
 R = TypeVar("R")
 OpenOracle = Callable[[], contextlib.AbstractContextManager[Oracle]]
-
 _POLL_S = 0.2  # so that an interrupt is seen while nothing comes
+
+
+def record(
+    lab: Lab, rig: Rig, workload: Workload, seed: int, folder: Exploration
+) -> None:
+    """Run a cycle on *rig*, whose lab records; store the run and what was recorded.
+
+    rig: it asks no host, so that nothing but the server writes to the drives.
+    """
+    started = preflight(rig, workload, seed, emptied=lambda _known: None)
+    outcome = finish_cycle(rig, started)
+    if outcome.load is None:
+        raise LabError(
+            "the recorded load has no record: its client's part of it was lost",
+            id=ErrorId.RECORDED_LOAD_LOST,
+            hint="Run the command again.",
+        )
+    lab.save_recordings()
+    folder.write_plan(Plan(__version__, seed, outcome.run.path.name))
 
 
 class Labs:

@@ -1,7 +1,8 @@
-"""The target's host, reached over SSH, or this very host."""
+"""The target's host, reached over SSH, or this very host; one ready to reset itself."""
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,6 @@ from dbcheck.base.errors import HostError
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.counting import AskedPlace, CountersSample, Counting, Look
 from dbcheck.hosts.drives import DriveControl
-from dbcheck.hosts.reset import ArmedReset
 from dbcheck.model.depth import Ranges, Remains, Ring
 from dbcheck.model.flushes import Method, Sample, Shape, Timed
 from dbcheck.model.host import (
@@ -35,6 +35,7 @@ from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, program
 from dbcheck.remote.way import way_to
 from dbcheck.server_log.postgresql import with_early
 
+_REPLY_S = 1.0
 PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.agent.host.open",
     "dbcheck.agent.host.folder",
@@ -63,9 +64,7 @@ PARTS = (  # of its agent's program; each imports only those before it
 )
 PROGRAM = program("dbcheck.agent.host.serve", *PARTS)
 LOG_BYTES_MAX = 1 << 20
-
 T = TypeVar("T")
-
 REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "ENOENT": (
         ErrorId.HOST_PATH_MISSING,
@@ -146,6 +145,47 @@ _PROTOCOL = AgentProtocol(
     refusals=REFUSALS,
     ended_hint="Check that host. If canaries were running, their files stay there.",
 )
+_METHODS = {
+    Method.FSYNC: "fsync",
+    Method.FDATASYNC: "fdatasync",
+    Method.DSYNC: "dsync",
+    Method.DIRECT: "direct",
+    Method.RWF_DSYNC: "rwf_dsync",
+}
+
+
+class ArmedReset:
+    """A host that resets itself at the next message.
+
+    identity: what it reported just before.
+    """
+
+    def __init__(self, channel: Channel, trigger: str) -> None:
+        """Have the host hold *trigger* open; take over *channel*, to close it.
+
+        Raise HostError, also if the user there may not write to the trigger.
+        """
+        self._channel = channel
+        try:
+            self.identity = channel.answer(Identity, host_agent.IDENTITY)
+            channel.request(host_agent.ARM, trigger=trigger)
+        except BaseException:
+            channel.close()
+            raise
+
+    def is_alive(self) -> bool:
+        """Return whether the host can still be reached, as far as is known here."""
+        return self._channel.is_alive()
+
+    def reset(self) -> None:
+        """Send the one message; a host that resets cannot answer any more."""
+        self._channel.ask(host_agent.RESET)
+        with contextlib.suppress(HostError):
+            self._channel.receive(_REPLY_S)
+
+    def close(self) -> None:
+        """End the channel; never raises."""
+        self._channel.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +244,6 @@ class _Timed:
     before: CountersSample
     after: CountersSample
     why: str
-
-
-_METHODS = {
-    Method.FSYNC: "fsync",
-    Method.FDATASYNC: "fdatasync",
-    Method.DSYNC: "dsync",
-    Method.DIRECT: "direct",
-    Method.RWF_DSYNC: "rwf_dsync",
-}
 
 
 class TargetHost:

@@ -20,8 +20,7 @@ from dbcheck.base.system import now_us
 from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, packed
 from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Job
-from dbcheck.load.lease import LEASE_S
-from dbcheck.load.loop import SNAPSHOT_S
+from dbcheck.load.loop import LEASE_S, SNAPSHOT_S
 from dbcheck.model.witness import DRIFT
 
 if TYPE_CHECKING:

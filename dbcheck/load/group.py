@@ -1,10 +1,13 @@
-"""A group of the load's sessions: its snapshots and its result."""
+"""A group of the load's sessions: its snapshots, its latencies and its result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dbcheck.base.errors import WitnessError
 from dbcheck.model.cut import Replaced
@@ -12,10 +15,54 @@ from dbcheck.model.unobserved import Observed
 from dbcheck.model.watched import Watched, joined
 from dbcheck.model.witness import Watermark, WindowFacts
 
+_PER_OCTAVE = 16  # each bucket is 4.4% wider than the one before
+_BUCKETS = 32 * _PER_OCTAVE  # from 1 us to over an hour
+Counts = NDArray[np.int64]
 MESSAGES_MAX = 8
 # Enough for a witness that has to confirm what is left, and for a server that is asked
 # for its facts, each in its own time.
 END_S = 120.0
+
+
+class Latencies:
+    """Counts of durations; percentiles are exact to a bucket's width."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(_BUCKETS, np.int64)
+
+    def add(self, durations_us: Sequence[int]) -> None:
+        """Count durations."""
+        octaves = np.log2(np.maximum(np.array(durations_us, np.float64), 1.0))
+        places = np.minimum((octaves * _PER_OCTAVE).astype(np.int64), _BUCKETS - 1)
+        self._counts += np.bincount(places, minlength=_BUCKETS)
+
+    def counts(self) -> tuple[int, ...]:
+        """Return how many durations each bucket holds, up to the last in use."""
+        return tuple(np.trim_zeros(self._counts, "b").tolist())
+
+
+def added(parts: Iterable[Sequence[int]]) -> Counts:
+    """Return how many durations of all *parts* each bucket holds."""
+    counts = np.zeros(_BUCKETS, np.int64)
+    for part in parts:
+        counts[: len(part)] += np.array(part, np.int64)
+    return counts
+
+
+def percentiles_ms(counts: Counts) -> Mapping[str, float]:
+    """Return p50, p99 and max of what added() returned, in milliseconds.
+
+    {} of no durations.
+    """
+    total = int(counts.sum())
+    if not total:
+        return {}
+    reached = np.cumsum(counts)
+    wanted = {"p50": 0.50 * total, "p99": 0.99 * total, "max": total}
+    return {
+        name: 2 ** ((int(np.searchsorted(reached, rank)) + 1) / _PER_OCTAVE) / 1000
+        for name, rank in wanted.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

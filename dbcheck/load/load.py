@@ -12,13 +12,15 @@ from dbcheck.base.system import now_us
 from dbcheck.load.group import (
     END_S,
     Break,
+    Counts,
     GroupResult,
     SessionGroup,
     Snapshot,
     add_once,
+    added,
     merge,
+    percentiles_ms,
 )
-from dbcheck.load.latency import Counts, added, percentiles_ms
 from dbcheck.model.cut import Gone
 from dbcheck.ports.listener import LoadStatus
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION

@@ -1,4 +1,11 @@
-"""Runs many sessions on one event loop, in a thread of its own."""
+"""Runs many sessions on one event loop, in a thread of its own.
+
+If the load has a rate, a pace says when the next operation may be sent.  Sessions on
+another machine go on under a lease, for so long without news of the client.  The client
+answers what such a group reports, and each answer names the moment, on the group's own
+clock, at which that report was made.  The lease runs from that moment, and not from
+when the answer came: an answer that the network held back renews nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +27,7 @@ from dbcheck.base.errors import (
     WitnessError,
 )
 from dbcheck.base.system import clocks_us, now_us
-from dbcheck.load.group import END_S, Break, GroupResult, Snapshot, add_once
-from dbcheck.load.latency import Latencies
-from dbcheck.load.lease import LEASE_S, Lease
-from dbcheck.load.pace import Pace
+from dbcheck.load.group import END_S, Break, GroupResult, Latencies, Snapshot, add_once
 from dbcheck.load.poller import READ, WRITE, Alarm, open_poller
 from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Replaced
@@ -33,14 +37,56 @@ from dbcheck.ports.engine import Session
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 
+_BEHIND_US = 1_000_000  # a load that was held up for longer does not make up for it
+LEASE_S = 10.0  # a scheduler under load, or a paused one, answers later than a server
+_ENDLESS = 2**62
 log = logging.getLogger(__name__)
-
 SNAPSHOT_S = 0.05
 LOOK_US = 500_000  # between two looks of a session at its own settings
 _REPLIES_MAX = 64  # taken in one round, so that the first of them need not wait long
 _CONNECTING_MAX = 16  # replacements at once
 _UNLED = f"the sessions ended by themselves: no news of the client for {LEASE_S:g} s"
 _YOUNG_US = 1_000_000  # an ack this young shows that a paused load was at work
+
+
+class Pace:
+    """Grants operations at an even rate, from *began_us* on; 0 grants them all."""
+
+    def __init__(self, rate: float, began_us: int) -> None:
+        self._interval_us = 1e6 / rate if rate else 0.0
+        self._due_us = float(began_us)
+
+    def granted(self, now_us: int, wanted: int) -> int:
+        """Return how many of *wanted* operations may be sent now, and count them."""
+        if not self._interval_us:
+            return wanted
+        self._due_us = max(self._due_us, now_us - _BEHIND_US)
+        if self._due_us > now_us:
+            return 0
+        due = int((now_us - self._due_us) / self._interval_us) + 1
+        granted = min(wanted, due)
+        self._due_us += granted * self._interval_us
+        return granted
+
+    def wait_s(self, now_us: int) -> float:
+        """Return how long it is until the next operation is granted."""
+        return max(0.0, (self._due_us - now_us) / 1e6) if self._interval_us else 0.0
+
+
+class Lease:
+    """Until when sessions may send, on the clock of their machine; from any thread."""
+
+    def __init__(self, *, ends: bool = False) -> None:
+        """Let it end LEASE_S from now, or never."""
+        self.until_us = now_us() + int(LEASE_S * 1e6) if ends else _ENDLESS
+
+    def renew(self, heard_us: int) -> None:
+        """Note that the client has what was reported at *heard_us*."""
+        self.until_us = max(self.until_us, heard_us + int(LEASE_S * 1e6))
+
+    def is_over(self) -> bool:
+        """Say whether nothing may be sent any more."""
+        return now_us() > self.until_us
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ class ProcessGroup:
         self._order(held)
 
     def renew(self, heard_us: int) -> None:
-        """Renew the lease of a process that has one; see load/lease.py."""
+        """Renew the lease of a process that has one; see load/loop.py."""
         self._order(Heard(heard_us))
 
     def order_end(self) -> None:

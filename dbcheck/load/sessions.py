@@ -1,15 +1,22 @@
-"""Which sessions a group has, and on which server."""
+"""Which sessions a group has, and on which server; and one commit, by itself."""
 
 from __future__ import annotations
 
 import itertools
+import select
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import CommitUnknown
 from dbcheck.model.server import ServerFacts, is_restarted
 from dbcheck.ports.abilities import weakens_sessions
 from dbcheck.ports.engine import Engine, Session
+from dbcheck.rows.operation import Operation
 from dbcheck.rows.plans.plan import Plan
+
+ANSWER_S = 30.0
 
 
 def is_same_server(engine: Engine, before: ServerFacts) -> bool:
@@ -94,3 +101,21 @@ class Sessions:
             )
             for part in range(count)
         ]
+
+
+def commit(session: Session, operation: Operation, answer_s: float = ANSWER_S) -> int:
+    """Commit *operation* over *session* and wait; return the id that it acked.
+
+    Raise what the session raises, and CommitUnknown if there is no reply in time.
+    """
+    deadline_s = time.monotonic() + answer_s
+    sent = session.send(operation)
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        wanted = [] if sent else [session]
+        readable, writable, _ = select.select([session], wanted, [], left_s)
+        sent = sent or (bool(writable) and session.flush())
+        if readable and (row_id := session.receive()) is not None:
+            return row_id
+    raise CommitUnknown(
+        f"no reply to a commit within {answer_s:g} s", id=ErrorId.COMMIT_UNKNOWN
+    )

@@ -1,7 +1,7 @@
 """A process of the load: python -m dbcheck.load.worker DESCRIPTOR, of its channel.
 
 It ends with that: when the client dies, by whatever, the kernel closes the other end.
-A client on another machine gives it a lease as well (load/lease.py).
+A client on another machine gives it a lease as well (load/loop.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from dbcheck.base.errors import DbcheckError, WitnessError
 from dbcheck.base.local import Channel
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Ended, Heard, Job, receive, send
-from dbcheck.load.lease import Lease
-from dbcheck.load.loop import SNAPSHOT_S, Loop
+from dbcheck.load.loop import SNAPSHOT_S, Lease, Loop
 from dbcheck.ports.witness import WitnessLog
 
 Orders = SimpleQueue[int | bool | None]

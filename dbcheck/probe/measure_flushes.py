@@ -18,7 +18,7 @@ from dbcheck.cycle.host import (
     facts_as_the_server_finds,
     require_own_data,
 )
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.model.flushes import Sample
 from dbcheck.model.host import Readings, TargetFacts, Volume
 from dbcheck.model.places import LOGS

@@ -14,9 +14,8 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.judging import judge_run
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index
-from dbcheck.evidence.attestation import FILE, attestation
 from dbcheck.evidence.bundle import bundle
-from dbcheck.evidence.contents import REPORT
+from dbcheck.evidence.contents import FILE, REPORT, attestation
 from dbcheck.model.moments import Moment, Stratum
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder

@@ -23,8 +23,8 @@ from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import lab as labs
-from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI, ClusterSpec
+from dbcheck.lab.clusters.cluster import ClusterLab
+from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI, ClusterSpec
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cluster import Promise

@@ -13,9 +13,9 @@ from dbcheck import workload
 from dbcheck.cli.explore_rig import opened, rig_of
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
+from dbcheck.explore.labs import record
 from dbcheck.explore.opened import Opened, lab_folder
 from dbcheck.explore.oracle import Oracle
-from dbcheck.explore.record import record
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.results import StateJudgement
 from dbcheck.lab.drive.recording import Recordings

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.rows.acks import Key
 from dbcheck.rows.decks import SLOTS
 from dbcheck.rows.loss import LossKind

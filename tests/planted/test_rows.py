@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.rows.acks import Key
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.plan import INSERT

@@ -24,7 +24,7 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.host import TargetHost

@@ -15,7 +15,7 @@ import pytest
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.cutmoment import SENT_AGE_MAX_S
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.ports.engine import Session
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.plan import INSERT

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
-from dbcheck.evidence import scratch
+from dbcheck.evidence import staging
 from dbcheck.evidence.signature import NAMESPACE
 from dbcheck.runs.folder import RunFolder
 from tests.kit.bundles import SECRET, contents, stored_copy
@@ -191,7 +191,7 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(folder: Path) -> None:
 
 
 def scratches() -> set[str]:
-    found = Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*")
+    found = Path(tempfile.gettempdir()).glob(f"{staging.PREFIX}*")
     return {path.name for path in found}
 
 

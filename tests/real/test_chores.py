@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION

@@ -23,7 +23,7 @@ from dbcheck.cycle.following import Following
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.lab.cluster import ClusterLab
+from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec

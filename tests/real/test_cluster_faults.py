@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dbcheck.cli.lab_cluster import cluster_cycles
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress

@@ -24,8 +24,8 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dbcheck.lab import programs
-from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI
+from dbcheck.lab.clusters.cluster import ClusterLab
+from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI
 from dbcheck.model.verdict import Verdict
 from tests.kit.certificates import Authority
 from tests.kit.clusters import cluster_of, cycle, group_of

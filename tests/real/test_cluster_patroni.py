@@ -12,7 +12,7 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import programs
 from dbcheck.lab.certificates import Authority
-from dbcheck.lab.clusterspec import PATRONI
+from dbcheck.lab.clusters.spec import PATRONI
 from dbcheck.lab.lab import missing
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer

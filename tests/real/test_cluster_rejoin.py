@@ -14,8 +14,8 @@ from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import BY_DBCHECK, PATRONI
+from dbcheck.lab.clusters.cluster import ClusterLab
+from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.differences import OtherNode
 from dbcheck.witness.log import FrameLogReader

@@ -16,7 +16,7 @@ from dbcheck.engines.mysql.durability import TABLE
 from dbcheck.engines.mysql.storage import ENGINES as STORAGE
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.rows.plans.plan import INSERT

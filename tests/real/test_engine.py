@@ -20,7 +20,7 @@ from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.model.server import is_restarted
 from dbcheck.ports.engine import Engine, Session
 from dbcheck.rows.acks import Row

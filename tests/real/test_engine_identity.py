@@ -16,7 +16,7 @@ from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.model.records import CutAsked
 from dbcheck.model.server import difference
 from dbcheck.ports.engine import Engine

@@ -12,7 +12,7 @@ from dbcheck.base.errors import EngineError
 from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.registry import open_engine
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.model.server import CheckOutcome
 from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine

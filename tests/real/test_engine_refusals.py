@@ -32,7 +32,7 @@ from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.classic import INSERT_ID
 from dbcheck.rows.plans.plan import INSERT

@@ -11,7 +11,7 @@ from dbcheck.base.errors import EngineError, TableLost
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql import session as postgresql_session
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.plan import INSERT, Plan
 from dbcheck.rows.table import LEDGER

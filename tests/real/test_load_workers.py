@@ -20,7 +20,7 @@ from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.load.farworkers import FarWorkers, opened
-from dbcheck.load.lease import LEASE_S
+from dbcheck.load.loop import LEASE_S
 from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload

@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Row
 from dbcheck.rows.plans.plan import INSERT

@@ -20,9 +20,8 @@ from dbcheck.base.system import now_us
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.load.commit import commit
 from dbcheck.load.loop import Loop
-from dbcheck.load.sessions import Sessions
+from dbcheck.load.sessions import Sessions, commit
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.plans.plan import INSERT, InsertPlan

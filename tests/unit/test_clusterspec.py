@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.clusters.spec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import SiteKind
 

@@ -13,7 +13,7 @@ from dbcheck.load.far import Shift
 from dbcheck.load.farhost import FarHost, packed, unpacked
 from dbcheck.load.group import Break, GroupResult, Snapshot
 from dbcheck.load.job import Job
-from dbcheck.load.lease import LEASE_S, Lease
+from dbcheck.load.loop import LEASE_S, Lease
 from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Replaced
 from dbcheck.model.server import ServerFacts

@@ -12,7 +12,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.galera import is_node, options, view_of
-from dbcheck.lab.galera import Ports, galera_settings
+from dbcheck.lab.clusters.galera import Ports, galera_settings
 from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.promised import kept_by
 

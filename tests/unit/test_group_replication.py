@@ -12,7 +12,7 @@ from dbcheck.base.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.engines.mysql import group_bootstrap, group_replication
 from dbcheck.engines.mysql.check import require_alone, require_server
 from dbcheck.engines.mysql.group_replication import View, is_member
-from dbcheck.lab.group_replication import group_settings
+from dbcheck.lab.clusters.group_replication import group_settings
 from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
 from dbcheck.model.cluster import Promise, SiteKind, lineage
 from dbcheck.model.promised import kept_by

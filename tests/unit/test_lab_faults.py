@@ -12,7 +12,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.cli.lab_faults import faults
 from dbcheck.cycle.rig import Rig
-from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.ports.listener import LoadStatus, Phase
 from tests.kit.waiting import wait_until
 

@@ -11,8 +11,8 @@ from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import lab as lab_module
 from dbcheck.lab import owned
 from dbcheck.lab.account import Account
-from dbcheck.lab.cluster import ClusterLab
-from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.clusters.cluster import ClusterLab
+from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers import base
 from dbcheck.lab.servers.base import DatabaseServer

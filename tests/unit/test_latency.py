@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.load.latency import Latencies, added, percentiles_ms
+from dbcheck.load.group import Latencies, added, percentiles_ms
 
 
 def test_percentiles_are_right_to_a_buckets_width() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dbcheck.load.pace import Pace
+from dbcheck.load.loop import Pace
 
 SECOND_US = 1_000_000
 

@@ -20,7 +20,7 @@ from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.cycle.judging import judge_run
-from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.records import Manifest
 from dbcheck.rows.workload import Workload

@@ -15,7 +15,7 @@ from dbcheck.base.setting import Setting, flags_of, settings_of
 from dbcheck.campaign.compare import configuration
 from dbcheck.cli.groups import FlagsOf, Group, Verb, grouped
 from dbcheck.cli.matrix_rows import read_matrix
-from dbcheck.lab.clusterspec import ClusterSpec
+from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.rows.workload import Workload
 from tests.kit.stored_run import manifest

@@ -21,7 +21,8 @@ ORDERED = (
     *("model", "rows", "rows/plans", "server_log"),
     *("cycle", "cycle/preflight", "cycle/recovery", "campaign", "probe"),
     *("base", "runs", "agent/host", "judge", "audit", "remote", "power"),
-    *("power/kinds", "inventory"),
+    *("power/kinds", "inventory", "load", "hosts", "explore", "evidence"),
+    *("lab/clusters",),
 )
 MODULE = re.compile(r"(?<![\w*./-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py\b")
 OF_OTHERS = {"fencing.py", "docs/conf.py"}  # the fence agents', Sphinx's

@@ -35,7 +35,7 @@ from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.recovery.waiting import settled_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.tables import age, require_sound, with_room
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.model.cut import CutClass, PowerScope, Rung
 from dbcheck.model.depth import HeldCanary
 from dbcheck.model.managed import SERVICE

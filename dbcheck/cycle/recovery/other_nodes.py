@@ -29,7 +29,7 @@ from dbcheck.cycle.recovery.survivors import (
     compare_stored,
 )
 from dbcheck.cycle.rig import Rig
-from dbcheck.load.commit import commit
+from dbcheck.load.sessions import commit
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import AfterRecord, Elsewhere, Manifest, NodeAfter
 from dbcheck.model.replication import Received

@@ -64,7 +64,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         """Make data of its own, with the source's password; see DatabaseServer.
 
         The binary log of a new source is empty, so both begin the same.  The replica
-        begins to follow once it runs (lab/replicas.py).
+        begins to follow once it runs (lab/clusters/replicas.py).
         """
         self._prepare(source.password)
         self._create(source.password)

@@ -83,7 +83,7 @@ class MysqlServer(InnodbServer):
 
     @classmethod
     def port_in(cls, settings: Mapping[str, str]) -> int:
-        """Return the port of a member of a group, see lab/group_replication.py.
+        """Return the port of a member of a group, see lab/clusters.
 
         The other members send their messages to where it listens for clients.
         """

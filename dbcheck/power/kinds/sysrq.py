@@ -11,8 +11,7 @@ from dbcheck import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, PowerError, UsageError
 from dbcheck.base.system import now_us
-from dbcheck.hosts.host import TargetHost
-from dbcheck.hosts.reset import ArmedReset
+from dbcheck.hosts.host import ArmedReset, TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.host import Identity
 from dbcheck.power.kinds import shared

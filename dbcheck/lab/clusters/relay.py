@@ -1,10 +1,10 @@
 """A process that is the network between two servers of a lab, and can fail like one.
 
-Started by link.py as `python -m dbcheck.lab.relay`: it prints the port that it listens
-on, on 127.0.0.1.  Each line that it reads is a command: "to PORT" has it hand on what
-comes there to that port, also on 127.0.0.1; "down" and "up" of the link; "delay MS" of
-all that is handed on.  A link that is down loses nothing and passes nothing.  It ends
-with its standard input.
+Started by link.py as `python -m dbcheck.lab.clusters.relay`: it prints the port of
+127.0.0.1 that it listens on.  Each line that it reads is a command: "to PORT" has it
+hand on what comes there to that port, also on 127.0.0.1; "down" and "up" of the link;
+"delay MS" of all that is handed on.  A link that is down loses nothing and passes
+nothing.  It ends with its standard input.
 """
 
 from __future__ import annotations

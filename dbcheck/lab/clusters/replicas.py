@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dbcheck.lab.clusters.statements import run_statements
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.settings import standard_name
-from dbcheck.lab.statements import run_statements
 
 _LOG_BIN = {"log_bin": "ON", "sync_binlog": "1"}
 # For ever, as far as the server takes that, in milliseconds.

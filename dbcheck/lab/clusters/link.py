@@ -23,7 +23,7 @@ class Link:
     def __init__(self, delay_ms: float = 0.0) -> None:
         """Start it; raise LabError if it does not answer."""
         self._process = subprocess.Popen(
-            children.module("dbcheck.lab.relay"),
+            children.module("dbcheck.lab.clusters.relay"),
             env=children.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dbcheck.lab.clusters.statements import run_statements
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.mysql import GROUP
 from dbcheck.lab.servers.settings import require_undecided, standard_name
-from dbcheck.lab.statements import run_statements
 
 _HOST = "127.0.0.1"
 _NEEDED = {

@@ -17,14 +17,14 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from dbcheck.lab.certificates import Authority
-from dbcheck.lab.clusterspec import ClusterSpec, kind_of, require_possible
-from dbcheck.lab.etcd import etcd
-from dbcheck.lab.galera import Ports, galera_settings
-from dbcheck.lab.group_replication import group_settings, join_group
+from dbcheck.lab.clusters.etcd import etcd
+from dbcheck.lab.clusters.galera import Ports, galera_settings
+from dbcheck.lab.clusters.group_replication import group_settings, join_group
+from dbcheck.lab.clusters.link import Link
+from dbcheck.lab.clusters.replicas import follow, rejoin, settings_of
+from dbcheck.lab.clusters.spec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
-from dbcheck.lab.link import Link
-from dbcheck.lab.replicas import follow, rejoin, settings_of
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
