@@ -84,7 +84,7 @@ def _require(found: Workload, where: str) -> None:
         raise UsageError(
             f"{where}: readers is given for the classic plan",
             id=ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
-            hint="A classic row does not name its operation; remove the key.",
+            hint="A classic row does not name its operation; leave readers out.",
         )
     _require_operations(found, where)
     _require_housekeeping(found, where)

@@ -1,6 +1,7 @@
 """Which files are this user's own, whose are trusted, and where a home is.
 
-This file is sent to the witness with its agent: Python 3.8, and of dbcheck steps alone.
+This file is sent to the witness with its agent: Python 3.8, and of dbcheck
+base/system.py alone.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ class Setting:
     metavar: what stands there for its value.
     help:    of the flag; without it the first sentence of the field's description.
     scale:   how many units of the field are one of the flag, e.g. bytes in a MiB.
+    low, high: the range of the flag, where it is not the field's.
     unit:    follows the value in a comparison.
     nothing: what is shown there in the place of 0 or of no value.
     """
@@ -33,6 +34,8 @@ class Setting:
     metavar: str = "N"
     help: str = ""
     scale: int = 1
+    low: float | None = None
+    high: float | None = None
     unit: str = ""
     nothing: str = "0"
 
@@ -88,7 +91,8 @@ def settings_of(kind: type[Any]) -> Mapping[str, Declared]:
 
 def keys_of(kind: type[Any]) -> Mapping[str, str]:
     """Return the keys of settings in a matrix of labs, each with its field."""
-    return {each.key: name for name, each in settings_of(kind).items()}
+    found = settings_of(kind).items()
+    return {each.key: name for name, each in found if each.setting.flag}
 
 
 def flags_of(value: T, beside: T) -> list[str]:
@@ -114,16 +118,15 @@ def _declared(name: str, hint: Any, default: object) -> Declared | None:
     metas = [each for each in marks if isinstance(each, Meta)]
     text = next((each.description for each in metas if each.description), "")
     first = text.partition(". ")[0].removesuffix(".") + "."
-    low, high = (
-        next((bound for bound in bounds if bound is not None), None)
-        for bounds in ([b for m in metas for b in (m.ge, m.gt)], [m.le for m in metas])
-    )
+    lows = [bound for meta in metas for bound in (meta.ge, meta.gt)]
+    low = next((each for each in lows if each is not None), None)
+    high = next((meta.le for meta in metas if meta.le is not None), None)
     return Declared(
         name,
         setting,
         get_args(hint)[0],
-        low=_unscaled(low, setting),
-        high=_unscaled(high, setting),
+        low=_unscaled(low, setting) if setting.low is None else setting.low,
+        high=_unscaled(high, setting) if setting.high is None else setting.high,
         choices=next((m.extra["choices"] for m in metas if m.extra), ()),
         help=setting.help or first,
         default=_unscaled(default, setting),

@@ -96,10 +96,13 @@ class FlagsOf:
     def _attributes(self, each: Declared) -> dict[str, Any]:
         if each.kind is bool:
             return {"help": each.help, "is_flag": True}
-        default = None if self.default or each.default == "" else each.default
         own = f" Default: {self.default}." if self.default else ""
-        found = {"default": default, "show_default": True, "help": each.help + own}
+        found: dict[str, Any] = {"help": each.help + own}
+        if not self.default:
+            found |= {"default": each.default, "show_default": each.default != ""}
         if each.choices:
+            if each.default == "":
+                found["default"] = None  # which is none of the choices
             return found | {"type": click.Choice([one for one in each.choices if one])}
         if each.kind in _NUMBERS:
             found["type"] = _NUMBERS[each.kind](each.low, each.high)

@@ -30,7 +30,7 @@ EXIT_CODES = {
 
 
 class _Console(Console):
-    """Shows every text as visible.quoted() gives it, and no markup or emoji in it.
+    """Shows every text as base.text.quoted() gives it, and no markup or emoji in it.
 
     Whatever rich draws becomes a Text before it is laid out, and passes through here.
     """

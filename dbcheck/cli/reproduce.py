@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -58,10 +59,13 @@ def _repeat(manifest: Manifest, more: list[str]) -> Step | None:
 
 
 def _load_flags(manifest: Manifest) -> list[str]:
-    """Return the flags of the load; all that are not the named workload's own."""
+    """Return the flags of the load: all that are not the named workload's own.
+
+    The number of sessions always, which an inventory may give as well.
+    """
     workload = manifest.workload
     try:
-        named = workloads.load(workload.name)
+        named = replace(workloads.load(workload.name), sessions=0)
     except UsageError:  # a file of the user's
         named = Workload("", "", workload.plan, sessions=0, processes=0)
     return ["--workload", workload.name, *flags_of(workload, named)]

@@ -28,8 +28,9 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
-from dbcheck.cycle.logs import StoredLogs, at_most, room_for_log
+from dbcheck.cycle.fetching import at_most, room_for_log
 from dbcheck.cycle.preflight.independence import require_independent
+from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import Manifest
 from dbcheck.model.witness import Watermark

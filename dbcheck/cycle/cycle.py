@@ -17,9 +17,9 @@ from dbcheck.base.errors import (
 )
 from dbcheck.cycle import observable
 from dbcheck.cycle.cutter import Cutter
+from dbcheck.cycle.fetching import fetch_logs, require_no_load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.loading import load_until_cut
-from dbcheck.cycle.logs import fetch_logs, require_no_load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known

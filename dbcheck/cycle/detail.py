@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from dbcheck.base.errors import LogDamaged
-from dbcheck.cycle.logs import StoredLogs
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.result import DrivePoint, DriveSeries, RunDetail
 from dbcheck.ports.witness import LogReader

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from dbcheck.base.errors import LogDamaged
-from dbcheck.cycle.logs import StoredLogs
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.recovery.survivors import RowStore
+from dbcheck.cycle.stored_run import RowStore, StoredLogs
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.judge import judge, other_data

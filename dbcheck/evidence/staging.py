@@ -20,7 +20,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending, ending_text
 from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.logs import StoredLogs
+from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.evidence.contents import DRIVES, LOG, RUNS, acks_of, is_plain, rows_of
 from dbcheck.evidence.scrub import Scrub
 from dbcheck.judge.result import RunResult, to_values

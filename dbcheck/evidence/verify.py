@@ -13,7 +13,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, DbcheckError, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
-from dbcheck.cycle.logs import StoredLogs
+from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.evidence import archive, signature
 from dbcheck.evidence.bundle import campaign_page
 from dbcheck.evidence.contents import (

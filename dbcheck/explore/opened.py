@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError
-from dbcheck.cycle.logs import StoredLogs
 from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.explore import Explorer

@@ -22,7 +22,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """One device's counters, see agent.counters."""
+    """One device's counters, see agent.host.counters."""
 
     name: str
     stat: tuple[_Count, ...]
@@ -75,7 +75,7 @@ class Counting:
 class _Looked:
     """Options of mounts, write_cache of devices, and where places lie.
 
-    As the host's agent answers, see agent.facts.look().
+    As the host's agent answers, see agent.host.facts.look().
     """
 
     mounts: Mapping[str, str]

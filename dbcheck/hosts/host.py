@@ -210,7 +210,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """What the host's agent read of a log, see agent.log.since()."""
+    """What the host's agent read of a log, see agent.host.log.since()."""
 
     text: str
     truncated: bool
@@ -220,7 +220,7 @@ class _Logged:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the host's agent read of them, see agent.canary.survivors()."""
+    """What the host's agent read of them, see agent.host.canary.survivors()."""
 
     run: _Run | None
     buffered: Ranges
@@ -238,7 +238,7 @@ class _Printed:
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """Writes of one shape, see agent.timing."""
+    """Writes of one shape, see agent.host.timing."""
 
     took_ns: tuple[int, ...]
     before: CountersSample

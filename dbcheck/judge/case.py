@@ -1,9 +1,4 @@
-"""Everything that a judgement is based on.
-
-An honest drive that loses power keeps what it completed before its last flush began.
-So where older writes are gone, with all that came after, more than its cache was lost:
-it ignored that flush, or the storage came back in an older state.
-"""
+"""Everything that a judgement is based on."""
 
 from __future__ import annotations
 
@@ -121,6 +116,10 @@ def flushed_us(
     commit, or more.  Other writers may have sent those, so nothing is claimed where
     commits may need none: under settings that relax them, as in a control, on storage
     that changed meanwhile, or with FUA.
+
+    An honest drive that loses power keeps what it completed before its last flush
+    began.  So where older writes are gone, with all that came after, more than its
+    cache was lost: it ignored that flush, or the storage came back in an older state.
     """
     before, seen = manifest.nodes[name].host, load.nodes.get(name) if load else None
     if load is None or name != manifest.writer_name or not (before and seen):

@@ -148,7 +148,7 @@ def judge(case: Case) -> Judgement:
 
 
 def other_data(case: Case) -> bool:
-    """Say whether other data answered than those that took the at_risk."""
+    """Say whether other data answered than those that took the load."""
     items = [same_server(case), not_refilled(case)]
     items += [not_restored(case), same_tables(case)]
     return stranger([item for item in items if item is not None]) is not None

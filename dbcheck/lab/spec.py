@@ -70,8 +70,8 @@ class DriveSpec:
 
     Each of these may be added to any personality; 0: the drive is without the fault.
     lost_above_bytes: "write-through" is not true of larger writes either.
-    tear_bytes:    so it is with all of a write beyond the first of its blocks of so
-                   many bytes, counted from the start of the drive.
+    tear_bytes:    nor of what a flush leaves out of a write, beyond the first of its
+                   blocks of so many bytes, counted from the start of the drive.
     forget_bytes:  however long they were stable.
     """
 
@@ -114,6 +114,8 @@ class DriveSpec:
             "--cache-mib",
             "MIB",
             scale=MIB,
+            low=1,
+            high=1024,
             help="Size of the drive's volatile cache, in MiB.",
         ),
     ] = 64 * MIB
@@ -161,7 +163,7 @@ class DriveSpec:
             "--lost-above",
             "BYTES",
             help="A flush leaves out writes of more than so many bytes, also on a "
-            "write-through drive.",
+            "write-through drive; 0: none.",
         ),
     ] = 0
     tear_bytes: Annotated[
@@ -170,7 +172,7 @@ class DriveSpec:
             "--tear-at",
             "BYTES",
             help="A flush covers of each write only the first of the drive's blocks of "
-            "so many bytes, e.g. 512, 4096 or 16384.",
+            "so many bytes, e.g. 512, 4096 or 16384; 0: all of it.",
         ),
     ] = 0
     forget_at_bytes: Annotated[
@@ -185,7 +187,7 @@ class DriveSpec:
             "--forget",
             "BYTES",
             help="After each cut so many bytes of the drive read as zeros, flushed or "
-            "not.",
+            "not; 0: none.",
         ),
     ] = 0
 

@@ -37,7 +37,7 @@ class GapClock(enum.Enum):
     WITNESS = "witness's"
 
 
-# The client's clocks at one moment, in microseconds: see clock.clocks_us().
+# The client's clocks at one moment, in microseconds: see base.system.clocks_us().
 Clocks = tuple[int, int, int]
 _SHOWN_BY = (GapClock.MONOTONIC, GapClock.BOOT, GapClock.WALL)
 

@@ -1,1 +1,1 @@
-"""What commits and writes do to the drives, measured without a cut: pure logic."""
+"""What commits and writes do to the drives, and how deep a cut of an idle host goes."""

@@ -64,8 +64,8 @@ class Patience:
 def program(agent: str, *parts: str) -> bytes:
     """Return the program of the module *agent*, with all that it needs in front.
 
-    Of dbcheck it may import base/system.py, wire.py and the modules *parts*, which
-    import only those before them; the program brings their texts along.
+    Of dbcheck it may import base/system.py, agent/wire.py and the modules *parts*,
+    which import only those before them; the program brings their texts along.
     """
     lines = ["import sys, types"]
     for module in (*_SHARED, *parts):

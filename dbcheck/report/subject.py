@@ -47,7 +47,7 @@ Subject = Verdicts | ComparedResult
 
 
 def harmless(subject: T) -> T:
-    """Return *subject* with every text as visible.quoted() shows it.
+    """Return *subject* with every text as base.text.quoted() shows it.
 
     Servers, hosts and forged files may hold any character, and a browser or a terminal
     obeys some of them, while XML cannot hold them at all.

@@ -56,10 +56,10 @@ _Moment = Annotated[float, Meta(gt=0, le=CUT_AFTER_S_MAX)]
 class Workload:
     """What the sessions do and when the cut comes.
 
-    A field with a description is a key of a workload file, one with a Setting can be
-    set besides, see base.setting. payload_bytes is empty if
-    the plan is classic, and operations is None if it has only one kind; see rows.seen
-    for readers and rows.chores for housekeeping.
+    A field with a description is a key of a workload file; one with a Setting can be
+    set elsewhere, too, see base.setting. payload_bytes is empty if the plan is classic,
+    and operations is None if it has only one kind; see rows.seen for readers and
+    rows.chores for housekeeping.
     """
 
     name: str
@@ -117,7 +117,11 @@ class Workload:
             description="Client processes that share the sessions, at most one for "
             "each session."
         ),
-        Setting("--processes"),
+        Setting(
+            "--processes",
+            help="Client processes that share the sessions, each on a core and with a "
+            "witness log of its own.",
+        ),
     ] = 1
     readers: Annotated[
         int,
@@ -128,7 +132,11 @@ class Workload:
             "that were seen and then lost are counted, beside the verdict. Not with "
             '`plan = "classic"`.'
         ),
-        Setting("--readers"),
+        Setting(
+            "--readers",
+            help="Connections that read the newest rows meanwhile, so that rows that "
+            "were seen and then lost are counted.",
+        ),
     ] = 0
     rows_before: Annotated[
         int,
@@ -141,7 +149,11 @@ class Workload:
             "campaign's last cycle read them, so a cut that removes or changes one of "
             "them is found."
         ),
-        Setting("--rows-before"),
+        Setting(
+            "--rows-before",
+            help="Rows that each table must hold before the load; what is missing is "
+            "filled in.",
+        ),
     ] = 0
     operations: Annotated[
         Mix | None,

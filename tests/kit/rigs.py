@@ -19,10 +19,10 @@ from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.loading import load_until_cut
-from dbcheck.cycle.logs import StoredLogs
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.rig import Limits, Rig
+from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.verdict import Judgement
 from dbcheck.lab.lab import Lab

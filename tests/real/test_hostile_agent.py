@@ -14,8 +14,8 @@ import paramiko
 import pytest
 
 from dbcheck.base.errors import HostError, WitnessError
-from dbcheck.cycle import logs
-from dbcheck.cycle.logs import at_most, fetch_logs, have_grown
+from dbcheck.cycle import fetching
+from dbcheck.cycle.fetching import at_most, fetch_logs, have_grown
 from dbcheck.cycle.rig import Rig
 from dbcheck.remote import channel, ssh
 from dbcheck.remote.address import Address, SshOptions
@@ -157,7 +157,7 @@ def test_an_endless_log_fills_no_disk(
     if known:
         run.write_load(LOAD)
     else:
-        monkeypatch.setattr(logs, "LOG_BYTES_MAX", 1 << 24)
+        monkeypatch.setattr(fetching, "LOG_BYTES_MAX", 1 << 24)
     most = FrameLogReader().bytes_max(2) if known else 1 << 24
     assert most < 1 << 25
     with closing(witness_of(ENDLESS)) as witness:
@@ -177,7 +177,7 @@ def rig_of(witness: FileWitness, folder: Path) -> Rig:
 
 def test_a_log_of_unknown_length_leaves_half_of_what_is_free(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    assert 0 < logs.room_for_log(tmp_path) <= free * 3 // 4
+    assert 0 < fetching.room_for_log(tmp_path) <= free * 3 // 4
     assert b"".join(at_most(4, [b"ab", b"cd"], "w")) == b"abcd"
     with pytest.raises(WitnessError, match="w is longer than 3 bytes"):
         list(at_most(3, [b"ab", b"cd"], "w"))

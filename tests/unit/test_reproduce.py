@@ -133,6 +133,7 @@ def test_the_command_of_a_real_run_names_what_the_run_had(tmp_path: Path) -> Non
         "--seed": "1",
         "--power": "exec",
         "--workload": "insert",
+        "--sessions": str(load("insert").sessions),
     }
 
 

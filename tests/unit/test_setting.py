@@ -13,7 +13,9 @@ from msgspec import Meta
 
 from dbcheck.base.setting import Setting, flags_of, settings_of
 from dbcheck.campaign.compare import configuration
+from dbcheck.cli.explore_options import RecordOptions
 from dbcheck.cli.groups import FlagsOf, Group, Verb, grouped
+from dbcheck.cli.lab_options import StorageOptions
 from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -50,6 +52,13 @@ class Options(Group):
 def verb(options: Options) -> None:
     """Show what is given."""
     click.echo(f"{dict(options.settings)} {sorted(options.flags_given())}")
+
+
+@click.command(cls=Verb)
+@grouped
+def recording(options: RecordOptions) -> LabSpec:
+    """Return the lab whose drives are recorded."""
+    return options.spec(1)
 
 
 def said(*words: str) -> str:
@@ -112,3 +121,25 @@ def test_every_setting_of_a_lab_can_be_varied(kind: type[Any]) -> None:
         assert row.lab is not None
         specs = {LabSpec: row.lab, DriveSpec: row.lab.drive, ClusterSpec: row.cluster}
         assert getattr(specs[kind], name) == each.scaled(given)
+
+
+def test_a_group_with_some_flags_of_a_lab_has_its_defaults() -> None:
+    words = ["--engine", "mysql"]
+    found = recording.main(words, standalone_mode=False)
+    assert found == LabSpec("mysql", drive=DriveSpec(seed=1))
+    words += ["--mount-options", "barrier=0", "--flush-ms", "2"]
+    found = recording.main(words, standalone_mode=False)
+    drive = DriveSpec(seed=1, flush_ms=2.0)
+    assert found == LabSpec("mysql", mount_options="barrier=0", drive=drive)
+
+
+@pytest.mark.parametrize("words", [("--cache-mib", "0"), ("--cache-mib", "1025")])
+def test_a_flag_may_have_a_range_of_its_own(words: tuple[str, str]) -> None:
+    command = click.command(cls=Verb)(grouped(stored))
+    result = CliRunner().invoke(command, words)
+    assert "is not in the range 1<=x<=1024" in result.output
+    assert CliRunner().invoke(command, ("--cache-mib", "1024")).exit_code == 0
+
+
+def stored(options: StorageOptions) -> None:
+    """Take the flags of a lab's storage."""

@@ -12,7 +12,7 @@ import pytest
 from dbcheck.agent import witness as agent
 from dbcheck.base.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.logs import StoredLogs
+from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack, pack

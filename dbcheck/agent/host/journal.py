@@ -90,7 +90,7 @@ def unescaped(name: str) -> str:
 
 
 def since_journal(marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
-    """Return the service's messages since then, see host_log.since()."""
+    """Return the service's messages since then, see log.since()."""
     ((unit, (start_s, _)),) = marks.items()
     text, truncated = journalctl(unit, "--since=@" + str(start_s), limit)
     return {

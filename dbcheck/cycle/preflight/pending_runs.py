@@ -23,7 +23,7 @@ from dbcheck.base.errors import (
     UsageError,
     WitnessError,
 )
-from dbcheck.cycle.logs import at_most, room_for_log
+from dbcheck.cycle.fetching import at_most, room_for_log
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted, is_same_data

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from dbcheck.base.errors import EngineError, HostError
 from dbcheck.cycle.host import ask, ask_host, await_host, data_directory
-from dbcheck.cycle.recovery.survivors import RowStore
 from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.stored_run import RowStore
 from dbcheck.model.host import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
 from dbcheck.model.records import Manifest, NodeAfter
 from dbcheck.model.server import ServerFacts

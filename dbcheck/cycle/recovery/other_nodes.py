@@ -23,12 +23,12 @@ from dbcheck.base.errors import EngineError, PowerError, TableLost
 from dbcheck.cycle.host import ask_host
 from dbcheck.cycle.recovery.survivors import (
     Comparison,
-    RowStore,
     Survivors,
     bounded,
     compare_stored,
 )
 from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.stored_run import RowStore
 from dbcheck.load.sessions import commit
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import AfterRecord, Elsewhere, Manifest, NodeAfter

@@ -26,13 +26,14 @@ from dbcheck.base.errors import (
     TableRefused,
 )
 from dbcheck.cycle import observable
-from dbcheck.cycle.logs import require_no_load
+from dbcheck.cycle.fetching import require_no_load
 from dbcheck.cycle.recovery import in_doubt
 from dbcheck.cycle.recovery.hosts import log_of_run
 from dbcheck.cycle.recovery.reading_log import ReadingLog
-from dbcheck.cycle.recovery.survivors import RowStore, Survivors
+from dbcheck.cycle.recovery.survivors import Survivors
 from dbcheck.cycle.recovery.waiting import POLL_S, await_facts
 from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.stored_run import RowStore
 from dbcheck.cycle.tables import check_after, conditions_after
 from dbcheck.judge.settings import hiding
 from dbcheck.model.cluster import lineage

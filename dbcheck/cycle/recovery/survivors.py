@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import numpy as np
 
@@ -17,11 +17,9 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.cycle import observable
 from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.stored_run import RowStore
 from dbcheck.model.records import (
-    AfterRecord,
-    LoadRecord,
     Manifest,
-    PreparedRecord,
     StoredRows,
 )
 from dbcheck.model.server import ServerFacts
@@ -44,28 +42,6 @@ DIFFERENT_BYTES_MAX = 256 << 20  # of their payloads; those of a sound server ha
 # and so many more.  Beyond that, something sends rows that no table holds.
 _TIMES, _MORE = 4, 10_000_000
 _SENT_UNKNOWN = 1_000_000_000  # where the client's record of the load is lost
-
-
-class RowStore(Protocol):
-    """A run's records, and where its rows are kept; see RunFolder for each method."""
-
-    def load(self) -> LoadRecord | None: ...
-
-    def earlier(self) -> list[AfterRecord | PreparedRecord]: ...
-
-    def is_own(self) -> bool: ...
-
-    def log_bytes(self) -> tuple[int, ...]: ...
-
-    def prepared(self) -> PreparedRecord | None: ...
-
-    def write_prepared(self, prepared: PreparedRecord) -> None: ...
-
-    def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows: ...
-
-    def survivors(self, table: str) -> Iterator[Records]: ...
-
-    def write_different(self, table: str, lines: Iterable[str]) -> None: ...
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """A cluster of labs: one server writes, and others follow it, or are one group with it.
 
 Those that follow it do so over links that can fail.  They know each other by
-certificates of an authority of the cluster's own (see certificates.py), since everybody
-on this machine may connect to them, and may listen in place of one that is off.
+certificates of an authority of the cluster's own (see lab/certificates.py), since
+everybody on this machine may connect to them, and may listen in place of one that is
+off.
 """
 
 from __future__ import annotations

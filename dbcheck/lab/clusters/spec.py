@@ -85,7 +85,8 @@ class ClusterSpec:
             "--link-down-after",
             "S",
             help="Take the replication between the writer and the standbys down after "
-            "so many seconds of load. Patroni and etcd still reach each other.",
+            "so many seconds of load; 0: never. Patroni and etcd still reach each "
+            "other.",
         ),
     ] = 0.0
     pause_after_s: Annotated[
@@ -94,7 +95,7 @@ class ClusterSpec:
             "--pause-after",
             "S",
             help="Pause a node other than the writer (SIGSTOP) after so many seconds "
-            "of load. The seed draws which. The cut comes after the pause.",
+            "of load; 0: never. The seed draws which. The cut comes after the pause.",
         ),
     ] = 0.0
     pause_s: Annotated[
@@ -114,7 +115,7 @@ class ClusterSpec:
             "--stagger",
             "S",
             help="--promise all: cut the writer first and the others within so many "
-            "seconds, in an order that the seed draws. Default: all at one moment.",
+            "seconds, in an order that the seed draws; 0: all at one moment.",
         ),
     ] = 0.0
     rejoin: Annotated[

@@ -1,98 +1,50 @@
-"""Copies a run's logs from its witness, and reads the stored copies as one.
-
-A witness that sends without end would fill the client's disk.  What the client saw of
-its load bounds each log; where that is lost, a log may take half of what is free, and
-no more than LOG_BYTES_MAX, since each ack takes memory when it is judged.
-"""
+"""A run as it is stored: its logs, read as one, and where its rows are kept."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import LogDamaged, RunFormatError, UsageError, WitnessError
-from dbcheck.cycle.rig import Rig
-from dbcheck.model.records import LoadRecord, Manifest
+from dbcheck.base.errors import LogDamaged, RunFormatError
+from dbcheck.model.records import (
+    AfterRecord,
+    LoadRecord,
+    Manifest,
+    PreparedRecord,
+    StoredRows,
+)
 from dbcheck.model.witness import Anchor, LogFacts, Watermark, anchor_of
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.acks import SESSION_MAX, AckArray
+from dbcheck.rows.survivors import Records
 from dbcheck.runs.folder import RunFolder
 
-LOG_BYTES_MAX = 16 << 30  # more than a thousand million acks
 
+class RowStore(Protocol):
+    """A run's records, and where its rows are kept; see RunFolder for each method."""
 
-def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
-    """Store copies of the witness's logs in the run folder; return their lengths.
+    def load(self) -> LoadRecord | None: ...
 
-    Raise WitnessError if one is longer than it can be.
-    """
-    load = run.load()
-    lengths = []
-    for number in range(manifest.logs):
-        if load is None:
-            limit = room_for_log(run.path)
-        elif number < manifest.ack_logs:
-            limit = rig.reader.bytes_max(sum(load.acked.values()))
-        else:
-            limit = rig.reader.bytes_max(load.seen)
-        chunks = rig.witness.read(manifest.run_id, number)
-        where = f"log {number} of run {manifest.run_id} on {rig.witness.url}"
-        run.write_acks(number, at_most(limit, chunks, where))
-        lengths.append(run.acks_path(number).stat().st_size)
-    return lengths
+    def earlier(self) -> list[AfterRecord | PreparedRecord]: ...
 
+    def is_own(self) -> bool: ...
 
-def have_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
-    """Say whether a log has another length than when it was *fetched*.
+    def log_bytes(self) -> tuple[int, ...]: ...
 
-    Nothing is kept, and no more of each is read than shows that.
-    """
-    lengths = []
-    for number, length in enumerate(fetched):
-        lengths.append(0)
-        for chunk in rig.witness.read(manifest.run_id, number):
-            lengths[-1] += len(chunk)
-            if lengths[-1] > length:
-                break
-    return lengths != list(fetched)
+    def prepared(self) -> PreparedRecord | None: ...
 
+    def write_prepared(self, prepared: PreparedRecord) -> None: ...
 
-def require_no_load(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> None:
-    """Raise UsageError if the run is under load: see have_grown()."""
-    if have_grown(rig, manifest, fetched):
-        raise UsageError(
-            f"run {manifest.run_id} is still under load: its witness log is growing",
-            id=ErrorId.RUN_STILL_UNDER_LOAD,
-            hint="Cut the power first.",
-        )
+    def write_survivors(self, table: str, batches: Iterable[Records]) -> StoredRows: ...
 
+    def survivors(self, table: str) -> Iterator[Records]: ...
 
-def room_for_log(folder: Path) -> int:
-    """Return how many bytes a log of unknown length may take in *folder*."""
-    return min(shutil.disk_usage(folder).free // 2, LOG_BYTES_MAX)
-
-
-def at_most(limit: int, chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
-    """Yield *chunks*; raise WitnessError, naming *where*, if they exceed the limit."""
-    left = limit
-    for chunk in chunks:
-        left -= len(chunk)
-        if left < 0:
-            raise WitnessError(
-                f"{where} is longer than {limit} bytes, the most that is taken of it",
-                id=ErrorId.WITNESS_SENDS_TOO_MUCH,
-                hint="If the load was that long and the client's record of it is lost,"
-                " free disk space here: half of it may be used. Otherwise the witness"
-                " sends data that this client never logged: do not trust it, and repeat"
-                " the run with another witness.",
-            )
-        yield chunk
+    def write_different(self, table: str, lines: Iterable[str]) -> None: ...
 
 
 class StoredLogs:
