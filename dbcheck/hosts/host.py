@@ -54,7 +54,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.agent.host.timing",
     "dbcheck.agent.host.fileio",
     "dbcheck.agent.host.reset",
-    "dbcheck.agent.host.points",
+    "dbcheck.agent.host.mounts",
     "dbcheck.agent.host.drives",
     "dbcheck.agent.host.remount",
     "dbcheck.agent.host.drivenote",

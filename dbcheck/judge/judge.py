@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from dbcheck.judge import (
     after_reading,
-    at_risk,
     cluster,
     control,
     driveonly,
@@ -15,6 +14,7 @@ from dbcheck.judge import (
     flushes,
     host,
     insync,
+    load_and_witness,
     server,
     serverlog,
     settings,
@@ -44,7 +44,7 @@ from dbcheck.model.audited import alarming
 from dbcheck.model.verdict import ControlOutcome, Verdict
 
 EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
-    at_risk.load_at_the_cut,
+    load_and_witness.load_at_the_cut,
     insync.in_sync,
     cluster.nodes_cut,
     cluster.all_members,
@@ -62,14 +62,14 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     serverlog.server_log,
     serverlog.server_log_sql,
     flushes.commits_per_flush,
-    at_risk.since_checkpoint,
+    load_and_witness.since_checkpoint,
     serverlog.log_replayed,
     watched.places,
     host.same_storage,
     host.not_restored,
     host.unsafe_shutdowns,
     host.asked_again,
-    at_risk.witness_apart,
+    load_and_witness.witness_apart,
     watched.switch_depth,
     timeoff.class_of_cut,
     server.restarted,
@@ -88,8 +88,8 @@ EVIDENCE: tuple[Callable[[Case], Item | None], ...] = (
     flushes.write_cache,
     timeoff.time_without_power,
     control.control,
-    at_risk.witness_log,
-    at_risk.witness_at_the_cut,
+    load_and_witness.witness_log,
+    load_and_witness.witness_at_the_cut,
     settings.durable_settings,
     cluster.promised_settings,
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.agent.host import drives, points, remount
+from dbcheck.agent.host import drives, mounts, remount
 from dbcheck.agent.wire import Refusal
 from dbcheck.lab import syscalls
 from dbcheck.lab.lab import missing
@@ -142,7 +142,7 @@ def test_what_something_else_unmounts_meanwhile_is_off(
     with attached(image) as device:
         remount.put_back([mount_of("ext4", device, point)], 60)
         (mount,) = drives.survey([device.serial], str(point), [], "/none")["mounts"]
-        above = points.folder_above
+        above = mounts.folder_above
 
         def slower(*place: Any) -> int:
             subprocess.run(["umount", point], check=True)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dbcheck.agent.host import drivenote, drives, remount
-from dbcheck.agent.host.points import mounted
+from dbcheck.agent.host.mounts import mounted
 from dbcheck.agent.wire import Refusal
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec

@@ -43,8 +43,8 @@ def test_each_target_gets_its_verdict_and_the_client_all_files(
     folder = tmp_path / "campaigns"
     words = ["--all", "--cuts", "2", "--seed", "5", "--folder", str(folder)]
     code, shown, said = rigs.run(*words, "--dask", two.address)
-    honest, liar = (shown[lab.name] for lab in rigs.labs)
     assert code == 1, said
+    honest, liar = (shown[lab.name] for lab in rigs.labs)
     assert (honest["verdict"], honest["error"]) == ("PASS", "")
     assert (liar["verdict"], liar["statistics"]["losses"]) == ("FAIL", 1)
     for result in (honest, liar):

@@ -13,7 +13,7 @@ import pytest
 
 from dbcheck.agent.host import devices, drives
 from dbcheck.agent.host.facts import Volume
-from dbcheck.agent.host.points import Mounted
+from dbcheck.agent.host.mounts import Mounted
 from dbcheck.agent.wire import mounts
 from dbcheck.lab import syscalls
 from dbcheck.lab.storage import loop_device

@@ -11,8 +11,8 @@ from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cycle.preflight import independence
 from dbcheck.cycle.preflight.independence import require_other_host
 from dbcheck.engines.registry import open_engine
-from dbcheck.judge.at_risk import witness_apart
 from dbcheck.judge.item import Standing
+from dbcheck.judge.load_and_witness import witness_apart
 from dbcheck.model.witness import Apart, same_host, same_start
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.addresses import locate_target

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.agent.host import drivenote, drives, points, remount
+from dbcheck.agent.host import drivenote, drives, mounts, remount
 from dbcheck.agent.wire import Refusal
 from tests.kit.drives_alone import MOUNT, SEEN
 from tests.kit.files import AS_ROOT, STRANGER
@@ -129,15 +129,15 @@ def test_what_was_looked_at_is_what_the_notes_are_reached_by(
         (tmp_path / name).mkdir()
     link = tmp_path / "lib"
     link.symlink_to("real")
-    looked = points.folder_above
+    looked = mounts.folder_above
 
     def exchanged(path: str) -> int:
         link.unlink(missing_ok=True)
         link.symlink_to("other")
         return looked(path)
 
-    monkeypatch.setattr(points, "folder_above", exchanged)
-    assert points.without_links(str(link / "notes")) == str(tmp_path / "real/notes")
+    monkeypatch.setattr(mounts, "folder_above", exchanged)
+    assert mounts.without_links(str(link / "notes")) == str(tmp_path / "real/notes")
     assert os.readlink(link) == "other"
 
 
@@ -146,10 +146,10 @@ def test_a_link_may_end_above_what_it_names_or_at_the_root(tmp_path: Path) -> No
     (tmp_path / "up").symlink_to("real/..")
     (tmp_path / "root").symlink_to("/")
     up, real = str(tmp_path / "up"), str(tmp_path / "real")
-    assert points.way_to(up) == ([up, real], str(tmp_path))
-    links, leads_to = points.way_to(str(tmp_path / "root"))
+    assert mounts.way_to(up) == ([up, real], str(tmp_path))
+    links, leads_to = mounts.way_to(str(tmp_path / "root"))
     assert str(tmp_path / "root") in links and leads_to == "/"
-    assert points.way_to("/") == ([], "/")
+    assert mounts.way_to("/") == ([], "/")
 
 
 def test_notes_are_on_a_drive_if_a_link_that_leads_there_is(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host import drivefacts, drives, points
+from dbcheck.agent.host import drivefacts, drives, mounts
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_partition_is_found_under_another_name(
 
 def test_options_that_only_the_kernel_shows_are_left_out() -> None:
     line = "40 1 8:17 / /srv/a\\040b rw,noatime shared:3 - ext4 /dev/sdb1 rw,seclabel"
-    mount = points.Mounted(line)
+    mount = mounts.Mounted(line)
     assert (mount.id, mount.device, mount.root) == (40, "8:17", "/")
     assert mount.point == "/srv/a b"
     assert mount.options == "rw,noatime"

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from dbcheck import workload
-from dbcheck.judge.at_risk import load_at_the_cut, since_checkpoint, witness_at_the_cut
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.load_and_witness import (
+    load_at_the_cut,
+    since_checkpoint,
+    witness_at_the_cut,
+)
 from dbcheck.judge.server import restarted, same_server, same_settings, same_tables
 from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from dbcheck.model.cut import Cut, CutClass, Gone

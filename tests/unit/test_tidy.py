@@ -22,7 +22,7 @@ ORDERED = (
     *("cycle", "cycle/preflight", "cycle/recovery", "campaign", "probe"),
     *("base", "runs", "agent/host", "judge", "audit", "remote", "power"),
     *("power/kinds", "inventory", "load", "hosts", "explore", "evidence"),
-    *("lab/clusters",),
+    *("lab/clusters", "report", "report/words", "report/html"),
 )
 MODULE = re.compile(r"(?<![\w*./-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py\b")
 OF_OTHERS = {"fencing.py", "docs/conf.py"}  # the fence agents', Sphinx's

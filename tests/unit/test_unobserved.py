@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck.judge.at_risk import load_at_the_cut, witness_at_the_cut
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.item import Item, Standing
+from dbcheck.judge.load_and_witness import load_at_the_cut, witness_at_the_cut
 from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.unobserved import (

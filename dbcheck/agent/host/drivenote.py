@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dbcheck.agent.host.mounts import folder_above, make_private, without_links
 from dbcheck.agent.host.open import naming, open_regular
-from dbcheck.agent.host.points import folder_above, make_private, without_links
 from dbcheck.agent.host.remount import pids, started_s
 from dbcheck.agent.wire import Refusal, describe_error, fill_durably, host_names
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from dbcheck.agent.host.devices import BETWEEN, BLOCK, BTRFS, block_folder
 from dbcheck.agent.host.drivefacts import scsi_serial
-from dbcheck.agent.host.points import Mounted, exposed, mounted, way_to
+from dbcheck.agent.host.mounts import Mounted, exposed, mounted, way_to
 from dbcheck.agent.wire import Refusal, first_line, lines, unescape
 
 SWAPS = "/proc/swaps"

@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from dbcheck.agent.host.drives import GONE_ID, POLL_S, device_of, is_held
-from dbcheck.agent.host.points import (
+from dbcheck.agent.host.mounts import (
     OTHERS,
     folder_above,
     mount_id,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NotBack, TableLost, UsageError
 from dbcheck.cycle.host import clocks
-from dbcheck.cycle.recovery.hosts import ask_nodes
 from dbcheck.cycle.recovery.other_nodes import (
     UNCOMPARED,
     comparable,
@@ -18,6 +17,7 @@ from dbcheck.cycle.recovery.other_nodes import (
 )
 from dbcheck.cycle.recovery.reading import Reading, nothing_read, other_lineage
 from dbcheck.cycle.recovery.second_reading import UNFINISHED, read_again
+from dbcheck.cycle.recovery.untrusted_run import ask_nodes
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.absence import judge_absence

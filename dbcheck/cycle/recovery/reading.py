@@ -28,9 +28,9 @@ from dbcheck.base.errors import (
 from dbcheck.cycle import observable
 from dbcheck.cycle.fetching import require_no_load
 from dbcheck.cycle.recovery import in_doubt
-from dbcheck.cycle.recovery.hosts import log_of_run
 from dbcheck.cycle.recovery.reading_log import ReadingLog
 from dbcheck.cycle.recovery.survivors import Survivors
+from dbcheck.cycle.recovery.untrusted_run import log_of_run
 from dbcheck.cycle.recovery.waiting import POLL_S, await_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore

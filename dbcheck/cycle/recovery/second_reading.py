@@ -10,10 +10,10 @@ import numpy as np
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, NotBack, PowerError, TableLost, UsageError
 from dbcheck.cycle import observable
-from dbcheck.cycle.recovery.hosts import log_of_run
 from dbcheck.cycle.recovery.reading import other_lineage
 from dbcheck.cycle.recovery.reading_log import ReadingLog
 from dbcheck.cycle.recovery.survivors import Comparison, Survivors
+from dbcheck.cycle.recovery.untrusted_run import log_of_run
 from dbcheck.cycle.recovery.waiting import await_facts, settled_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import AfterRecord, Manifest
