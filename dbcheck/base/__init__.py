@@ -1,1 +1,1 @@
-"""What every package uses, and that knows nothing of databases."""
+"""Modules that every package uses and that know nothing of databases."""

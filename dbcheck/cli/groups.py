@@ -109,6 +109,14 @@ class FlagsOf:
         return found | {"metavar": each.setting.metavar}
 
 
+def option_of(
+    kind: type[Any], name: str, default: str
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Add the flag of one setting of *kind* that stands alone; see FlagsOf."""
+    flag = FlagsOf(kind, default).flags()[name]
+    return lambda function: flag.added(function, name, None, Group.section)
+
+
 class Argument(Flag):
     """An argument that needs no flag; it may be left out."""
 

@@ -21,7 +21,7 @@ from dbcheck.cli.entry_options import (
     WaitOptions,
     WitnessOptions,
 )
-from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.cli.groups import Verb, grouped, option, option_of
 from dbcheck.cli.guard import guard, require_passable
 from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.matrix_rows import Matrix, read_matrix
@@ -36,6 +36,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.report.live import progress
 from dbcheck.report.matrix import matrix_report
 from dbcheck.report.rows import matrix_result
+from dbcheck.rows.workload import Workload
 from dbcheck.witness.window import WindowLimits
 
 
@@ -70,12 +71,7 @@ from dbcheck.witness.window import WindowLimits
     "Default: the file's, or insert.",
     shell_complete=options.completed(files.workload_names, or_file=True),
 )
-@option(
-    "--sessions",
-    type=int,
-    metavar="N",
-    help="Connections that commit. Default: the file's, or the workload's.",
-)
+@option_of(Workload, "sessions", "the file's, or the workload's")
 @option(
     "--seed",
     type=options.SEED,

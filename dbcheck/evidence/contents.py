@@ -1,4 +1,4 @@
-"""Which files a bundle holds: those of its runs and its campaign, and an attestation.
+"""Lists the files of a bundle: those of its runs and its campaign, an attestation.
 
 The attestation is the verdict for policy engines: in-toto Statement v1
 (https://in-toto.io/Statement/v1) with the predicate "test result" v0.1

@@ -1,4 +1,4 @@
-"""Did the drives get the flushes that the commits of the load needed?
+"""Judges whether the drives got the flushes that the commits of the load needed.
 
 Each operation of every plan, and each chore, leaves a row: each ack is of a commit that
 has to be flushed.  A session sends its next commit once the last one was answered.  One

@@ -1,4 +1,4 @@
-"""Were commits at risk when the power went, and does the witness hold them?"""
+"""Judges whether commits were at risk at the cut and whether the witness holds them."""
 
 from __future__ import annotations
 

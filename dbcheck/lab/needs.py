@@ -1,4 +1,4 @@
-"""What a lab on a virtual drive needs of a machine, besides programs (programs.py)."""
+"""Checks what a lab on a virtual drive needs of a machine, besides programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sessions a group has, and on which server; and one commit, by itself."""
+"""Keeps the sessions of a group on their server; commits one operation by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which switch cuts which host: what a user agrees to, and what the client notes of it.
+"""The wiring of a host to its switch: what a user agrees to, and notes of the client.
 
 A note counts only if it is a plain file of this user's that no other may change, and if
 it is about this very switch: its file name, and who copied it, do not matter.

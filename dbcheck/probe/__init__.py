@@ -1,1 +1,1 @@
-"""What commits and writes do to the drives, and how deep a cut of an idle host goes."""
+"""Measures flushes and latencies of commits, and how deep a cut of an idle host is."""

@@ -1,4 +1,4 @@
-"""What drives did during a load, and what is wrong with a lab's drive, in words."""
+"""Says in words how drives did during a load, and what a lab's drive does wrong."""
 
 from __future__ import annotations
 

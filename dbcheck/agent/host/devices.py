@@ -1,4 +1,4 @@
-"""The block devices that a filesystem is made of, and which of them are no drives.
+"""Finds the block devices of a filesystem, and which of them are not real drives.
 
 The number of a filesystem's device (stat(2), st_dev) names the one that it was mounted
 from, also where udev gave that another name since, and where the kernel calls it
@@ -145,7 +145,7 @@ def block_folder(device: str) -> str:
 
 
 def foreign(folder: str) -> str:
-    """Return what makes the disk with the sysfs folder *folder*, "" if it is a drive.
+    """Name the system that provides the disk at a sysfs *folder*, "" for a real drive.
 
     With NVMe the device is its controller, or of several paths their subsystem.
     """
@@ -167,7 +167,7 @@ def foreign(folder: str) -> str:
 
 
 def apart(mount: dict[str, str], device: str) -> tuple[dict[str, str], str]:
-    """Return what lies on devices of its own: its name -> the device's path or name.
+    """Map each part of a filesystem on its own device to that device's path or name.
 
     mount: as mount_of() returns it.  device: its name in /sys, "" if it is unknown.
     And return why it is unknown where the journal is, "" if it is known.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dbcheck.agent.host.devices import BLOCK
-from dbcheck.agent.host.tools import printed, told
+from dbcheck.agent.host.tools import printed, reason_in_output
 from dbcheck.agent.wire import first_line
 
 VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
@@ -62,7 +62,8 @@ def counters(name: str, unreadable: dict[str, str]) -> dict[str, int]:
     found = {} if failed else parse_smartctl(text)
     if not found:
         none = f"smartctl reports none for {device}"
-        said = f"smartctl: {told(text)}" if told(text) else none
+        stated = reason_in_output(text)
+        said = f"smartctl: {stated}" if stated else none
         unreadable[f"{name}.counters"] = failed or why or said
     return found
 

@@ -13,7 +13,7 @@ SUDO_TIMEOUT_S = 10
 
 
 def as_root(*command: str) -> str | None:
-    """Return what a command prints as root, None if that is not allowed."""
+    """Run a command as root by sudo; return its output, None if sudo refuses."""
     if shutil.which("sudo") is None:
         return None
     try:

@@ -49,7 +49,7 @@ COMPLETED = 111  # a report: when, and the numbers completed: see counts()
 
 
 def identity() -> dict[str, Any]:
-    """Return what identifies this host; what cannot be read is empty."""
+    """Read what identifies this host; a value that cannot be read is empty."""
     return {**host_names(), "serial": serial()}
 
 

@@ -72,7 +72,7 @@ def end(pid: int, is_meant: Callable[[int], bool]) -> None:
 
 
 def syscall(number: int, *arguments: int | None) -> int:
-    """Return what the kernel does; raise OSError."""
+    """Make a system call and return its result; raise OSError if it fails."""
     if os.uname().machine.startswith(NUMBERED_OTHERWISE):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     found: int = ctypes.CDLL(None, use_errno=True).syscall(number, *arguments)

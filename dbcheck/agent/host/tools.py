@@ -47,12 +47,12 @@ def printed(name: str, *arguments: str) -> tuple[str, str]:
     text = done.stdout.decode(errors="replace")
     failed = done.returncode & 3 if name == "smartctl" else done.returncode
     if failed:
-        why = reason(done.stderr.decode(errors="replace")) or told(text)
+        why = reason(done.stderr.decode(errors="replace")) or reason_in_output(text)
         return text, f"{name}: {why or f'exit status {done.returncode}'}"
     return text, ""
 
 
-def told(text: str) -> str:
+def reason_in_output(text: str) -> str:
     """Return why a program could not do its work, by what it prints, "" if unknown.
 
     smartctl has a list of messages in its JSON, with their severity (smartctl(8),

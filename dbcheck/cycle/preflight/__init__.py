@@ -1,1 +1,1 @@
-"""What comes before the load: a server and a rig that a verdict can be given of."""
+"""Prepares a run: checks that a verdict can be given of this server and this rig."""

@@ -1,4 +1,4 @@
-"""What is settled before the load: facts, table, manifest, log, warm rows."""
+"""Prepares the load: facts, tables, manifest, witness log, and rows that warm up."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What comes after the cut: the rows are read, before anything writes."""
+"""Reads the rows after the cut, before anything writes to the recovered server."""
