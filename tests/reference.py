@@ -17,6 +17,7 @@ from dbcheck.base.text import Explained
 from dbcheck.cli import MEANS, MEANS_ALSO
 from dbcheck.cli.groups import Group
 from dbcheck.cli.root import VERBS
+from dbcheck.config.validated import allowed
 from dbcheck.inventory.entry import EXPECT, KEYS, KNOWN, OTHERS, SECRETS, Entry
 from dbcheck.inventory.fields import PREFIX, SOURCES
 from dbcheck.model.host import Expected
@@ -26,7 +27,6 @@ from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.mix import Action
 from dbcheck.rows.workload import PlanKind, Workload
-from dbcheck.validated import allowed
 from tests.kit.commandtree import contexts, options_of
 from tests.schema import RESULTS
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from dbcheck import files
+from dbcheck.config import files
 from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth

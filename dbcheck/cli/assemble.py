@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbcheck import limits
+from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.drive_scope import server_on
+from dbcheck.config.secret import Secret, variable
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
@@ -37,7 +38,6 @@ from dbcheck.power.registry import ReadOnlySwitch
 from dbcheck.power.wiring import recall_reached
 from dbcheck.remote.address import SshOptions
 from dbcheck.report.progress import PlainProgress
-from dbcheck.secret import Secret, variable
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 from dbcheck.site.single import SingleServer

@@ -12,7 +12,6 @@ from typing import Annotated
 import click
 
 import dbcheck
-from dbcheck import workload
 from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
@@ -20,6 +19,7 @@ from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, out
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
+from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.audit import audit
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
@@ -149,7 +149,7 @@ def _audited(entry: Entry) -> AuditResult:
     try:
         host = assemble.entry_host(entry)
         engine = assemble.engine(entry.target, entry.password)
-        tables = tables_of(workload.load(entry.workload or WORKLOAD))
+        tables = tables_of(workload_file.load(entry.workload or WORKLOAD))
         try:
             return audit(engine, host, tables, entry.name)
         finally:

@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 import dbcheck
-from dbcheck import workload
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import groups
@@ -21,6 +20,7 @@ from dbcheck.cli.campaign_fleet import LOCAL, require_workers, run_fleet
 from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
+from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
 from dbcheck.judge.result import to_values
@@ -277,7 +277,7 @@ def _plan(
         name=entry.name,
         target=entry.target,
         seed=seed,
-        workload=workload.load(entry.workload or WORKLOAD).with_sessions(
+        workload=workload_file.load(entry.workload or WORKLOAD).with_sessions(
             entry.sessions
         ),
         cuts=cuts,

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbcheck import dask
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
@@ -17,6 +16,7 @@ from dbcheck.campaign.totals import result
 from dbcheck.cli import output
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
+from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.remote.addresses import boot_id
 from dbcheck.report.fleet import fleet_view
@@ -79,7 +79,7 @@ def _client(
     address: str, jobs: int, root: Path
 ) -> contextlib.AbstractContextManager[Client]:
     if address != LOCAL:
-        return dask.connected(address)
+        return dask_cluster.connected(address)
     from dbcheck.fleet.local import own_workers
 
     return own_workers(jobs, root)
@@ -88,13 +88,13 @@ def _client(
 def require_workers(address: str, entries: Sequence[Entry]) -> None:
     """Raise UsageError unless every worker can run a campaign of each of *entries*."""
     if address == LOCAL:
-        dask.require_installed()
+        dask_cluster.require_installed()
         return
-    dask.require_address("--dask", address)
-    with dask.connected(address) as client:
-        workers = dask.workers_of(client)
-        dask.require_same_version(client, workers)
-        machines = dask.called(client, workers, boot_id)
+    dask_cluster.require_address("--dask", address)
+    with dask_cluster.connected(address) as client:
+        workers = dask_cluster.workers_of(client)
+        dask_cluster.require_same_version(client, workers)
+        machines = dask_cluster.called(client, workers, boot_id)
     here = boot_id()  # "" where the system has none
     elsewhere = [each for each in workers if not here or machines[each] != here]
     for entry in entries if elsewhere else ():

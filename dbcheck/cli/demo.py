@@ -9,13 +9,12 @@ from pathlib import Path
 
 import click
 
-from dbcheck import files
-from dbcheck import workload as workloads
 from dbcheck.cli import FAILED, PASS, options, output
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload, until_shown
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
+from dbcheck.config import files, workload_file
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import DemoResult, DemoRow
@@ -161,7 +160,7 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
 
 def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
     """Cut until something is shown; return that outcome, or the last one."""
-    load = lab_workload(workloads.load("insert"))
+    load = lab_workload(workload_file.load("insert"))
     cycles = lab_cycles(row.spec, load, seed, CUTS_MAX, view, runs)
     for outcome in until_shown(cycles, 1):
         view.line(outcome.verdict.value, with_bound(outcome.result))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from dbcheck import limits
+from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.groups import Argument, Flag, Group
@@ -132,7 +132,7 @@ class TargetOptions(TargetUrl):
         entry = TargetUrl.applied(self, entry)
         if self.password_command is None:
             return entry
-        from dbcheck.secret import Secret
+        from dbcheck.config.secret import Secret
 
         command = ("/bin/sh", "-c", self.password_command)
         return replace(entry, password=Secret("password", "command", command))

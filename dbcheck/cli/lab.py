@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from dbcheck import workload as workloads
 from dbcheck.base import children
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
@@ -33,6 +32,7 @@ from dbcheck.cli.lab_options import (
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
+from dbcheck.config import workload_file
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
@@ -142,7 +142,7 @@ def run(
         _refuse_for_clusters(
             lab, cluster, control=control, of_drive=of_drive, second=second
         )
-    workload = load.applied_to(lab_workload(workloads.load(load.workload)))
+    workload = load.applied_to(lab_workload(workload_file.load(load.workload)))
     outcomes: list[Outcome] = []
     with progress(output.progress_console(), live=not as_json) as view:
         if cluster is not None:

@@ -14,7 +14,6 @@ from typing import NoReturn
 
 import click
 
-from dbcheck import workload as workloads
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.cli import options, output
@@ -24,6 +23,7 @@ from dbcheck.cli.groups import Verb, grouped, is_given, option
 from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import SEED, drawn
+from dbcheck.config import workload_file
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import Labs, record
@@ -179,7 +179,7 @@ def _recorded(
 ) -> Exploration:
     """Record a load in a lab of its own; return the folder with all of it."""
     spec = recording.spec(seed)
-    workload = load.applied_to(workloads.load(load.workload))
+    workload = load.applied_to(workload_file.load(load.workload))
     workload = replace(workload, cut_after_s=(recording.load_s, recording.load_s))
     if workload.readers:
         raise UsageError(

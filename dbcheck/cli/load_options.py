@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from dbcheck import dask, limits
-from dbcheck import workload as workloads
+from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag, FlagsOf, Group
 from dbcheck.cli.options import SECONDS, SEED, completed
-from dbcheck.files import workload_names
+from dbcheck.config import workload_file
+from dbcheck.config.files import workload_names
+from dbcheck.load import dask_cluster
 from dbcheck.rows.workload import Workload
 from dbcheck.witness.window import WindowLimits
 
@@ -49,7 +50,7 @@ class WorkloadOptions(Group):
 
         Raise UsageError if one does not fit its plan.
         """
-        return workloads.changed(
+        return workload_file.changed(
             workload, self.settings, f"the workload {workload.name}"
         )
 
@@ -121,7 +122,7 @@ class LoadOptions(EntryOptions, WorkloadOptions):
                 id=ErrorId.OPTIONS_CONFLICT,
                 hint="Leave --processes out: each worker runs one process of the load.",
             )
-        return dask.require_address("--load-workers", self.load_workers)
+        return dask_cluster.require_address("--load-workers", self.load_workers)
 
     @property
     def limits(self) -> WindowLimits:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from dbcheck import files
 from dbcheck.campaign.folder import write_matrix
 from dbcheck.cli import FAILED, PASS, assemble, options, output
 from dbcheck.cli.entries import chosen
@@ -30,6 +29,7 @@ from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
 from dbcheck.cli.say import say
+from dbcheck.config import files
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import ENGINES
 from dbcheck.ports.listener import Phase

@@ -9,18 +9,17 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dbcheck import files
-from dbcheck import workload as workloads
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.limits import SESSIONS_MAX
 from dbcheck.base.setting import keys_of, settings_of
+from dbcheck.config import files, workload_file
+from dbcheck.config.validated import convert, converted, one_of, refuse_unknown
 from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.limits import SESSIONS_MAX
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
-from dbcheck.validated import convert, converted, one_of, refuse_unknown
 
 Values = Mapping[str, Any]
 
@@ -258,8 +257,8 @@ def _workload(values: Values, where: str, sessions: int | None) -> Workload:
     sessions: if the row does not say how many; None: as the workload's file says.
     """
     name = convert(values[_WORKLOAD], str, where, _WORKLOAD, strict=True)
-    common = workloads.load(name).with_sessions(sessions)
-    return workloads.changed(common, _of(values, _LOAD), where)
+    common = workload_file.load(name).with_sessions(sessions)
+    return workload_file.changed(common, _of(values, _LOAD), where)
 
 
 def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> LabSpec:

@@ -10,6 +10,7 @@ from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import assemble
 from dbcheck.cli.matrix_cycles import Measured
 from dbcheck.cli.resumable import resumable_cycle
+from dbcheck.config.secret import Secret
 from dbcheck.cycle import observable
 from dbcheck.cycle.control import run_control
 from dbcheck.cycle.cycle import require_answered
@@ -18,7 +19,6 @@ from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
 from dbcheck.report.progress import PlainProgress
-from dbcheck.secret import Secret
 
 
 def on_target(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import click
 
-from dbcheck import limits
+from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.entry_options import EntryOptions

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from dbcheck import workload as workloads
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import flags_of
+from dbcheck.config import workload_file
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.model.records import Manifest
 from dbcheck.report.subject import Step
@@ -65,7 +65,7 @@ def _load_flags(manifest: Manifest) -> list[str]:
     """
     workload = manifest.workload
     try:
-        named = replace(workloads.load(workload.name), sessions=0)
+        named = replace(workload_file.load(workload.name), sessions=0)
     except UsageError:  # a file of the user's
         named = Workload("", "", workload.plan, sessions=0, processes=0)
     return ["--workload", workload.name, *flags_of(workload, named)]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from dbcheck import workload as workloads
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import assemble, options, output
@@ -28,6 +27,7 @@ from dbcheck.cli.load_options import LoadOptions
 from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
+from dbcheck.config import workload_file
 from dbcheck.cycle.control import facts_of, run_controls
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
@@ -96,7 +96,7 @@ def command(
     require_possible(
         entry, control=control, twice=entry.twice, far=bool(load.scheduler)
     )
-    workload = workloads.load(entry.workload or load.workload)
+    workload = workload_file.load(entry.workload or load.workload)
     workload = load.applied_to(workload.with_sessions(entry.sessions))
     scheduler = load.scheduler
     seed = drawn(load.seed)

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 import click
 
-from dbcheck import files, workload
 from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.say import say
+from dbcheck.config import files, workload_file
 from dbcheck.rows.workload import Workload
 
 
@@ -22,7 +22,7 @@ def command(*, as_json: bool) -> None:
     change it to your own needs: --workload takes the path of any file that ends in
     .toml.
     """
-    found = [workload.load(name) for name in files.workload_names()]
+    found = [workload_file.load(name) for name in files.workload_names()]
     if as_json:
         say(json.dumps([_values(one) for one in found], indent=2))
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbcheck import limits
+from dbcheck.base import limits
 from dbcheck.model.witness import Json
 from dbcheck.ports.listener import Listener
 from dbcheck.ports.site import Site

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator
 import sqlalchemy.engine
 import sqlalchemy.exc
 
-from dbcheck import secret
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.config import secret
 
 PORTS = range(1, 65_536)
 SEVERAL = (

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from distributed import Client, Queue, wait
 
-from dbcheck import dask
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError
@@ -42,6 +41,7 @@ from dbcheck.fleet.rig import FleetRig, rig_of
 from dbcheck.fleet.task import run_job
 from dbcheck.fleet.view import FleetView
 from dbcheck.inventory.entry import Entry
+from dbcheck.load import dask_cluster
 from dbcheck.power import consent
 from dbcheck.report.fleet import State
 from dbcheck.runs import client_key
@@ -249,7 +249,7 @@ class Coordinator:
 
     def _look(self) -> None:
         """See which workers are there, and place jobs that have none."""
-        workers = dask.workers_about(self._client)
+        workers = dask_cluster.workers_about(self._client)
         for rig in self._rigs.values():
             gone = rig.worker not in workers
             failed = rig.task_is_over()

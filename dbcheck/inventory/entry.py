@@ -12,9 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Meta
 
-from dbcheck import limits
+from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.config.secret import OPTION, Secret
+from dbcheck.config.validated import Command, Text, one_of
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.inventory.reaching import host_of
 from dbcheck.model import managed
@@ -27,8 +29,6 @@ from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.power.wiring import Wiring
 from dbcheck.remote.address import AS_SSH, SshOptions
-from dbcheck.secret import OPTION, Secret
-from dbcheck.validated import Command, Text, one_of
 
 TOPOLOGIES = tuple(kind.value for kind in SiteKind if kind.is_cluster)
 _ASK_HOST = f"{PREFIX}ask_host"

@@ -13,8 +13,8 @@ from msgspec import Meta
 from dbcheck.base import children
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.secret import Kind, Secret
-from dbcheck.validated import Command, Text, convert, converted, nearest
+from dbcheck.config.secret import Kind, Secret
+from dbcheck.config.validated import Command, Text, convert, converted, nearest
 
 T = TypeVar("T")
 

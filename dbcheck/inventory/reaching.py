@@ -14,11 +14,11 @@ from urllib.parse import quote
 from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
+from dbcheck.config.validated import Text
 from dbcheck.inventory.fields import Fields
 from dbcheck.inventory.sshargs import proxy_of
 from dbcheck.remote.address import AS_SSH, USER_CONFIG, Proxy, SshOptions
 from dbcheck.remote.way import LOCAL
-from dbcheck.validated import Text
 
 _PARAMIKO = ("paramiko", "paramiko_ssh")
 _SSH = ("ssh", "smart")

@@ -13,8 +13,8 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Setting
+from dbcheck.config.validated import one_of, require
 from dbcheck.model.cut import PowerScope, Rung
-from dbcheck.validated import one_of, require
 
 ENGINES = ("postgresql", "mariadb", "mysql", "myrocks")
 FILESYSTEMS = ("xfs", "ext4")

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dbcheck import dask
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.limits import PROCESSES_MAX
+from dbcheck.base.limits import PROCESSES_MAX
+from dbcheck.load import dask_cluster
 from dbcheck.load.far import FarGroup
 from dbcheck.load.farhost import OpenEngine, Reached, reach
 from dbcheck.load.group import SessionGroup
@@ -42,8 +42,10 @@ class FarWorkers:
         It must run this dbcheck, and reach the *server* and the *witness*, of which
         *facts* are known: those, and no others that answer to the same names.
         """
-        dask.require_same_version(self.client, self.workers)
-        found = dask.called(self.client, self.workers, reach, self.open_engine, witness)
+        dask_cluster.require_same_version(self.client, self.workers)
+        found = dask_cluster.called(
+            self.client, self.workers, reach, self.open_engine, witness
+        )
         for worker in self.workers:
             self._require(worker, found[worker], server, facts)
 
@@ -97,8 +99,8 @@ def opened(
 
     Raise UsageError if there are none, or if they are more than a run has logs for.
     """
-    with dask.connected(address) as client:
-        found = dask.workers_of(client)
+    with dask_cluster.connected(address) as client:
+        found = dask_cluster.workers_of(client)
         workers = found[:sessions]
         if len(workers) > PROCESSES_MAX:
             raise UsageError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbcheck.limits import PROCESSES_MAX
+from dbcheck.base.limits import PROCESSES_MAX
 from dbcheck.model.audited import Flag
 from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_nodes
 from dbcheck.model.cut import (

@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbcheck import limits
-from dbcheck.base import interrupt
+from dbcheck.base import interrupt, limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, PowerError
 from dbcheck.base.system import now_us

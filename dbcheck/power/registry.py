@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
+from dbcheck.config.validated import one_of
 from dbcheck.model.cut import Cut, PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import shared
@@ -18,7 +19,6 @@ from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import Fields, PowerPlan
 from dbcheck.power.kinds.sysrq import SysrqPlan
-from dbcheck.validated import one_of
 
 _READ_ONLY = "this command neither cuts nor restores power"
 PLANS: tuple[type[PowerPlan], ...] = (

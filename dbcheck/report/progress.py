@@ -12,8 +12,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from dbcheck.base.limits import BEHIND_S
 from dbcheck.base.text import visible
-from dbcheck.limits import BEHIND_S
 from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
 
 TITLE = 15  # characters of the column with the phase

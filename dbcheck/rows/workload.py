@@ -9,9 +9,7 @@ from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.base.setting import Setting
-from dbcheck.base.text import Explained
-from dbcheck.limits import (
+from dbcheck.base.limits import (
     CUT_AFTER_S_MAX,
     PAYLOAD_BYTES_MAX,
     PROCESSES_MAX,
@@ -21,6 +19,8 @@ from dbcheck.limits import (
     ROWS_BEFORE_MAX,
     SESSIONS_MAX,
 )
+from dbcheck.base.setting import Setting
+from dbcheck.base.text import Explained
 from dbcheck.rows.acks import SESSION_MAX
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.mix import Mix

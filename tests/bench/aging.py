@@ -18,7 +18,7 @@ from typing import cast
 from rich.console import Console
 from sqlalchemy.engine import make_url
 
-from dbcheck import workload
+from dbcheck.config import workload_file
 from dbcheck.cycle import observable
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> None:
         if lacking := missing(spec):
             shown.print(f"{engine} is left out: {'; '.join(lacking)}")
             continue
-        usual = tuple(workload.load("insert").payload_bytes)
+        usual = tuple(workload_file.load("insert").payload_bytes)
         with (
             tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder,
             Lab.start(spec, Path(folder) / "lab") as lab,

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dbcheck import dask
 from dbcheck.campaign.compare import groups
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result
@@ -27,6 +26,7 @@ from dbcheck.cli.campaign_fleet import allow_open_files
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignsResult
+from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.fleet import fleet_view
@@ -64,7 +64,7 @@ def measured(number: int, at_once: int, *, played: bool) -> list[str]:
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as locks:
         threads = -(-at_once // WORKERS)
         running = cluster(Path(place, "dask"), WORKERS, given, threads=threads)
-        with running as found, dask.connected(found.address) as client:
+        with running as found, dask_cluster.connected(found.address) as client:
             assert found.scheduler is not None
             pid = found.scheduler.pid
             word = "-cut" if played else ""

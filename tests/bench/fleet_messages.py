@@ -15,9 +15,9 @@ from pathlib import Path
 from distributed import Client, Queue
 from rich.console import Console
 
-from dbcheck import dask
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.fleet.messages import Alive, packed
+from dbcheck.load import dask_cluster
 from dbcheck.report.fleet import PlainFleet
 from tests.bench.fleet import PRELOAD, ROOT, WORKERS, campaign, cpu_s
 from tests.bench.shown import console, table
@@ -52,7 +52,7 @@ def measured(rigs: int, each: int) -> list[str]:
         running = cluster(
             Path(place, "dask"), WORKERS, environment, threads=-(-rigs // WORKERS)
         )
-        with running as found, dask.connected(found.address) as client:
+        with running as found, dask_cluster.connected(found.address) as client:
             assert found.scheduler is not None
             pid = found.scheduler.pid
             campaigns = [campaign(Path(place), n, "-talk") for n in range(rigs)]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dbcheck import workload
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.config import workload_file
 from dbcheck.cycle.loading import groups_of
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Limits
@@ -44,7 +44,7 @@ def measure(lab: Lab, connections: int, seconds: float, processes: int) -> Speed
     # Nothing is cut here, so no canary has to measure how deep.
     rig = with_node(lab_rig(lab, silent, runs, Limits()), host=None)
     chosen = replace(
-        workload.load("insert"),
+        workload_file.load("insert"),
         payload_bytes=(PAYLOAD_BYTES,),
         sessions=connections,
         processes=min(processes, connections),

@@ -21,7 +21,7 @@ import msgspec
 from rich.console import Console
 from sqlalchemy.engine import make_url
 
-from dbcheck import workload
+from dbcheck.config import workload_file
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> None:
             tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder,
             Lab.start(spec, Path(folder) / "lab") as lab,
         ):
-            usual = tuple(workload.load("insert").payload_bytes)
+            usual = tuple(workload_file.load("insert").payload_bytes)
             # Those of the usual workload have eleven times as many bytes.
             for sizes, rows in ((SMALL, given.rows), (usual, given.rows // 5)):
                 schedule = Schedule(SEED, EPOCH, sizes)

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dbcheck import workload
 from dbcheck.agent import witness as agent
+from dbcheck.config import workload_file
 from dbcheck.cycle.judging import judge_run
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.decks import SLOTS
@@ -54,7 +54,7 @@ def write(parent: Path, acks: int, kind: str = "insert") -> RunFolder:
 
     kind: of workload, "insert", "classic" or "registers".
     """
-    chosen = workload.load(kind)
+    chosen = workload_file.load(kind)
     inserted, *others = tables_of(chosen)
     tables = {table.name: TableFacts({}, 0) for table in (inserted, *others)}
     run = RunFolder.create(parent, replace(MANIFEST, workload=chosen, tables=tables))

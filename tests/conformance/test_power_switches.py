@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import PowerError, UsageError
+from dbcheck.config.secret import Secret
 from dbcheck.inventory.entry import KNOWN
 from dbcheck.inventory.fields import Fields
 from dbcheck.lab.lab import Lab
@@ -25,7 +26,6 @@ from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import NOT_AGREED_TO, PowerPlan
 from dbcheck.power.kinds.sysrq import SysrqPlan
 from dbcheck.power.wiring import Wiring
-from dbcheck.secret import Secret
 from tests.conformance.power_devices import DEVICES, OFF_S, Device
 from tests.kit.labs import process_lab
 

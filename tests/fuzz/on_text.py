@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbcheck import files, limits, workload
+from dbcheck.base import limits
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.config import files
+from dbcheck.config.workload_file import load as load_workload
 from dbcheck.inventory import listed, load
 from dbcheck.power.kinds import fence_metadata
 from tests.fuzz.script import Script, edit_value
@@ -72,7 +74,7 @@ def workload_file(data: bytes) -> None:
     with scratch() as folder, contextlib.suppress(UsageError):
         path = folder / "w.toml"
         path.write_bytes(data)
-        found = workload.load(str(path))
+        found = load_workload(str(path))
         assert 1 <= found.processes <= found.sessions <= limits.SESSIONS_MAX
         assert 0 < found.cut_after_s[0] <= found.cut_after_s[1]
 

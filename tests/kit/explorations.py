@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import workload
 from dbcheck.cli.explore_rig import opened, rig_of
+from dbcheck.config import workload_file
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import record
@@ -30,7 +30,7 @@ SEED = 11
 
 def load(name: str = "insert", sessions: int = 2, seconds: float = 0.3) -> Workload:
     """Return a load that runs for so long."""
-    chosen = workload.load(name).with_sessions(sessions)
+    chosen = workload_file.load(name).with_sessions(sessions)
     return replace(chosen, cut_after_s=(seconds, seconds))
 
 

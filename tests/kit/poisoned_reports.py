@@ -21,6 +21,7 @@ from dbcheck.audit.rules import all_rules
 from dbcheck.campaign import totals
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.cli import output
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.judge.results import (
@@ -54,7 +55,6 @@ from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from dbcheck.workload import load
 from tests.kit.memory import scratch
 from tests.kit.stored_run import manifest, stored_run
 

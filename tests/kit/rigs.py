@@ -13,9 +13,9 @@ from typing import Any
 
 from rich.console import Console
 
-from dbcheck import workload
 from dbcheck.campaign.folder import Plan
 from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.config import workload_file
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.loading import load_until_cut
@@ -58,7 +58,7 @@ CUTS_MAX = 6
 
 def quick(name: str = "insert", sessions: int = 4) -> Workload:
     """Return a workload whose cut comes as early as the evidence allows."""
-    chosen = workload.load(name).with_sessions(sessions)
+    chosen = workload_file.load(name).with_sessions(sessions)
     return replace(chosen, cut_after_s=CUT_AFTER_S)
 
 

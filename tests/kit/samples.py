@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbcheck import workload
 from dbcheck.campaign.folder import Plan
+from dbcheck.config import workload_file
 from dbcheck.model.cluster import ONLY_NODE, SiteKind
 from dbcheck.model.cut import Cut, Gone, SwitchKind
 from dbcheck.model.records import LoadRecord, Manifest, NodeAtTheCut, NodeBefore
@@ -31,7 +31,7 @@ MANIFEST = Manifest(
     site=SiteKind.SINGLE,
     nodes=one(NodeBefore("postgresql://u@h/d", FACTS, SwitchKind.MANUAL)),
     writer_name=ONLY_NODE,
-    workload=workload.load("insert"),
+    workload=workload_file.load("insert"),
     witness="ssh://w/folder",
     witness_kind="ssh",
     window_acks=10,

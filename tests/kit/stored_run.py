@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
+from dbcheck.config.workload_file import load
 from dbcheck.model.cluster import ONLY_NODE, SiteKind
 from dbcheck.model.cut import Cut, Gone, SwitchKind
 from dbcheck.model.depth import Completed, Counted, Remains, Ring
@@ -32,7 +33,6 @@ from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.table import LEDGER, TableFacts
 from dbcheck.runs.folder import RunFolder
-from dbcheck.workload import load
 from tests.kit.client_clocks import LATER, LOADED
 from tests.kit.cycles import record, records_of
 from tests.kit.host_samples import FACTS as HOST

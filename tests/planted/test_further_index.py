@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import EngineError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle import observable
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.model.server import CheckOutcome
 from dbcheck.rows.table import ITEM, LEDGER, REGISTER, TableSpec
 from dbcheck.rows.workload import Workload
-from dbcheck.workload import load
 from tests.kit.innodb_index import delete_records, move_boundary
 from tests.kit.rigs import ENGINES, quick
 from tests.kit.waiting import wait_until

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.config.files import sql
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.files import sql
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, Key
 from dbcheck.rows.chores import SIDE_BYTES, ChoreKind, Chores
@@ -20,7 +21,6 @@ from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.housekeeping import HousekeepingPlan
 from dbcheck.rows.table import SIDES
 from dbcheck.rows.workload import Workload
-from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.innodb_index import delete_records
 from tests.kit.rigs import ENGINES, SEED

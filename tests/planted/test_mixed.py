@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.rows.acks import Key
 from dbcheck.rows.loss import LossKind
@@ -14,7 +15,6 @@ from dbcheck.rows.plans.mixed import DELETE_ITEM, MixedPlan
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import Workload
-from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.mixed import Model, Name, versions
 from tests.kit.rigs import ENGINES, SEED

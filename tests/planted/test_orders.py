@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.rows.acks import Key
@@ -20,7 +21,6 @@ from dbcheck.rows.plans.orderentry import (
     drawn,
 )
 from dbcheck.rows.workload import Workload
-from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.orders import OrdersModel, plan_of
 from tests.kit.rigs import ENGINES, SEED

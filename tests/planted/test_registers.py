@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.base.errors import EngineError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.load.sessions import commit
 from dbcheck.rows.acks import Key
@@ -20,7 +21,6 @@ from dbcheck.rows.plans.mixed import REGISTER_BYTES, MixedPlan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 from dbcheck.rows.workload import Workload
-from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.rigs import ENGINES, SEED
 from tests.kit.sessions import run_on

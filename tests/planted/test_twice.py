@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import PowerError, UsageError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.hosts.host import open_host
@@ -19,7 +20,6 @@ from dbcheck.rows.differences import SecondReading
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
-from dbcheck.workload import load
 from tests.kit.nodes import with_node
 from tests.kit.rigs import ENGINES
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, engines

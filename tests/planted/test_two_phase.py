@@ -11,6 +11,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle import observable
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import end_canaries
@@ -28,7 +29,6 @@ from dbcheck.rows.plans.twophase import PART
 from dbcheck.rows.prepared import LeftFate, Name, is_committed
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
-from dbcheck.workload import load
 from tests.kit.definition import checksum, payload
 from tests.kit.rigs import ENGINES, SEED
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, engines

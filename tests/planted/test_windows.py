@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload
-from dbcheck.workload import load
 from tests.kit.server_logs import PAGE_BYTES
 from tests.kit.waiting import wait_until
 from tests.planted.fault import FAIL, PASS, engines

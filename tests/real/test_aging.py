@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from dbcheck import workload
 from dbcheck.base.errors import EngineError, TargetChanged
+from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.tables import age
 from dbcheck.lab.servers.base import DatabaseServer
@@ -56,7 +56,7 @@ def schedule(epoch: int, sizes: tuple[int, ...] = SIZES) -> Schedule:
 
 
 def insert(rows: int, name: str = "insert") -> Workload:
-    return replace(workload.load(name), rows_before=rows)
+    return replace(workload_file.load(name), rows_before=rows)
 
 
 def rows_of(engine: Engine, load: Workload) -> dict[str, int]:

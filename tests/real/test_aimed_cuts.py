@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.loading import load_until_cut
@@ -19,7 +20,6 @@ from dbcheck.ports.listener import LoadStatus
 from dbcheck.report.verdict import verdict_report
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.workload import load
 from tests.kit.reports import printed
 from tests.kit.rigs import FAMILIES, SEED, Bench, Said, bench
 from tests.kit.waiting import wait_until

@@ -10,6 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.preflight.before_load import preflight
@@ -19,7 +20,6 @@ from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.differences import OtherNode
 from dbcheck.witness.log import FrameLogReader
-from dbcheck.workload import load
 from tests.kit.clusters import cluster_of, cycle, standing
 from tests.kit.lab_access import execute_on
 

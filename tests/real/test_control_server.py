@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import EngineError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle import observable
 from dbcheck.cycle.control import run_control
 from dbcheck.cycle.rig import Rig
@@ -24,7 +25,6 @@ from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
-from dbcheck.workload import load
 from tests.kit.accounts import ACCOUNT, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.nodes import site_of

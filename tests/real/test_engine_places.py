@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.files import sql
+from dbcheck.config.files import sql
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import LEDGER

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import EngineError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.registry import open_engine
@@ -21,7 +22,6 @@ from dbcheck.rows.plans.plan import INSERT, InsertPlan
 from dbcheck.rows.plans.registry import statements_of, tables_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
-from dbcheck.workload import load
 from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.cases import is_same

@@ -13,7 +13,6 @@ import psycopg
 import psycopg.errors
 import pytest
 
-from dbcheck import files
 from dbcheck.audit.rules import flagged
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import (
@@ -23,6 +22,8 @@ from dbcheck.base.errors import (
     OtherServer,
     TableLost,
 )
+from dbcheck.config import files
+from dbcheck.config.workload_file import load
 from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.link import MysqlLink
@@ -38,7 +39,6 @@ from dbcheck.rows.plans.classic import INSERT_ID
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import CLASSIC, LEDGER
-from dbcheck.workload import load
 from tests.kit.lone_member import bootstrap_of, settings_of
 from tests.kit.operations import CLASSICS, batches, insert
 from tests.kit.servers import NewServer, engine_of

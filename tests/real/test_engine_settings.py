@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck import files
 from dbcheck.base.errors import EngineError, TableLost
+from dbcheck.config import files
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.postgresql import link as postgresql_link
 from dbcheck.engines.postgresql import session as postgresql_session

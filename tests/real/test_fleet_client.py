@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from distributed import Client
 
-from dbcheck import dask
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import FleetError
 from dbcheck.base.local import Channel
@@ -28,6 +27,7 @@ from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.fleet.local import AT_ONCE_MAX, own_workers
 from dbcheck.fleet.messages import Begin, Ended, Job, packed
 from dbcheck.inventory.entry import Entry
+from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.fleet import RigStatus, State
 from tests.kit import played_campaign
@@ -101,7 +101,7 @@ def test_all_that_is_stored_comes_to_the_client(desk: Desk) -> None:
 
 def test_one_machine_runs_a_bounded_number_at_once(tmp_path: Path) -> None:
     with own_workers(500, tmp_path) as client:
-        workers = dask.workers_about(client).values()
+        workers = dask_cluster.workers_about(client).values()
         assert sum(about["nthreads"] for about in workers) == AT_ONCE_MAX
 
 
@@ -242,7 +242,7 @@ def test_no_worker_is_taken_for_lost_because_of_a_heartbeat(
 
     monkeypatch.setattr(client, "_update_scheduler_info", with_a_heartbeat)
     assert not client.scheduler_info(n_workers=-1)["workers"]
-    assert len(dask.workers_about(client)) == 4
+    assert len(dask_cluster.workers_about(client)) == 4
 
 
 def test_what_two_targets_share_is_one_resource() -> None:

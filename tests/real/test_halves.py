@@ -25,6 +25,7 @@ import mysql.connector
 import psycopg2
 import pytest
 
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -34,7 +35,6 @@ from dbcheck.ports.power import PowerSwitch
 from dbcheck.rows.decks import SLOTS
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload
-from dbcheck.workload import load
 from tests.kit.lab_access import connect
 from tests.kit.nodes import with_node
 from tests.kit.rigs import ENGINES, Bench, bench

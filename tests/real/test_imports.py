@@ -42,7 +42,7 @@ RIG = {
     *(f"dbcheck.ports.{name}" for name in ("engine", "host", "power")),
     *(f"dbcheck.{name}" for name in ("cycle.rig", "cli.load_options")),
     "dbcheck.base.children",
-    *("dbcheck.witness.window", "dbcheck.secret", "subprocess"),
+    *("dbcheck.witness.window", "dbcheck.config.secret", "subprocess"),
 }
 # What loads slowly, and is needed only for what a sound run of few rows lacks.
 RARE = {"numpy.ma"}

@@ -9,8 +9,8 @@ from typing import Any
 import mysql.connector
 import pytest
 
-from dbcheck import files
 from dbcheck.base.errors import EngineError, IndexDamaged
+from dbcheck.config import files
 from dbcheck.engines.mysql import index as mysql_index
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.engine import MysqlEngine

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import files
 from dbcheck.base.access import who_may_change
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import USAGE
+from dbcheck.config import files
 from dbcheck.inventory import listed
 from dbcheck.inventory.load import load
 from tests.kit.files import AS_ROOT, STRANGER

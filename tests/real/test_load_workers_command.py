@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from dask import config
 
-from dbcheck import dask
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAILED, PASS, USAGE
 from dbcheck.lab.lab import Lab
+from dbcheck.load import dask_cluster
 from tests.kit.certificates import Authority
 from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.labs import process_lab
@@ -146,10 +146,10 @@ def test_what_cannot_be_used_is_refused(
 def test_a_scheduler_without_workers_is_refused(tmp_path: Path) -> None:
     with (
         cluster(tmp_path / "dask", 0) as made,
-        dask.connected(made.address) as client,
+        dask_cluster.connected(made.address) as client,
         pytest.raises(UsageError, match="has no workers"),
     ):
-        dask.workers_of(client)
+        dask_cluster.workers_of(client)
 
 
 def of_authority(folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -173,8 +173,8 @@ def test_a_scheduler_is_reached_over_tls(tmp_path: Path) -> None:
     _, others = of_authority(tmp_path / "other")
 
     def versions(made: Cluster) -> None:
-        with dask.connected(made.address) as client:
-            dask.require_same_version(client, dask.workers_of(client))
+        with dask_cluster.connected(made.address) as client:
+            dask_cluster.require_same_version(client, dask_cluster.workers_of(client))
 
     with cluster(tmp_path / "dask", 1, tls=flags) as made:
         assert made.address.startswith("tls://")

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import files
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, EngineError, UsageError
+from dbcheck.config import files
+from dbcheck.config.secret import Secret
 from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.options import client_options
@@ -23,7 +24,6 @@ from dbcheck.lab.recorded import RecordedLab
 from dbcheck.remote import sshconnect, sshlogin
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import Settings, settings
-from dbcheck.secret import Secret
 from tests.kit.files import AS_ROOT, STRANGER, let_write
 from tests.kit.hostile import CLEARTEXT, asks, hostile
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import PowerError, UsageError
+from dbcheck.config.secret import Secret
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.lab.process import Process
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -16,7 +17,6 @@ from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
 from dbcheck.power.kinds.fence import FencePlan, FenceSwitch
-from dbcheck.secret import Secret
 from tests.kit import fence_lab
 from tests.kit.nodes import cut_of, with_node
 from tests.kit.rigs import SEED, bench, quick

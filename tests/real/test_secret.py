@@ -7,7 +7,7 @@ import pytest
 
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.assemble import engine
-from dbcheck.secret import Secret
+from dbcheck.config.secret import Secret
 from tests.kit.files import STRANGER
 
 

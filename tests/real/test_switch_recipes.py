@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import files
 from dbcheck.base.errors import PowerError
+from dbcheck.config import files
 from dbcheck.inventory.load import load
 from dbcheck.model.cut import CutClass, PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dbcheck import workload
+from dbcheck.config import workload_file
 from dbcheck.lab.spec import FILESYSTEMS, SURVIVORS, DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
@@ -74,7 +74,7 @@ class Case:
         lab = dict(kind.lab)
         if kind.name == "relaxed setting":
             lab["settings"] = _RELAXED[engine]
-        chosen = workload.load(draw.choice(("insert", "insert", "registers")))
+        chosen = workload_file.load(draw.choice(("insert", "insert", "registers")))
         chosen = chosen.with_sessions(draw.choice((2, 4, 8, 16)))
         chosen = replace(
             chosen,

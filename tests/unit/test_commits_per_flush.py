@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck import files
+from dbcheck.config import files
+from dbcheck.config.workload_file import load
 from dbcheck.judge.flushes import commits_per_flush
 from dbcheck.judge.item import Item, Standing
 from dbcheck.model.flushes import Counts, UnderLoad
@@ -16,7 +17,6 @@ from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.operation import ROLLBACK
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule
-from dbcheck.workload import load
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, FACTS, VOLUME
 from tests.kit.samples import MANIFEST

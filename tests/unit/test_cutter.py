@@ -13,6 +13,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, PowerError
+from dbcheck.base.limits import BEHIND_S, SILENCE_S
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import (
     ANSWERS_MIN,
@@ -23,7 +24,6 @@ from dbcheck.cycle.cutter import (
 from dbcheck.cycle.following import Following
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.limits import BEHIND_S, SILENCE_S
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Cut, SwitchKind
 from dbcheck.model.moments import AT_ONCE, Moment, Stratum

@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from dbcheck import dask
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.load import dask_cluster
 from tests.kit.refusals import refused
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "tls://[::1]:1"])
 def test_an_address_is_taken_as_it_is(address: str) -> None:
-    assert dask.require_address("--load-workers", address) == address
+    assert dask_cluster.require_address("--load-workers", address) == address
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_address_is_taken_as_it_is(address: str) -> None:
 )
 def test_another_text_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="--load-workers .* is not the address"):
-        dask.require_address("--load-workers", address)
+        dask_cluster.require_address("--load-workers", address)
 
 
 def test_without_distributed_it_says_what_to_install(
@@ -36,7 +36,7 @@ def test_without_distributed_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
         refused(ErrorId.DASK_NOT_INSTALLED, UsageError) as caught,
-        dask.connected("tcp://127.0.0.1:1"),
+        dask_cluster.connected("tcp://127.0.0.1:1"),
     ):
         pass
     assert "pip install -r constraints/fleet.txt" in caught.value.hint

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import PowerError, UsageError
+from dbcheck.base.limits import POWER_TIMEOUT_S
 from dbcheck.cli.assemble import scoped_switch
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
-from dbcheck.limits import POWER_TIMEOUT_S
 from dbcheck.model.cut import CutClass
 from dbcheck.model.host import Expected
 from dbcheck.power.driveonly import DriveOnlySwitch

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dbcheck.files import folder, sql
+from dbcheck.config.files import folder, sql
 from dbcheck.rows.table import SIDES, TABLES, TableSpec
 
 EVERY = ("create", "row", "survivors", "count", "drop")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck import workload
+from dbcheck.config import workload_file
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.load_and_witness import (
@@ -75,7 +75,7 @@ def tables(before: Mapping[str, str], after: Mapping[str, str]) -> list[Item]:
         manifest=dataclasses.replace(
             both.manifest,
             tables=held,
-            workload=workload.load("insert" if len(held) == 1 else "mixed"),
+            workload=workload_file.load("insert" if len(held) == 1 else "mixed"),
         ),
     )
     item = same_tables(both)

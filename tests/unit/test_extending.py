@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from dbcheck import files, workload
+from dbcheck.config import files, workload_file
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import DIFFERENT
@@ -29,7 +29,9 @@ def block(language: str) -> str:
 
 def test_the_workload_can_be_read() -> None:
     values = files.parse_toml(block("toml"), "the example")
-    assert workload.parse("undo", values, where="the example").plan is PlanKind.MIXED
+    assert (
+        workload_file.parse("undo", values, where="the example").plan is PlanKind.MIXED
+    )
 
 
 @pytest.fixture

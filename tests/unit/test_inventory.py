@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from dbcheck import files
 from dbcheck.base import children
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.assemble import entry_host
 from dbcheck.cli.run import require_possible
+from dbcheck.config import files
 from dbcheck.inventory.cluster import cluster_of
 from dbcheck.inventory.entry import KNOWN, Entry
 from dbcheck.inventory.load import inventory, load

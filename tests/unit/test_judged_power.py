@@ -12,6 +12,7 @@ import pytest
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.campaign.totals import result
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.cutmoment import cut_us
@@ -26,7 +27,6 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import Watched, WatchTally
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from dbcheck.workload import load
 from tests.kit.cases import case
 from tests.kit.client_clocks import LOADED, clocks
 from tests.kit.nodes import at_the_cut, cut_of, having, host_after

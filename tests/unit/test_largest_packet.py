@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dbcheck import files, workload
 from dbcheck.base.errors import EngineError
+from dbcheck.config import files, workload_file
 from dbcheck.engines.mysql.check import require_packet
 from dbcheck.engines.mysql.session import _text
 from dbcheck.engines.mysql.wire import Template
@@ -24,7 +24,7 @@ from dbcheck.rows.workload import Workload
 
 NAMES = [name for name in files.workload_names() if name != "classic"]
 LARGE = [
-    replace(workload.load(name), payload_bytes=(1 << 20,))
+    replace(workload_file.load(name), payload_bytes=(1 << 20,))
     for name in ("mixed", "rollback", "two-phase")
 ]
 
@@ -56,7 +56,7 @@ def largest(load: Workload) -> int:
 @pytest.mark.wide_with("rollback-1048576", "two-phase-1048576")
 @pytest.mark.parametrize(
     "load",
-    [*map(workload.load, NAMES), *LARGE],
+    [*map(workload_file.load, NAMES), *LARGE],
     ids=lambda one: f"{one.name}-{max(one.payload_bytes)}",
 )
 def test_a_limit_that_is_not_refused_is_enough(load: Workload) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck import files
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.matrix_rows import Matrix, read_matrix
 from dbcheck.cli.matrix_target import session_url
+from dbcheck.config import files
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import NoCanary, UsageError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.ports import abilities
 from dbcheck.rows.table import LEDGER
-from dbcheck.workload import load
 
 PLAIN: Any = SimpleNamespace(target="plain://db1", check=lambda *_: None)
 

@@ -13,6 +13,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, OtherServer, UsageError
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.recovery.after_cut import read_survivors
 from dbcheck.cycle.recovery.reading import Reading, nothing_read
 from dbcheck.cycle.rig import Limits, Rig
@@ -25,7 +26,6 @@ from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
 from dbcheck.runs.folder import RunFolder
-from dbcheck.workload import load
 from tests.kit.nodes import after_of, site_of
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import FACTS, MANIFEST

@@ -19,6 +19,8 @@ from dbcheck.cli.lab_options import (
 from dbcheck.cli.load_options import WorkloadOptions
 from dbcheck.cli.options import drawn
 from dbcheck.cli.reproduce import steps_of
+from dbcheck.config.workload_file import load
+from dbcheck.config.workload_file import load as named
 from dbcheck.cycle.judging import judge_run
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -26,8 +28,6 @@ from dbcheck.model.records import Manifest
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from dbcheck.workload import load
-from dbcheck.workload import load as named
 from tests.kit.stored_run import manifest, stored_run
 
 MIXED = DriveSpec(

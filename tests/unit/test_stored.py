@@ -13,6 +13,7 @@ import pytest
 from dbcheck.base.errors import RunWriteError
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import campaign_run, root
+from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.image import copy_drive
@@ -20,7 +21,6 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from dbcheck.workload import load
 from tests.kit.files import STRANGER, give_away
 from tests.kit.stored_run import manifest, stored_run
 

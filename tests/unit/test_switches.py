@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dbcheck import files
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.root import root
+from dbcheck.config import files
 from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan

@@ -16,11 +16,12 @@ SOURCES = sorted((ROOT / "dbcheck").rglob("*.py"))
 LINES_MAX = 50  # of a function, its docstring not counted
 FILE_LINES_MIN, FILE_LINES_MAX = 60, 560
 MODULES_MAX = 25  # of a package
+TABLE_OF_NUMBERS = "limits.py"
 # Packages that keep to FILE_LINES_MIN and MODULES_MAX; the others are to follow.
 ORDERED = (
     *("model", "rows", "rows/plans", "server_log"),
     *("cycle", "cycle/preflight", "cycle/recovery", "campaign", "probe"),
-    *("base", "runs", "agent/host", "judge", "audit", "remote", "power"),
+    *("base", "config", "runs", "agent/host", "judge", "audit", "remote", "power"),
     *("power/kinds", "inventory", "load", "hosts", "explore", "evidence"),
     *("lab/clusters", "report", "report/words", "report/html"),
 )
@@ -78,7 +79,7 @@ def test_a_package_has_few_modules_and_none_is_small(package: str) -> None:
     modules = [
         source
         for source in (ROOT / "dbcheck" / package).glob("*.py")
-        if source.stem != "__init__"
+        if source.name not in {"__init__.py", TABLE_OF_NUMBERS}
     ]
     assert 0 < len(modules) <= MODULES_MAX
     small = {

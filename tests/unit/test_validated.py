@@ -11,7 +11,7 @@ import pytest
 from msgspec import Meta
 
 from dbcheck.base.errors import UsageError
-from dbcheck.validated import convert, converted, require
+from dbcheck.config.validated import convert, converted, require
 
 
 class Colour(Enum):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dbcheck import files, workload
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.config import files, workload_file
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import PlanKind, Workload
@@ -28,14 +28,14 @@ def mix(**weights: int) -> dict[str, Any]:
 def test_every_workload_that_comes_along_is_valid() -> None:
     assert {"insert", "classic"} <= set(files.workload_names())
     for name in files.workload_names():
-        found = workload.load(name)
+        found = workload_file.load(name)
         assert found.name == name
         assert found.description and found.finds and found.cost
 
 
 @pytest.mark.parametrize("name", files.workload_names())
 def test_the_operations_of_each_are_the_same_in_another_process(name: str) -> None:
-    found = workload.load(name)
+    found = workload_file.load(name)
     plan = plan_of(found, Schedule(1, 2, found.payload_bytes))
     copy = pickle.loads(pickle.dumps(plan))
     for seq in range(1, 50):
@@ -44,12 +44,12 @@ def test_the_operations_of_each_are_the_same_in_another_process(name: str) -> No
 
 def test_payloads_of_the_default_lie_on_both_sides_of_a_page() -> None:
     """Of 4 KiB: what tears in two does not do so in one page alone."""
-    sizes = workload.load("insert").payload_bytes
+    sizes = workload_file.load("insert").payload_bytes
     assert min(sizes) < 4096 < max(sizes)
 
 
 def test_the_classic_workload_is_the_seeds() -> None:
-    classic = workload.load("classic")
+    classic = workload_file.load("classic")
     assert (classic.plan, classic.payload_bytes) == (PlanKind.CLASSIC, ())
     assert files.sql("mysql", "insert_fs").upper() == "INSERT INTO FS VALUES(0)"
 
@@ -105,13 +105,13 @@ def test_the_classic_workload_is_the_seeds() -> None:
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=f"mine.toml.*{named}"):
-        workload.parse("mine", GOOD | change, where="mine.toml")
+        workload_file.parse("mine", GOOD | change, where="mine.toml")
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('plan = "insert"\npayload_bytes = [10]\n')
-    mine = workload.load(str(path))
+    mine = workload_file.load(str(path))
     assert mine == Workload("mine", "", PlanKind.INSERT, 1, (10,), (3.0, 6.0))
 
 
@@ -123,17 +123,17 @@ def test_a_file_that_is_no_workload(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="mine.toml"):
-        workload.load(str(path))
+        workload_file.load(str(path))
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UsageError, match="workload nosuch cannot be read") as caught:
-        workload.load("nosuch")
+        workload_file.load("nosuch")
     assert "classic, insert" in caught.value.hint
 
 
 def test_another_number_of_sessions() -> None:
-    insert = workload.load("insert")
+    insert = workload_file.load("insert")
     assert insert.with_sessions(3).sessions == 3
     assert insert.with_sessions(None) is insert
     with pytest.raises(UsageError, match="0 sessions"):
@@ -142,28 +142,30 @@ def test_another_number_of_sessions() -> None:
 
 def test_a_tempo_of_ones_own() -> None:
     given = GOOD | {"rate": 5, "ramp_s": 2.5, "rows_before": 9}
-    mine = workload.parse("mine", given, where="mine.toml")
+    mine = workload_file.parse("mine", given, where="mine.toml")
     assert (mine.rate, mine.ramp_s, mine.rows_before) == (5.0, 2.5, 9)
-    assert workload.changed(mine, {}, "mine") == mine
-    changed = workload.changed(mine, {"rate": 7, "ramp_s": 0, "readers": 2}, "mine")
+    assert workload_file.changed(mine, {}, "mine") == mine
+    changed = workload_file.changed(
+        mine, {"rate": 7, "ramp_s": 0, "readers": 2}, "mine"
+    )
     assert (changed.rate, changed.ramp_s, changed.processes) == (7, 0, 1)
     assert (changed.readers, changed.rows_before) == (2, 9)
-    assert workload.changed(mine, {"rows_before": 0}, "mine").rows_before == 0
+    assert workload_file.changed(mine, {"rows_before": 0}, "mine").rows_before == 0
 
 
 def test_readers_cannot_recognise_a_classic_row() -> None:
-    classic = workload.load("classic")
-    assert workload.changed(classic, {"readers": 0}, "classic") == classic
+    classic = workload_file.load("classic")
+    assert workload_file.changed(classic, {"readers": 0}, "classic") == classic
     with pytest.raises(UsageError, match="readers is given for the classic plan"):
-        workload.changed(classic, {"readers": 1}, "classic")
+        workload_file.changed(classic, {"readers": 1}, "classic")
 
 
 def test_there_are_no_more_processes_than_sessions() -> None:
-    mine = workload.parse("mine", GOOD | {"processes": 5}, where="mine.toml")
+    mine = workload_file.parse("mine", GOOD | {"processes": 5}, where="mine.toml")
     assert mine.processes == GOOD["sessions"] == 2
     assert mine.with_sessions(1).processes == 1
-    insert = workload.load("insert").with_sessions(3)
-    assert workload.changed(insert, {"processes": 64}, "insert").processes == 3
+    insert = workload_file.load("insert").with_sessions(3)
+    assert workload_file.changed(insert, {"processes": 64}, "insert").processes == 3
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, str(10**400)])
@@ -171,7 +173,7 @@ def test_a_number_of_too_many_digits_is_not_toml(tmp_path: Path, number: str) ->
     path = tmp_path / "x.toml"
     path.write_text(f'plan = "classic"\nsessions = {number}\n')
     with pytest.raises(UsageError, match="is not TOML"):
-        workload.load(str(path))
+        workload_file.load(str(path))
     with pytest.raises(UsageError, match="is not TOML"):
         read_matrix(str(path), [], target=True, seed=1)
 
@@ -179,14 +181,14 @@ def test_a_number_of_too_many_digits_is_not_toml(tmp_path: Path, number: str) ->
 def test_the_mark_that_windows_puts_before_a_text_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text('plan = "classic"\n', encoding="utf-8-sig")
-    assert workload.load(str(path)).name == "x"
+    assert workload_file.load(str(path)).name == "x"
 
 
 def test_a_file_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(b'# 1\n# Z\xfcrich\nplan = "classic"\n')
     for read in (
-        workload.load,
+        workload_file.load,
         lambda path: read_matrix(path, [], target=True, seed=1),
     ):
         with pytest.raises(

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from dbcheck.config.files import sql
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.wire import execution_head, first_packet, length, query
-from dbcheck.files import sql
 from dbcheck.rows.fill import Block, Fill
 from dbcheck.rows.table import KEYED, Column, Kind, TableSpec
 

@@ -21,6 +21,7 @@ from dbcheck.base.errors import (
     TableLost,
     TableRefused,
 )
+from dbcheck.config.files import sql
 from dbcheck.engines.answering import require_same
 from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
@@ -58,7 +59,6 @@ from dbcheck.engines.mysql.storage import ENGINES, StorageEngine
 from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, Texts, answers, query, texts
 from dbcheck.engines.rowsread import RowsRead
 from dbcheck.engines.watch import Watch
-from dbcheck.files import sql
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TableSpec

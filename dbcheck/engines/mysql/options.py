@@ -14,6 +14,7 @@ from mysql.connector.constants import DEFAULT_CONFIGURATION
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.config.secret import require_private, variable
 from dbcheck.engines.mysql.clientoptions import (
     Client,
     is_on,
@@ -26,7 +27,6 @@ from dbcheck.engines.mysql.storage import OPTION
 from dbcheck.engines.named_files import unreadable_file
 from dbcheck.engines.peer import account_id
 from dbcheck.engines.url import PORTS, no_host, require_hosts, require_single
-from dbcheck.secret import require_private, variable
 
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
 _KNOWN = DEFAULT_CONFIGURATION.keys() | {SERVER_ACCOUNT, OPTION}

@@ -17,6 +17,7 @@ import mysql.connector
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, EngineError
+from dbcheck.config.files import sql
 from dbcheck.engines.deadline import deadline
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
 from dbcheck.engines.mysql.connection import readable
@@ -32,7 +33,6 @@ from dbcheck.engines.mysql.wire import (
     answers_behind_row,
     query,
 )
-from dbcheck.files import sql
 from dbcheck.rows.operation import (
     DECISIONS,
     ROLLBACK,

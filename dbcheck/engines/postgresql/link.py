@@ -16,6 +16,7 @@ import psycopg2.extensions
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, TableLost, TableRefused
+from dbcheck.config.files import sql
 from dbcheck.engines.answering import Answering, require_same
 from dbcheck.engines.deadline import Overrun, deadline, received
 from dbcheck.engines.interruptible import interruptible
@@ -43,7 +44,6 @@ from dbcheck.engines.postgresql.product import require_at_login
 from dbcheck.engines.postgresql.rows import CopyParser
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
 from dbcheck.engines.rowsread import RowsRead
-from dbcheck.files import sql
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TableSpec

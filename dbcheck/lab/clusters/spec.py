@@ -10,10 +10,10 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Setting
+from dbcheck.config.validated import one_of, require
 from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_stagger
 from dbcheck.model.cut import PowerScope
-from dbcheck.validated import one_of, require
 
 NODES_MAX = 5
 _ORDERS = ("replica_preserve_commit_order", "slave_preserve_commit_order")

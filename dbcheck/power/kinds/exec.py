@@ -10,18 +10,17 @@ from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
 
-from dbcheck import limits
-from dbcheck.base import children, interrupt
+from dbcheck.base import children, interrupt, limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.base.system import now_us
+from dbcheck.config.validated import Command
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.command import TAIL_MAX, run, shown
 from dbcheck.power.kinds.off_timer import OffTimer, wait_for
 from dbcheck.power.kinds.plan import Fields
-from dbcheck.validated import Command
 
 _STATE_ON, _STATE_OFF = "state_on", "state_off"
 

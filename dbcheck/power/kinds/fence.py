@@ -13,11 +13,12 @@ from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
 
-from dbcheck import limits
-from dbcheck.base import children, interrupt
+from dbcheck.base import children, interrupt, limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.base.system import now_us
+from dbcheck.config.secret import Secret
+from dbcheck.config.validated import Text
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import fence_metadata, shared
@@ -25,8 +26,6 @@ from dbcheck.power.kinds.classes import of_agent
 from dbcheck.power.kinds.command import TAIL_MAX, Finished, run
 from dbcheck.power.kinds.off_timer import OffTimer, wait_for
 from dbcheck.power.kinds.plan import Fields
-from dbcheck.secret import Secret
-from dbcheck.validated import Text
 
 _METADATA_TIMEOUT_S = 30.0
 _STATUS = re.compile(r"^Status: (ON|OFF)$", re.MULTILINE)

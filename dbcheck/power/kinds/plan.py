@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.config.secret import Secret
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.secret import Secret
 
 T = TypeVar("T")
 # The fields of a plan that do not change what is done to the host: how long dbcheck

@@ -8,10 +8,10 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
 
-from dbcheck import limits
+from dbcheck.base import limits
+from dbcheck.config.validated import one_of
 from dbcheck.model.cut import DECLARABLE, CutClass
 from dbcheck.power.kinds.plan import Fields, PowerPlan
-from dbcheck.validated import one_of
 
 POWER = "dbcheck_power"
 CLASS, OPTIONS = f"{POWER}_class", f"{POWER}_options"

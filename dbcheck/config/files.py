@@ -15,7 +15,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded
 from dbcheck.rows.table import TABLES
 
-_CHECKOUT = Path(__file__).resolve().parent.parent
+_CHECKOUT = Path(__file__).resolve().parents[2]
 _FOLDERS = {"workload": "workloads", "matrix": "matrices"}
 _SWITCHES = "switches"  # a folder in inventory/
 _INDENT = "      "  # of what belongs to a host in inventory/switch.yml

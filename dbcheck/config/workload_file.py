@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from dbcheck import files
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.config import files
+from dbcheck.config.validated import convert, converted
 from dbcheck.rows.chores import problem
 from dbcheck.rows.mix import Mix
 from dbcheck.rows.workload import PlanKind, Workload
-from dbcheck.validated import convert, converted
 
 
 def load(name: str) -> Workload:

@@ -1,0 +1,1 @@
+"""What users configure: workload files, values of files, secrets."""
