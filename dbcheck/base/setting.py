@@ -8,8 +8,10 @@ comparison of two runs are made of that.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import Meta
@@ -44,7 +46,8 @@ class Setting:
 class Declared:
     """A setting with all that its field declares.
 
-    kind:    its type without annotations.
+    kind:    its type without annotations and without None; tuple for a program and
+             its arguments.
     low, high: the range of a number, in units of the flag; None where it has no bound.
     choices: the texts that it may be; () if it may be any.
     help:    of its flag.
@@ -68,6 +71,14 @@ class Declared:
     def scaled(self, value: Any) -> Any:
         """Return a value of the flag in units of the field."""
         return value if self.setting.scale == 1 else value * self.setting.scale
+
+    def arguments(self, value: Any) -> list[str]:
+        """Return the words of a command line that give it *value*."""
+        if value is True:
+            return [self.setting.flag]
+        if self.kind is tuple:
+            return [self.setting.flag, shlex.join(value)]
+        return [self.setting.flag, _written(_unscaled(value, self.setting))]
 
     @property
     def title(self) -> str:
@@ -105,8 +116,7 @@ def flags_of(value: T, beside: T) -> list[str]:
     for name, each in settings_of(kind).items():
         own = getattr(value, name)
         if each.setting.flag and own != getattr(beside, name):
-            found.append(each.setting.flag)
-            found += [] if own is True else [_written(_unscaled(own, each.setting))]
+            found += each.arguments(own)
     return found
 
 
@@ -124,13 +134,19 @@ def _declared(name: str, hint: Any, default: object) -> Declared | None:
     return Declared(
         name,
         setting,
-        get_args(hint)[0],
+        _plain(get_args(hint)[0]),
         low=_unscaled(low, setting) if setting.low is None else setting.low,
         high=_unscaled(high, setting) if setting.high is None else setting.high,
         choices=next((m.extra["choices"] for m in metas if m.extra), ()),
         help=setting.help or first,
         default=_unscaled(default, setting),
     )
+
+
+def _plain(hint: Any) -> Any:
+    given = [each for each in get_args(hint) if each is not NoneType]
+    optional = NoneType in get_args(hint)
+    return given[0] if optional else get_origin(hint) or hint
 
 
 def _unscaled(value: Any, setting: Setting) -> Any:

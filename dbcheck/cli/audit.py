@@ -19,6 +19,7 @@ from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, out
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
 from dbcheck.cli.groups import Flag, Verb, grouped, option
+from dbcheck.cli.values import SEED
 from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.audit import audit
 from dbcheck.inventory.entry import Entry
@@ -84,7 +85,7 @@ def _rules_shown() -> tuple[str, ...]:
 )
 @option(
     "--seed",
-    type=options.SEED,
+    type=SEED,
     metavar="N",
     help="--receipt: decides rows, moments and what the drive loses. Default: random.",
 )

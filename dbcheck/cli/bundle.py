@@ -10,8 +10,9 @@ from dbcheck.base import children
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.options import ANY_PATH, FILE, require_file, written_to
+from dbcheck.cli.options import require_file, written_to
 from dbcheck.cli.say import say
+from dbcheck.cli.values import ANY_PATH, FILE
 from dbcheck.cli.written import write_file
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.secrets import removed_sentence

@@ -20,6 +20,7 @@ from dbcheck.cli.campaign_fleet import LOCAL, require_workers, run_fleet
 from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
 from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.options import ConsentOptions, drawn
+from dbcheck.cli.values import FOLDER, SEED
 from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
@@ -50,18 +51,18 @@ WORKLOAD = "mixed"  # unless the inventory names another
 )
 @option(
     "--seed",
-    type=options.SEED,
+    type=SEED,
     metavar="N",
     help="Decides the moment of each cut and the sizes of the rows. Default: random.",
 )
 @option(
     "--folder",
-    type=options.FOLDER,
+    type=FOLDER,
     help="Folder of the new campaign. Default: one under campaigns/.",
 )
 @option(
     "--resume",
-    type=options.FOLDER,
+    type=FOLDER,
     metavar="FOLDER",
     help="Continue a campaign whose client ended, at whatever point.",
 )

@@ -14,6 +14,7 @@ from dbcheck.cli.groups import Verb, option
 from dbcheck.cli.lab_cycles import lab_cycles, lab_workload, until_shown
 from dbcheck.cli.options import drawn
 from dbcheck.cli.say import say
+from dbcheck.cli.values import SEED
 from dbcheck.config import files, workload_file
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
@@ -103,7 +104,7 @@ def rows(rung: str) -> list[Row]:
 )
 @option(
     "--seed",
-    type=options.SEED,
+    type=SEED,
     metavar="N",
     help="Decides rows, moments, and what a drive loses. Default: random.",
 )

@@ -6,17 +6,16 @@ imported where it is used.
 
 from __future__ import annotations
 
-import abc
-import shlex
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.groups import Argument, Flag, Group
-from dbcheck.cli.options import ANY_PATH, FILE, SECONDS
+from dbcheck.cli.groups import Argument, Flag, FlagsOf, Group
+from dbcheck.cli.values import ANY_PATH
+from dbcheck.config.target import TargetSettings
 from dbcheck.remote.address import SshOptions
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class NamedByFlag(InventoryOptions):
 
 
 @dataclass(frozen=True)
-class EntryOptions(Group, abc.ABC):
+class EntryOptions(Group):
     """Flags that describe a host, or override what the inventory gives for it.
 
     beside_name: the fields whose flags may be given with a name. A name stands for
@@ -76,9 +75,17 @@ class EntryOptions(Group, abc.ABC):
 
     beside_name: ClassVar[frozenset[str]] = frozenset()
 
-    @abc.abstractmethod
     def applied(self, entry: Entry) -> Entry:
         """Return *entry* with what is given here; raise UsageError if it is invalid."""
+        return replace(entry, **self.of_target())
+
+    def of_target(self) -> Mapping[str, Any]:
+        """Return the settings of the target that are given here."""
+        found: dict[str, Any] = {}
+        for own, mark in self.marks().items():
+            if isinstance(mark, FlagsOf) and mark.kind is TargetSettings:
+                found |= getattr(self, own)
+        return found
 
     def require_beside(self, name: str) -> None:
         """Raise UsageError if a flag is given that excludes a name."""
@@ -97,20 +104,14 @@ class TargetUrl(EntryOptions):
 
     section = "Target"
 
-    target: Annotated[
-        str | None,
-        Flag(
-            "--target",
-            metavar="URL",
-            help="The server, as a SQLAlchemy URL without a password, e.g. "
-            "postgresql+psycopg2://dbcheck@db1/dbcheck or "
-            "mysql+mysqlconnector://dbcheck@db1/dbcheck.",
-        ),
-    ] = None
+    server: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("target",))] = field(
+        default_factory=dict
+    )
 
-    def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with this server."""
-        return replace(entry, target=self.target or entry.target)
+    @property
+    def target(self) -> str:
+        """The URL of the server, "" if it is not given."""
+        return str(self.server.get("target", ""))
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class TargetOptions(TargetUrl):
 
     def applied(self, entry: Entry) -> Entry:
         """Return *entry* with this server and its password."""
-        entry = TargetUrl.applied(self, entry)
+        entry = EntryOptions.applied(self, entry)
         if self.password_command is None:
             return entry
         from dbcheck.config.secret import Secret
@@ -145,15 +146,10 @@ class WitnessOptions(EntryOptions):
     section = "Witness"
     beside_name = frozenset({"accept_new_host_key"})
 
-    witness: Annotated[
-        str | None,
-        Flag(
-            "--witness",
-            metavar="URL",
-            help="Where acks are logged: ssh://user@host:port/~/folder, in that user's "
-            "home, or file:FOLDER on this machine if the target is another host.",
-        ),
-    ] = None
+    log: Annotated[
+        Mapping[str, Any],
+        FlagsOf(TargetSettings, ("witness", "witness_identity", "witness_known_hosts")),
+    ] = field(default_factory=dict)
     accept_new_host_key: Annotated[
         bool,
         Flag(
@@ -162,31 +158,6 @@ class WitnessOptions(EntryOptions):
             help="Trust and store the host key of a witness whose key is not known.",
         ),
     ] = False
-    identity: Annotated[
-        Path | None,
-        Flag(
-            "--identity",
-            type=FILE,
-            help="Private key for the witness. Default: those that ssh itself uses.",
-        ),
-    ] = None
-    known_hosts: Annotated[
-        Path | None,
-        Flag(
-            "--known-hosts",
-            type=FILE,
-            help="File of known host keys. Default: those that ssh itself uses.",
-        ),
-    ] = None
-
-    def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with this witness."""
-        return replace(
-            entry,
-            witness=self.witness or entry.witness,
-            witness_identity=self.identity or entry.witness_identity,
-            witness_known_hosts=self.known_hosts or entry.witness_known_hosts,
-        )
 
 
 @dataclass(frozen=True)
@@ -209,6 +180,7 @@ class HostUrl(EntryOptions):
 
     def applied(self, entry: Entry) -> Entry:
         """Return *entry* with this host; the inventory's proxy leads to another one."""
+        entry = EntryOptions.applied(self, entry)
         if not self.target_host:
             return entry
         by_config = SshOptions(identity_file=entry.host_options.identity_file)
@@ -220,19 +192,8 @@ class HostOptions(HostUrl):
     """The target's host, which makes the evidence stronger, and the server's log."""
 
     server_log: Annotated[
-        str,
-        Flag(
-            "--server-log",
-            metavar="PATH",
-            help="The server's log on --target-host, a file or a folder of files. "
-            "Default: where the server reports it.",
-        ),
-    ] = ""
-
-    def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with this host and log."""
-        entry = HostUrl.applied(self, entry)
-        return replace(entry, server_log=self.server_log or entry.server_log)
+        Mapping[str, Any], FlagsOf(TargetSettings, ("server_log",))
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -241,23 +202,12 @@ class WaitOptions(EntryOptions):
 
     section = "Target"
 
-    wait: Annotated[
-        float,
-        Flag(
-            "--wait",
-            type=SECONDS,
-            show_default=True,
-            metavar="S",
-            help="Seconds that the server may take to come back.",
-        ),
-    ] = limits.RETURN_S
+    wait: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("return_s",))] = field(
+        default_factory=dict
+    )
 
     def require_beside(self, name: str) -> None:
         """Accept the flag: what is given wins over the inventory."""
-
-    def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with this time, if it is given."""
-        return replace(entry, return_s=self.wait) if self.given else entry
 
 
 @dataclass(frozen=True)
@@ -266,49 +216,26 @@ class TwiceOptions(Group):
 
     section = "Target"
 
-    twice: Annotated[
-        bool,
-        Flag(
-            "--twice",
-            is_flag=True,
-            help="Restart the server in an orderly way once its rows were read, and "
-            "read them again: both readings must agree.",
-        ),
-    ] = False
+    second: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("twice",))] = field(
+        default_factory=dict
+    )
+
+    @property
+    def twice(self) -> bool:
+        """Whether the rows are read a second time."""
+        return "twice" in self.second
 
 
 @dataclass(frozen=True)
 class RestartOptions(TwiceOptions, EntryOptions):
     """The second reading, and who restarts the server for it."""
 
-    restart_command: Annotated[
-        str,
-        Flag(
-            "--restart-command",
-            metavar="CMD",
-            help="--twice: stops the server in an orderly way and starts it again, and "
-            "exits with 0. It is started without a shell. A lab needs none.",
-        ),
-    ] = ""
+    restart: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("restart",))] = (
+        field(default_factory=dict)
+    )
 
     def require_beside(self, name: str) -> None:
         """Accept each flag: what is given wins over the inventory."""
-
-    def applied(self, entry: Entry) -> Entry:
-        """Return *entry* with what is given; raise UsageError if it is no command."""
-        try:
-            command = tuple(shlex.split(self.restart_command))
-        except ValueError as error:
-            raise UsageError(
-                f"--restart-command cannot be read: {error}",
-                id=ErrorId.COMMAND_NOT_SPLITTABLE,
-                hint="Quote it as a shell would need it.",
-            ) from None
-        return replace(
-            entry,
-            twice=self.twice or entry.twice,
-            restart=command or entry.restart,
-        )
 
 
 Named = NamedByArgument | NamedByFlag

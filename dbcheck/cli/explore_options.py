@@ -11,7 +11,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.groups import Flag, FlagsOf, Group
 from dbcheck.cli.lab_options import ServerOptions, pairs_of
-from dbcheck.cli.options import SECONDS
+from dbcheck.cli.values import SECONDS
 from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec
 
 _SERVER, _LAB = ServerOptions.flags(), FlagsOf(LabSpec).flags()

@@ -7,7 +7,7 @@ default is the flag's; a field without one is a flag that must be given:
     class Pace(Group):
         rate: Annotated[float | None, Flag("--rate", type=float, help="...")] = None
         load: Annotated[
-            Mapping[str, Any], FlagsOf(Workload, "the file's")
+            Mapping[str, Any], FlagsOf(Workload, default="the file's")
         ] = field(default_factory=dict)
 
     @click.command("run", cls=Verb)
@@ -18,33 +18,24 @@ default is the flag's; a field without one is a flag that must be given:
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 import click
 from click.core import ParameterSource
 from click.types import OptionHelpExtra
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Declared, settings_of
+from dbcheck.cli.values import FILE, Number
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 _NO_BOUND = 1e6
-
-
-class Number(click.FloatRange):
-    """A number within a range; click's own type accepts "nan", which is not one."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number; fail if it is not a number, or is out of range."""
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number.", param, ctx)
-        return number
 
 
 _NUMBERS: Mapping[Any, Any] = {int: click.IntRange, float: Number}
@@ -74,24 +65,36 @@ class FlagsOf:
 
     The field holds those that are given, by the names of the settings and in their
     units.
+    names:   of the settings; those of all that have a flag if none is named.
     default: whose defaults apply, for help; "": those of *kind*.
     """
 
     kind: type[Any]
+    names: Collection[str] = ()
     default: str = ""
 
+    def settings(self) -> Mapping[str, Declared]:
+        """Return the settings that have a flag here, by their names."""
+        return {
+            name: each
+            for name, each in settings_of(self.kind).items()
+            if each.setting.flag and (name in self.names or not self.names)
+        }
+
     def flags(self) -> Mapping[str, Flag]:
-        """Return the flag of each setting that has one."""
+        """Return the flag of each setting."""
         return {
             name: Flag(each.setting.flag, **self._attributes(each))
-            for name, each in settings_of(self.kind).items()
-            if each.setting.flag
+            for name, each in self.settings().items()
         }
 
     def given(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return *values* of flags, by the names of the settings, in their units."""
-        settings = settings_of(self.kind)
-        return {name: settings[name].scaled(value) for name, value in values.items()}
+        """Return *values* of flags, by the names of the settings, in their units.
+
+        Raise UsageError if one should be a command and cannot be split.
+        """
+        settings = self.settings()
+        return {name: _taken(settings[name], value) for name, value in values.items()}
 
     def _attributes(self, each: Declared) -> dict[str, Any]:
         if each.kind is bool:
@@ -99,21 +102,39 @@ class FlagsOf:
         own = f" Default: {self.default}." if self.default else ""
         found: dict[str, Any] = {"help": each.help + own}
         if not self.default:
-            found |= {"default": each.default, "show_default": each.default != ""}
+            none = each.default in ((), MISSING)
+            found["default"] = None if none else each.default
+            found["show_default"] = each.default not in ("", (), None, MISSING)
         if each.choices:
             if each.default == "":
                 found["default"] = None  # which is none of the choices
             return found | {"type": click.Choice([one for one in each.choices if one])}
+        if each.kind is Path:
+            return found | {"type": FILE}
         if each.kind in _NUMBERS:
             found["type"] = _NUMBERS[each.kind](each.low, each.high)
         return found | {"metavar": each.setting.metavar}
+
+
+def _taken(setting: Declared, value: Any) -> Any:
+    if setting.kind is not tuple:
+        return setting.scaled(value)
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise UsageError(
+            f"{setting.setting.flag} cannot be split into a program and its arguments:"
+            f" {error}",
+            id=ErrorId.COMMAND_NOT_SPLITTABLE,
+            hint="Quote it as a shell would need it.",
+        ) from None
 
 
 def option_of(
     kind: type[Any], name: str, default: str
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Add the flag of one setting of *kind* that stands alone; see FlagsOf."""
-    flag = FlagsOf(kind, default).flags()[name]
+    flag = FlagsOf(kind, (name,), default).flags()[name]
     return lambda function: flag.added(function, name, None, Group.section)
 
 
@@ -142,12 +163,13 @@ class Group:
     def flags(cls) -> Mapping[str, Flag]:
         """Return the flags, by their fields or by the settings that a field holds."""
         found: dict[str, Flag] = {}
-        for own, mark in cls._marks().items():
+        for own, mark in cls.marks().items():
             found |= mark.flags() if isinstance(mark, FlagsOf) else {own: mark}
         return found
 
     @classmethod
-    def _marks(cls) -> Mapping[str, Flag | FlagsOf]:
+    def marks(cls) -> Mapping[str, Flag | FlagsOf]:
+        """Return what each field declares."""
         hints = get_type_hints(cls, include_extras=True)
         declared = [(each.name, hints[each.name]) for each in fields(cls)]
         return {
@@ -162,7 +184,7 @@ class Group:
         names = cls.flags()
         given = frozenset(name for name in names if is_given(context, name))
         found: dict[str, Any] = {}
-        for own, mark in cls._marks().items():
+        for own, mark in cls.marks().items():
             if isinstance(mark, FlagsOf):
                 of_flags = {name: values.pop(name) for name in mark.flags()}
                 shown = {name: of_flags[name] for name in of_flags if name in given}
@@ -176,13 +198,17 @@ class Group:
         return [flag.name for own, flag in self.flags().items() if own in self.given]
 
     def arguments(self, *names: str) -> list[str]:
-        """Return the flags of those fields that were given, each with its value."""
-        found = []
-        for name in names:
-            if name in self.given:
-                value = getattr(self, name)
-                found.append(self.flags()[name].name)
-                found += [] if value is True else [str(value)]
+        """Return the flags of those names that were given, each with its value."""
+        found: list[str] = []
+        for own, mark in self.marks().items():
+            value = getattr(self, own)
+            if isinstance(mark, FlagsOf):
+                of_mark = mark.settings()
+                for name in value:
+                    if name in names:
+                        found += of_mark[name].arguments(value[name])
+            elif own in self.given and own in names:
+                found += [mark.name] if value is True else [mark.name, str(value)]
         return found
 
 
@@ -207,7 +233,11 @@ def grouped(function: Callable[..., R]) -> Callable[..., R]:
 
     command: Callable[..., R] = collected
     for kind in reversed(groups.values()):
-        defaults = {each.name: each.default for each in fields(kind)}
+        marks = kind.marks()
+        plain = [
+            each for each in fields(kind) if isinstance(marks.get(each.name), Flag)
+        ]
+        defaults = {each.name: each.default for each in plain}
         for own, flag in reversed(list(kind.flags().items())):
             default = defaults.get(own)
             command = flag.added(command, own, default, kind.section)

@@ -22,7 +22,8 @@ from dbcheck.cli.explore_rig import opened, rig_of
 from dbcheck.cli.groups import Verb, grouped, is_given, option
 from dbcheck.cli.lab_cycles import described
 from dbcheck.cli.load_options import WorkloadOptions
-from dbcheck.cli.options import SEED, drawn
+from dbcheck.cli.options import drawn
+from dbcheck.cli.values import FOLDER, SEED
 from dbcheck.config import workload_file
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration
@@ -46,7 +47,7 @@ _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
 
 @click.command("explore", cls=Verb)
 @grouped
-@click.argument("given", metavar="[FOLDER]", required=False, type=options.FOLDER)
+@click.argument("given", metavar="[FOLDER]", required=False, type=FOLDER)
 @option(
     "--states",
     "wanted",

@@ -14,6 +14,7 @@ from dbcheck.cli import options
 from dbcheck.cli.explore_rig import opened
 from dbcheck.cli.groups import Verb
 from dbcheck.cli.say import say
+from dbcheck.cli.values import FOLDER
 from dbcheck.cli.written import write_file
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
@@ -22,7 +23,7 @@ from dbcheck.lab.drive.recording import Recording
 
 
 @click.command("log-writes", cls=Verb)
-@click.argument("folder", metavar="FOLDER", type=options.FOLDER)
+@click.argument("folder", metavar="FOLDER", type=FOLDER)
 @options.written_to(
     "The file to make. If the lab had a log drive, FILE has the data's drive and "
     "FILE.log the log's.",

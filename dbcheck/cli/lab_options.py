@@ -12,7 +12,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import flags_of
 from dbcheck.cli.groups import Flag, FlagsOf, Group
-from dbcheck.cli.options import SEED
+from dbcheck.cli.values import SEED
 from dbcheck.lab.clusters.spec import (
     NODES_MAX,
     ClusterSpec,

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
-
-from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.entry_options import EntryOptions
 from dbcheck.cli.groups import Flag, FlagsOf, Group
-from dbcheck.cli.options import SECONDS, SEED, completed
+from dbcheck.cli.options import completed
+from dbcheck.cli.values import SEED
 from dbcheck.config import workload_file
 from dbcheck.config.files import workload_names
+from dbcheck.config.target import TargetSettings
 from dbcheck.load import dask_cluster
 from dbcheck.rows.workload import Workload
 from dbcheck.witness.window import WindowLimits
@@ -41,9 +40,9 @@ class WorkloadOptions(Group):
             shell_complete=completed(workload_names, or_file=True),
         ),
     ] = "insert"
-    settings: Annotated[Mapping[str, Any], FlagsOf(Workload, "the workload's")] = field(
-        default_factory=dict
-    )
+    settings: Annotated[
+        Mapping[str, Any], FlagsOf(Workload, default="the workload's")
+    ] = field(default_factory=dict)
 
     def applied_to(self, workload: Workload) -> Workload:
         """Return *workload* with the settings given here in the place of its own.
@@ -81,35 +80,12 @@ class LoadOptions(EntryOptions, WorkloadOptions):
             "Each worker needs this dbcheck, the password and access to the witness.",
         ),
     ] = ""
-    silence: Annotated[
-        float,
-        Flag(
-            "--silence",
-            type=SECONDS,
-            show_default=True,
-            metavar="S",
-            help="Seconds without any reply after which the server counts as gone.",
-        ),
-    ] = limits.SILENCE_S
-    window: Annotated[
-        int,
-        Flag(
-            "--window",
-            type=click.IntRange(1),
-            show_default=True,
-            metavar="N",
-            help="Most acks of a process that may wait for the witness; at this number "
-            "its sessions wait.",
-        ),
-    ] = limits.WINDOW_ACKS
-    lockstep: Annotated[
-        bool,
-        Flag(
-            "--lockstep",
-            is_flag=True,
-            help="Each session waits until the witness has its last ack.",
-        ),
-    ] = False
+    gone: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("silence_s",))] = field(
+        default_factory=dict
+    )
+    window: Annotated[Mapping[str, Any], FlagsOf(WindowLimits)] = field(
+        default_factory=dict
+    )
 
     @property
     def scheduler(self) -> str:
@@ -127,17 +103,15 @@ class LoadOptions(EntryOptions, WorkloadOptions):
     @property
     def limits(self) -> WindowLimits:
         """How far the witness may lag."""
-        return WindowLimits(acks=self.window, lockstep=self.lockstep)
+        return WindowLimits(**self.window)
 
     def require_beside(self, name: str) -> None:
         """Accept each flag: what is given wins over the inventory."""
 
     def applied(self, entry: Entry) -> Entry:
         """Return *entry* with the workload, the sessions and the silence given here."""
-        given = self.given
         return replace(
-            entry,
-            workload=self.workload if "workload" in given else entry.workload,
+            EntryOptions.applied(self, entry),
+            workload=self.workload if "workload" in self.given else entry.workload,
             sessions=self.settings.get("sessions", entry.sessions),
-            silence_s=self.silence if "silence" in given else entry.silence_s,
         )

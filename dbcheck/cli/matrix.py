@@ -29,6 +29,7 @@ from dbcheck.cli.options import ConsentOptions, drawn
 from dbcheck.cli.power_options import PowerOptions
 from dbcheck.cli.resumable import reconcile_flags
 from dbcheck.cli.say import say
+from dbcheck.cli.values import SEED
 from dbcheck.config import files
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import ENGINES
@@ -74,7 +75,7 @@ from dbcheck.witness.window import WindowLimits
 @option_of(Workload, "sessions", "the file's, or the workload's")
 @option(
     "--seed",
-    type=options.SEED,
+    type=SEED,
     metavar="N",
     help="Decides rows, moments, and what a lab's drive loses. Default: random.",
 )

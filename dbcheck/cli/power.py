@@ -14,6 +14,7 @@ from dbcheck.cli.groups import VerbGroup, grouped, option
 from dbcheck.cli.guard import guard
 from dbcheck.cli.options import ConsentOptions
 from dbcheck.cli.say import say
+from dbcheck.cli.values import SECONDS
 from dbcheck.cycle.observable import data_mark
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
@@ -96,7 +97,7 @@ def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
 @options.as_json()
 @option(
     "--wait",
-    type=options.SECONDS,
+    type=SECONDS,
     default=600.0,
     show_default=True,
     metavar="S",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 import click
 
-from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.entry_options import EntryOptions
-from dbcheck.cli.groups import Flag, Number
-from dbcheck.cli.options import SECONDS, completed
+from dbcheck.cli.groups import Flag, FlagsOf
+from dbcheck.cli.options import completed
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import DECLARABLE, CutClass, SwitchKind
 from dbcheck.power.kinds.exec import ExecPlan
@@ -25,12 +24,6 @@ _EXEC, _MANUAL, _LAB = SwitchKind.EXEC, SwitchKind.MANUAL, SwitchKind.LAB
 _ONLY_IN_INVENTORY = [
     kind.value for kind in SwitchKind if kind not in (_MANUAL, _EXEC, _LAB)
 ]
-_OF_EXEC = frozenset(
-    {
-        *("cut_command", "restore_command", "state_command"),
-        *("off_seconds", "power_timeout"),
-    }
-)
 
 
 def _typed_alone() -> tuple[str, ...]:
@@ -56,52 +49,9 @@ class PowerOptions(EntryOptions):
             shell_complete=completed(_typed_alone, or_file=False),
         ),
     ] = _MANUAL.value
-    cut_command: Annotated[
-        str,
-        Flag(
-            "--cut-command",
-            metavar="CMD",
-            help="exec: cuts the power. It is started without a shell.",
-        ),
-    ] = ""
-    restore_command: Annotated[
-        str,
-        Flag(
-            "--restore-command",
-            metavar="CMD",
-            help="exec: restores the power. Leave it out if the "
-            "power comes back by itself.",
-        ),
-    ] = ""
-    state_command: Annotated[
-        str,
-        Flag(
-            "--state-command",
-            metavar="CMD",
-            help="exec: prints the state of the switch, with on or off as its last "
-            "word.",
-        ),
-    ] = ""
-    off_seconds: Annotated[
-        float,
-        Flag(
-            "--off-seconds",
-            type=Number(limits.OFF_S_MIN, limits.OFF_S_MAX),
-            show_default=True,
-            metavar="S",
-            help="exec: seconds without power, at least.",
-        ),
-    ] = limits.OFF_S
-    power_timeout: Annotated[
-        float,
-        Flag(
-            "--power-timeout",
-            type=SECONDS,
-            show_default=True,
-            metavar="S",
-            help="exec: seconds that each command may take.",
-        ),
-    ] = limits.POWER_TIMEOUT_S
+    commands: Annotated[Mapping[str, Any], FlagsOf(ExecPlan)] = field(
+        default_factory=dict
+    )
     power_class: Annotated[
         str | None,
         Flag(
@@ -121,13 +71,12 @@ class PowerOptions(EntryOptions):
         declared = CutClass(self.power_class) if self.power_class else None
         if self.power == _EXEC.value:
             return self._exec(declared)
-        for own, flag in self.flags().items():
-            if own in self.given & _OF_EXEC:
-                raise UsageError(
-                    f"{flag.name} needs --power exec",
-                    id=ErrorId.OPTION_NEEDS_ANOTHER,
-                    hint="Give both, or neither.",
-                )
+        for name in self.commands:
+            raise UsageError(
+                f"{self.flags()[name].name} needs --power exec",
+                id=ErrorId.OPTION_NEEDS_ANOTHER,
+                hint="Give both, or neither.",
+            )
         if self.power == _MANUAL.value:
             return ManualPlan(declared=declared)
         kind, _, lab = self.power.partition(":")
@@ -147,27 +96,10 @@ class PowerOptions(EntryOptions):
         )
 
     def _exec(self, declared: CutClass | None) -> ExecPlan:
-        if not self.cut_command:
+        if not self.commands.get("cut"):
             raise UsageError(
                 "--power exec needs a command that cuts",
                 id=ErrorId.OPTION_NEEDS_ANOTHER,
                 hint="Give --cut-command.",
             )
-        return ExecPlan(
-            state=_split("--state-command", self.state_command),
-            cut=_split("--cut-command", self.cut_command),
-            restore=_split("--restore-command", self.restore_command),
-            off_s=self.off_seconds,
-            timeout_s=self.power_timeout,
-            declared=declared,
-        )
-
-
-def _split(flag: str, command: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(command))
-    except ValueError as error:
-        raise UsageError(
-            f"{flag} cannot be split into a program and its arguments: {error}",
-            id=ErrorId.COMMAND_NOT_SPLITTABLE,
-        ) from None
+        return ExecPlan(**self.commands, declared=declared)

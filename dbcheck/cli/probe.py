@@ -19,6 +19,7 @@ from dbcheck.cli.groups import Verb, VerbGroup, grouped, option
 from dbcheck.cli.probe_latency import latency
 from dbcheck.cli.probe_options import ProbedHost, host_of, named
 from dbcheck.cli.say import say
+from dbcheck.cli.values import SEED
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.flushes import Outcome
@@ -58,7 +59,7 @@ def command() -> None:
 )
 @option(
     "--seed",
-    type=options.SEED,
+    type=SEED,
     metavar="N",
     help="Decides the rows, and how long it waits between commits. Default: random.",
 )

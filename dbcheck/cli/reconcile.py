@@ -18,6 +18,7 @@ from dbcheck.cli.entry_options import (
     WitnessOptions,
 )
 from dbcheck.cli.groups import Verb, grouped, option
+from dbcheck.cli.values import ANY_PATH
 from dbcheck.cycle.judging import judge_run
 from dbcheck.report.live import progress
 from dbcheck.runs.folder import RunFolder, reconcile_command
@@ -27,7 +28,7 @@ from dbcheck.witness.log import FrameLogReader
 
 @click.command("reconcile", cls=Verb)
 @grouped
-@click.argument("run", required=False, type=options.ANY_PATH)
+@click.argument("run", required=False, type=ANY_PATH)
 @option(
     "--run", "run_id", metavar="ID", help="Run id on the witness, without a RUN folder."
 )

@@ -17,9 +17,10 @@ from dbcheck.campaign.folder import folders_in, read_matrix
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.cli import PASS, output
 from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.options import ANY_PATH, written_to
+from dbcheck.cli.options import written_to
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.cli.say import say
+from dbcheck.cli.values import ANY_PATH
 from dbcheck.cli.written import write_file
 from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run

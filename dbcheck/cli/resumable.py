@@ -53,9 +53,9 @@ def reconcile_flags(
         *name,
         *named.arguments("inventory"),
         *target.arguments("password_command"),
-        *witness.arguments("identity", "known_hosts"),
+        *witness.arguments("witness_identity", "witness_known_hosts"),
         *host.arguments("target_host", "server_log"),
-        *restart.arguments("twice", "restart_command"),
+        *restart.arguments("twice", "restart"),
     ]
 
 

@@ -28,6 +28,7 @@ from dbcheck.cli.entry_options import (
 )
 from dbcheck.cli.groups import VerbGroup, grouped
 from dbcheck.cli.say import say
+from dbcheck.cli.values import ANY_PATH
 from dbcheck.cycle.fetching import at_most, room_for_log
 from dbcheck.cycle.preflight.independence import require_independent
 from dbcheck.cycle.stored_run import StoredLogs
@@ -103,7 +104,7 @@ def check(
 
 
 @command.command()
-@click.argument("run", required=False, type=options.ANY_PATH)
+@click.argument("run", required=False, type=ANY_PATH)
 @grouped
 def show(run: Path | None, named: NamedByFlag, witness: WitnessOptions) -> None:
     """Print the logs of a run, or list the runs.
@@ -201,7 +202,7 @@ def _json_lines(log: _Log) -> Iterator[str]:
 
 
 @command.command()
-@click.argument("run", type=options.ANY_PATH)
+@click.argument("run", type=ANY_PATH)
 @grouped
 @options.as_json()
 def verify(

@@ -6,31 +6,27 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Meta
 
-from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import OPTION, Secret
-from dbcheck.config.validated import Command, Text, one_of
+from dbcheck.config.target import TargetSettings
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
 from dbcheck.inventory.reaching import host_of
 from dbcheck.model import managed
-from dbcheck.model.cluster import Promise, SiteKind
+from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import PowerScope, SwitchKind
 from dbcheck.model.host import Expected
-from dbcheck.model.replication import PromotedBy
 from dbcheck.power import registry, scope
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.power.wiring import Wiring
 from dbcheck.remote.address import AS_SSH, SshOptions
 
-TOPOLOGIES = tuple(kind.value for kind in SiteKind if kind.is_cluster)
 _ASK_HOST = f"{PREFIX}ask_host"
 EXPECT = f"{PREFIX}expect_"
 SECRETS = {f"{PREFIX}password": "the database's password", **registry.SECRETS}
@@ -45,185 +41,25 @@ OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
     ],
     **registry.OTHERS,
 }
-KEYS = {"return_s": "wait_s"}  # a field of Entry -> its variable, where they differ
-_GIVEN = frozenset(  # the fields of Entry that are not variables of their own
-    {"name", "password", "host", "host_options", "power", "expected", "doubt"}
-    | {"inventory", "standbys"}
-)
-_Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
+KEYS = {"return_s": "wait_s"}  # a setting -> its variable, where they differ
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(TargetSettings):
     """One target with all that belongs to it; a rig can be built from it anywhere.
 
-    A field with a description is a variable of an inventory. A text is "", a command
-    () and a number None where the inventory gives none.
-
-    name:      in the inventory; "" if flags describe it.
     inventory: the file that names it; "" if none does.
     host, host_options: the target's host as "ssh://[user@]host[:port]" or "local:",
                and how to log in there; "" if the host is not to be asked.
-    silence_s, return_s: see also cycle.rig.Limits.
     doubt:     why its switch may be another host's as well; "" if none is.
     standbys:  of a cluster, whose writer this is, the other hosts; () else.
     """
 
-    name: str
-    target: Annotated[
-        str, Meta(description="The server, as a SQLAlchemy URL without a password.")
-    ]
-    witness: Annotated[
-        str,
-        Meta(
-            description="Where acks are logged: `ssh://user@host:port/~/folder` or "
-            "`file:FOLDER`."
-        ),
-    ] = ""
     password: Secret | None = None
-    witness_identity: Annotated[
-        Path | None, Meta(description="Private key for the witness.")
-    ] = None
-    witness_known_hosts: Annotated[
-        Path | None, Meta(description="File of known host keys for the witness.")
-    ] = None
     host: str = ""
     host_options: SshOptions = AS_SSH
-    server_log: Annotated[
-        str,
-        Meta(
-            description="The server's log on its host; without it, where the server "
-            "reports it."
-        ),
-    ] = ""
     power: PowerPlan = ManualPlan()
     expected: Expected = Expected()
-    restart: Annotated[
-        Command,
-        Meta(
-            description="A list: the program that stops the server in an orderly way "
-            "and starts it again, for `dbcheck_twice` and `--twice`, and its "
-            "arguments. A lab needs none."
-        ),
-    ] = ()
-    twice: Annotated[
-        bool,
-        Meta(
-            description="`true`: restart the server in an orderly way once its rows "
-            "were read, and read them again, as `--twice` does."
-        ),
-    ] = False
-    price: Annotated[
-        Annotated[float, Meta(ge=0, le=1e12)] | None,
-        Meta(
-            description="Price of the hardware, in a currency of yours; `dbcheck "
-            "campaign` and `dbcheck matrix` show the price of a durable commit per "
-            "second."
-        ),
-    ] = None
-    workload: Annotated[
-        str,
-        Meta(
-            description="A workload by its name (`dbcheck workloads`), or a TOML file "
-            "of your own. Without it `run` takes `insert`, and `campaign` `mixed`."
-        ),
-    ] = ""
-    sessions: Annotated[
-        Annotated[int, Meta(ge=1, le=limits.SESSIONS_MAX)] | None,
-        Meta(description="How many connections; without it the workload's number."),
-    ] = None
-    silence_s: Annotated[
-        _Seconds,
-        Meta(
-            description="Seconds without any reply after which the server counts as "
-            "gone."
-        ),
-    ] = limits.SILENCE_S
-    return_s: Annotated[
-        _Seconds, Meta(description="Seconds that the server may take to come back.")
-    ] = limits.RETURN_S
-    power_scope: Annotated[
-        str,
-        one_of([each.value for each in PowerScope]),
-        Meta(
-            description="What the switch takes the power from: the `host`, or `drive`, "
-            "its drives alone while the host keeps running; see [power.md](power.md)."
-        ),
-    ] = PowerScope.HOST.value
-    power_drives: Annotated[
-        tuple[Text, ...],
-        Meta(
-            description="`dbcheck_power_scope: drive`: a list, the serials of the "
-            "drives that lose their power."
-        ),
-    ] = ()
-    server_unit: Annotated[
-        str,
-        Meta(
-            description="`dbcheck_power_scope: drive`: the server's systemd unit, "
-            "which is killed before the drives get their power back, and started after "
-            "it."
-        ),
-    ] = ""
-    server_kill: Annotated[
-        Command,
-        Meta(
-            description="The same without systemd: a list, the program that kills the "
-            "server and its arguments, run on the target's host."
-        ),
-    ] = ()
-    server_start: Annotated[
-        Command,
-        Meta(
-            description="The same: a list, the program that starts the server and its "
-            "arguments, run on the target's host."
-        ),
-    ] = ()
-    topology: Annotated[
-        str,
-        one_of(["", *TOPOLOGIES]),
-        Meta(
-            description="For each host of a group that is a cluster: how its servers "
-            "are one. `streaming`: PostgreSQL's streaming replication; "
-            "`semi-sync`: replication of MySQL or MariaDB by GTID. `galera`: MariaDB "
-            "Galera Cluster. `group-replication`: MySQL Group Replication, also of "
-            "an InnoDB Cluster. `dbcheck run GROUP` then tests the cluster, see "
-            "[clusters.md](clusters.md)."
-        ),
-    ] = ""
-    writer: Annotated[
-        str,
-        Meta(description="Of a cluster: the host that takes the writes."),
-    ] = ""
-    survives: Annotated[
-        str,
-        one_of([each.value for each in Promise]),
-        Meta(
-            description="Of a cluster: what its commits must survive. `writer`: a cut "
-            "of the writer, which comes back. `writer-gone`: the loss of the writer, "
-            "after which another host takes over. `all`: a cut of all hosts. "
-            "`all-writer-gone`: that and the loss of the writer. `galera` and "
-            "`group-replication` have `writer-gone` and `all`."
-        ),
-    ] = Promise.WRITER_GONE.value
-    promoted_by: Annotated[
-        str,
-        one_of([each.value for each in PromotedBy]),
-        Meta(
-            description="Of a cluster: who promotes a host once the writer is gone. "
-            "`sql`: dbcheck, by the server's own function. `command`: dbcheck, by "
-            "`dbcheck_promote`. `auto`: the cluster itself, as with Patroni. With "
-            "`group-replication`: who forms the group again after a cut of all hosts, "
-            "`sql` or, by other means than dbcheck, `auto`. Leave it out with `galera`."
-        ),
-    ] = PromotedBy.SQL.value
-    promote: Annotated[
-        Command,
-        Meta(
-            description="`dbcheck_promoted_by: command`: a list, the program that "
-            "promotes a host and its arguments; the host's name is added as the last."
-        ),
-    ] = ()
     doubt: str = ""
     inventory: str = ""
     standbys: tuple[Entry, ...] = ()
@@ -264,13 +100,17 @@ class Entry:
 
 KNOWN = frozenset(
     (
-        *(f"{PREFIX}{KEYS.get(f.name, f.name)}" for f in fields_of(Entry)),
+        *(
+            f"{PREFIX}{KEYS.get(field.name, field.name)}"
+            for field in fields_of(TargetSettings)
+            if field.name != "name"
+        ),
         *(f"{EXPECT}{f.name}" for f in fields_of(Expected)),
         *registry.VARIABLES,
         *(f"{name}_{source}" for name in SECRETS for source in SOURCES),
         *OTHERS,
     )
-) - {f"{PREFIX}{name}" for name in _GIVEN - {"power"}}
+)
 
 
 def entry(fields: Fields) -> Entry:

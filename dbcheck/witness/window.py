@@ -9,10 +9,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError, WitnessError
+from dbcheck.base.setting import Setting
 from dbcheck.model.witness import WindowFacts
 from dbcheck.rows.acks import Ack, AckValues
 
@@ -23,16 +27,27 @@ Batch = list[AckValues] | bytes  # acks, or the JSON of one event
 class WindowLimits:
     """How far the witness may lag behind the sessions.
 
-    acks:      unconfirmed at once; when there are so many, sessions wait.
     age_s:     of the oldest unconfirmed ack; when it is older, sessions wait.
     silence_s: when the oldest is older than this, the witness is taken for dead.
-    lockstep:  every session waits for the confirmation of its own ack.
     """
 
-    acks: int = limits.WINDOW_ACKS
+    acks: Annotated[
+        int,
+        Meta(ge=1),
+        Setting(
+            "--window",
+            help="Most acks of a process that may wait for the witness; at this number "
+            "its sessions wait.",
+        ),
+    ] = limits.WINDOW_ACKS
     age_s: float = limits.BEHIND_S
     silence_s: float = limits.WITNESS_SILENCE_S
-    lockstep: bool = False
+    lockstep: Annotated[
+        bool,
+        Setting(
+            "--lockstep", help="Each session waits until the witness has its last ack."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """Refuse limits under which nothing could be logged."""

@@ -11,15 +11,21 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Meta
 
+from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Setting, flags_of, settings_of
 from dbcheck.campaign.compare import configuration
 from dbcheck.cli.explore_options import RecordOptions
 from dbcheck.cli.groups import FlagsOf, Group, Verb, grouped
 from dbcheck.cli.lab_options import StorageOptions
 from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.cli.run import command as run
+from dbcheck.config.target import TargetSettings
+from dbcheck.config.validated import Command
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.rows.workload import Workload
+from dbcheck.witness.window import WindowLimits
 from tests.kit.stored_run import manifest
 
 
@@ -42,7 +48,7 @@ class Pace:
 class Options(Group):
     """The flags of the settings, and no other."""
 
-    settings: Annotated[Mapping[str, Any], FlagsOf(Pace, "the file's")] = field(
+    settings: Annotated[Mapping[str, Any], FlagsOf(Pace, default="the file's")] = field(
         default_factory=dict
     )
 
@@ -139,6 +145,30 @@ def test_a_flag_may_have_a_range_of_its_own(words: tuple[str, str]) -> None:
     result = CliRunner().invoke(command, words)
     assert "is not in the range 1<=x<=1024" in result.output
     assert CliRunner().invoke(command, ("--cache-mib", "1024")).exit_code == 0
+
+
+@pytest.mark.parametrize("kind", [TargetSettings, ExecPlan, WindowLimits])
+def test_run_has_the_flag_of_each_setting(kind: type[Any]) -> None:
+    flags = {flag for each in run.params for flag in each.opts}
+    declared = {each.setting.flag for each in settings_of(kind).values()}
+    assert declared
+    assert declared <= flags
+
+
+@dataclass(frozen=True)
+class Program:
+    """A setting that is a program with its arguments."""
+
+    undo: Annotated[Command, Setting("--undo-command", "CMD")] = ()
+
+
+def test_a_command_is_split_as_a_shell_does_and_joined_when_it_is_repeated() -> None:
+    of_program = FlagsOf(Program)
+    assert of_program.given({"undo": "a 'b c'"}) == {"undo": ("a", "b c")}
+    again = flags_of(Program(("a", "b c")), Program())
+    assert again == ["--undo-command", "a 'b c'"]
+    with pytest.raises(UsageError, match="--undo-command cannot be split"):
+        of_program.given({"undo": "a 'b"})
 
 
 def stored(options: StorageOptions) -> None:

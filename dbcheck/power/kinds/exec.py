@@ -13,6 +13,7 @@ from msgspec import Meta
 from dbcheck.base import children, interrupt, limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
+from dbcheck.base.setting import Setting
 from dbcheck.base.system import now_us
 from dbcheck.config.validated import Command
 from dbcheck.hosts.host import TargetHost
@@ -52,6 +53,11 @@ class ExecPlan:
             description="`exec`: a list, the program that cuts the power and its "
             "arguments."
         ),
+        Setting(
+            "--cut-command",
+            "CMD",
+            help="exec: cuts the power. It is started without a shell.",
+        ),
     ]
     restore: Annotated[
         Command,
@@ -59,12 +65,24 @@ class ExecPlan:
             description="`exec`: a list, the program that restores the power and its "
             "arguments."
         ),
+        Setting(
+            "--restore-command",
+            "CMD",
+            help="exec: restores the power. Leave it out if the power comes back by "
+            "itself.",
+        ),
     ] = ()
     state: Annotated[
         Command,
         Meta(
             description="`exec`: a list, the program that prints `on` or `off` as its "
             "last word, and its arguments."
+        ),
+        Setting(
+            "--state-command",
+            "CMD",
+            help="exec: prints the state of the switch, with on or off as its last "
+            "word.",
         ),
     ] = ()
     state_on: Annotated[
@@ -81,8 +99,16 @@ class ExecPlan:
             "two must be found."
         ),
     ] = ""
-    off_s: shared.OffSeconds = limits.OFF_S
-    timeout_s: shared.Seconds = limits.POWER_TIMEOUT_S
+    off_s: Annotated[
+        shared.OffSeconds,
+        Setting("--off-seconds", "S", help="exec: seconds without power, at least."),
+    ] = limits.OFF_S
+    timeout_s: Annotated[
+        shared.Seconds,
+        Setting(
+            "--power-timeout", "S", help="exec: seconds that each command may take."
+        ),
+    ] = limits.POWER_TIMEOUT_S
     declared: CutClass | None = None
 
     @classmethod

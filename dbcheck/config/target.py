@@ -1,0 +1,225 @@
+"""The settings of one target, which an inventory gives as variables, or flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from dbcheck.base import limits
+from dbcheck.base.setting import Setting
+from dbcheck.config.validated import Command, Text, one_of
+from dbcheck.model.cluster import Promise, SiteKind
+from dbcheck.model.cut import PowerScope
+from dbcheck.model.replication import PromotedBy
+
+_TOPOLOGIES = tuple(kind.value for kind in SiteKind if kind.is_cluster)
+_Seconds = Annotated[float, Meta(ge=limits.SECONDS_MIN, le=limits.SECONDS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSettings:
+    """The settings of one target.
+
+    A field with a description is a variable of an inventory; one with a Setting has a
+    flag, too. A text is "", a command () and a number None where nobody gives one.
+
+    name: in the inventory; "" if flags describe the target.
+    """
+
+    name: str
+    target: Annotated[
+        str,
+        Meta(description="The server, as a SQLAlchemy URL without a password."),
+        Setting(
+            "--target",
+            "URL",
+            help="The server, as a SQLAlchemy URL without a password, e.g. "
+            "postgresql+psycopg2://dbcheck@db1/dbcheck or "
+            "mysql+mysqlconnector://dbcheck@db1/dbcheck.",
+        ),
+    ]
+    witness: Annotated[
+        str,
+        Meta(
+            description="Where acks are logged: `ssh://user@host:port/~/folder` or "
+            "`file:FOLDER`."
+        ),
+        Setting(
+            "--witness",
+            "URL",
+            help="Where acks are logged: ssh://user@host:port/~/folder, in that user's "
+            "home, or file:FOLDER on this machine if the target is another host.",
+        ),
+    ] = ""
+    witness_identity: Annotated[
+        Path | None,
+        Meta(description="Private key for the witness."),
+        Setting(
+            "--identity",
+            help="Private key for the witness. Default: those that ssh itself uses.",
+        ),
+    ] = None
+    witness_known_hosts: Annotated[
+        Path | None,
+        Meta(description="File of known host keys for the witness."),
+        Setting(
+            "--known-hosts",
+            help="File of known host keys. Default: those that ssh itself uses.",
+        ),
+    ] = None
+    server_log: Annotated[
+        str,
+        Meta(
+            description="The server's log on its host; without it, where the server "
+            "reports it."
+        ),
+        Setting(
+            "--server-log",
+            "PATH",
+            help="The server's log on --target-host, a file or a folder of files. "
+            "Default: where the server reports it.",
+        ),
+    ] = ""
+    restart: Annotated[
+        Command,
+        Meta(
+            description="A list: the program that stops the server in an orderly way "
+            "and starts it again, for `dbcheck_twice` and `--twice`, and its "
+            "arguments. A lab needs none."
+        ),
+        Setting(
+            "--restart-command",
+            "CMD",
+            help="--twice: stops the server in an orderly way and starts it again, and "
+            "exits with 0. It is started without a shell. A lab needs none.",
+        ),
+    ] = ()
+    twice: Annotated[
+        bool,
+        Meta(
+            description="`true`: restart the server in an orderly way once its rows "
+            "were read, and read them again, as `--twice` does."
+        ),
+        Setting(
+            "--twice",
+            help="Restart the server in an orderly way once its rows were read, and "
+            "read them again: both readings must agree.",
+        ),
+    ] = False
+    price: Annotated[
+        Annotated[float, Meta(ge=0, le=1e12)] | None,
+        Meta(
+            description="Price of the hardware, in a currency of yours; `dbcheck "
+            "campaign` and `dbcheck matrix` show the price of a durable commit per "
+            "second."
+        ),
+    ] = None
+    workload: Annotated[
+        str,
+        Meta(
+            description="A workload by its name (`dbcheck workloads`), or a TOML file "
+            "of your own. Without it `run` takes `insert`, and `campaign` `mixed`."
+        ),
+    ] = ""
+    sessions: Annotated[
+        Annotated[int, Meta(ge=1, le=limits.SESSIONS_MAX)] | None,
+        Meta(description="How many connections; without it the workload's number."),
+    ] = None
+    silence_s: Annotated[
+        _Seconds,
+        Meta(
+            description="Seconds without any reply after which the server counts as "
+            "gone."
+        ),
+        Setting("--silence", "S"),
+    ] = limits.SILENCE_S
+    return_s: Annotated[
+        _Seconds,
+        Meta(description="Seconds that the server may take to come back."),
+        Setting("--wait", "S"),
+    ] = limits.RETURN_S
+    power_scope: Annotated[
+        str,
+        one_of([each.value for each in PowerScope]),
+        Meta(
+            description="What the switch takes the power from: the `host`, or `drive`, "
+            "its drives alone while the host keeps running; see [power.md](power.md)."
+        ),
+    ] = PowerScope.HOST.value
+    power_drives: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description="`dbcheck_power_scope: drive`: a list, the serials of the "
+            "drives that lose their power."
+        ),
+    ] = ()
+    server_unit: Annotated[
+        str,
+        Meta(
+            description="`dbcheck_power_scope: drive`: the server's systemd unit, "
+            "which is killed before the drives get their power back, and started after "
+            "it."
+        ),
+    ] = ""
+    server_kill: Annotated[
+        Command,
+        Meta(
+            description="The same without systemd: a list, the program that kills the "
+            "server and its arguments, run on the target's host."
+        ),
+    ] = ()
+    server_start: Annotated[
+        Command,
+        Meta(
+            description="The same: a list, the program that starts the server and its "
+            "arguments, run on the target's host."
+        ),
+    ] = ()
+    topology: Annotated[
+        str,
+        one_of(["", *_TOPOLOGIES]),
+        Meta(
+            description="For each host of a group that is a cluster: how its servers "
+            "are one. `streaming`: PostgreSQL's streaming replication; "
+            "`semi-sync`: replication of MySQL or MariaDB by GTID. `galera`: MariaDB "
+            "Galera Cluster. `group-replication`: MySQL Group Replication, also of "
+            "an InnoDB Cluster. `dbcheck run GROUP` then tests the cluster, see "
+            "[clusters.md](clusters.md)."
+        ),
+    ] = ""
+    writer: Annotated[
+        str,
+        Meta(description="Of a cluster: the host that takes the writes."),
+    ] = ""
+    survives: Annotated[
+        str,
+        one_of([each.value for each in Promise]),
+        Meta(
+            description="Of a cluster: what its commits must survive. `writer`: a cut "
+            "of the writer, which comes back. `writer-gone`: the loss of the writer, "
+            "after which another host takes over. `all`: a cut of all hosts. "
+            "`all-writer-gone`: that and the loss of the writer. `galera` and "
+            "`group-replication` have `writer-gone` and `all`."
+        ),
+    ] = Promise.WRITER_GONE.value
+    promoted_by: Annotated[
+        str,
+        one_of([each.value for each in PromotedBy]),
+        Meta(
+            description="Of a cluster: who promotes a host once the writer is gone. "
+            "`sql`: dbcheck, by the server's own function. `command`: dbcheck, by "
+            "`dbcheck_promote`. `auto`: the cluster itself, as with Patroni. With "
+            "`group-replication`: who forms the group again after a cut of all hosts, "
+            "`sql` or, by other means than dbcheck, `auto`. Leave it out with `galera`."
+        ),
+    ] = PromotedBy.SQL.value
+    promote: Annotated[
+        Command,
+        Meta(
+            description="`dbcheck_promoted_by: command`: a list, the program that "
+            "promotes a host and its arguments; the host's name is added as the last."
+        ),
+    ] = ()
