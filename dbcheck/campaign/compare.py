@@ -82,7 +82,8 @@ def _side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]
 
 def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
     with locked_to_judge(run.path):
-        kept = run.lacks_survivors()
+        records = run.read()
+        kept = run.lacks_survivors(records.after)
         found = run.result() if kept else judge_run(run, reader).result
     if found.control:
         raise UsageError(
@@ -108,7 +109,7 @@ def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, st
         statistics=found.statistics or Tally.of([(found.verdict, depth)]).statistics,
         **_figures([found.load] if found.load else []),
     )
-    return side, configuration(run.manifest())
+    return side, configuration(records.manifest)
 
 
 def _campaign(folder: CampaignFolder) -> tuple[SideResult, Mapping[str, str]]:

@@ -158,7 +158,7 @@ def read(path: Path) -> Verdicts:
 
 def _run(run: RunFolder) -> RunSubject:
     with locked_to_judge(run.path):
-        if run.lacks_survivors():
+        if run.lacks_survivors(run.after()):
             return RunSubject(run.result(), None, NOT_JUDGED_AGAIN)
         reader = FrameLogReader()
         outcome = judge_run(run, reader)

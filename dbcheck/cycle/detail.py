@@ -53,7 +53,8 @@ def detail_of(outcome: Outcome, reader: LogReader) -> RunDetail:
 
 def _survivors(outcome: Outcome) -> list[SurvivorStream]:
     """Return the rows of each table that was read."""
-    return [partial(outcome.run.survivors, name) for name in outcome.after.survivors]
+    stored = outcome.after.survivors.items()
+    return [partial(outcome.run.survivors, name, rows) for name, rows in stored]
 
 
 def _drives(run: RunFolder, load_s: float) -> tuple[tuple[DriveSeries, ...], str]:

@@ -23,13 +23,19 @@ from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape, Windows, shape_of
 from dbcheck.rows.plans.housekeeping import ATOMIC_DDL
 from dbcheck.rows.plans.plan import Plan
-from dbcheck.rows.reconcile import AckStream, Claim, Observed, Reconciliation
+from dbcheck.rows.reconcile import (
+    AckStream,
+    Claim,
+    Observed,
+    Reconciliation,
+    SurvivorStream,
+)
 from dbcheck.rows.schedule import Sizes
 from dbcheck.rows.seen import SeenRows, seen_rows
 from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.folder import RunFolder, StoredRun
 
 HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s,table\n"
 
@@ -96,19 +102,9 @@ def judge_run(
     Nothing is written in a folder that others may change; its run is only judged.
     report: gets how many rows of each table were judged, from 0 for each pass.
     """
-    case = _reconciled(
-        run,
-        reader,
-        Case(
-            run.manifest(),
-            run.load(),
-            run.restore(),
-            run.after(),
-            cut_asked=run.cut_asked(),
-        ),
-        report,
-    )
-    outcome = Outcome(run, case, judge(case))
+    records = run.read()
+    case = _reconciled(run, reader, _case_of(records), report)
+    outcome = Outcome(run, case, judge(case), records.recalled)
     if stored.may_write(run.path):
         manifest, after = case.manifest, case.after
         shift_us = manifest.wall_us - manifest.clock_us
@@ -116,6 +112,16 @@ def judge_run(
         run.write_lines("losses.csv", lines)
         run.write_verdict(to_values(outcome.result))
     return outcome
+
+
+def _case_of(records: StoredRun) -> Case:
+    return Case(
+        records.manifest,
+        records.load,
+        records.restore,
+        records.after,
+        cut_asked=records.cut_asked,
+    )
 
 
 def _reconciled(
@@ -179,9 +185,9 @@ def _survivors(
     run: RowStore, name: str, case: Case, report: Reporter
 ) -> Iterator[Records]:
     """Yield what was stored of a table; report how much of it has been taken."""
-    stored_rows, done = case.after.survivors.get(name), 0
-    total = stored_rows.rows if stored_rows else None
-    for records in run.survivors(name):
+    rows, done = case.after.stored_rows(name), 0
+    total = rows.rows if name in case.after.survivors else None
+    for records in run.survivors(name, rows):
         yield records
         done += len(records)
         report(Progress(name, done, total, Unit.ROWS))
@@ -195,7 +201,7 @@ def _read_tables(plan: Plan, case: Case) -> list[str]:
 
 def _left(run: RunFolder, found: Reconciliation, case: Case) -> dict[str, Left]:
     """Return what the other nodes hold that the node which was read lacks."""
-    survivors = partial(run.survivors, LEDGER.name)
+    survivors = _ledger(run, case)
     left = {}
     for name, other in case.after.elsewhere.items():
         if other.rows is not None:
@@ -209,6 +215,9 @@ def _seen(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:
     manifest, load = case.manifest, case.load
     if not manifest.seen_log or load is None:
         return None
-    survivors = partial(run.survivors, LEDGER.name)
     claim = Claim(load.sent, load.acked)
-    return seen_rows(logs.seen, logs.acks, survivors, manifest.epoch, claim)
+    return seen_rows(logs.seen, logs.acks, _ledger(run, case), manifest.epoch, claim)
+
+
+def _ledger(run: RunFolder, case: Case) -> SurvivorStream:
+    return partial(run.survivors, LEDGER.name, case.after.stored_rows(LEDGER.name))

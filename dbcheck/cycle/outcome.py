@@ -41,7 +41,7 @@ from dbcheck.rows.loss import IdRange, LossKind
 from dbcheck.rows.lossshape import NO_SHAPE
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.folder import Recalled, RunFolder
 
 RANGES_MAX = 10_000
 SEEN_MAX = 100
@@ -54,6 +54,7 @@ class Outcome:
     run: RunFolder
     case: Case
     judgement: Judgement
+    recalled: Recalled = Recalled()
 
     @property
     def manifest(self) -> Manifest:
@@ -97,13 +98,12 @@ class Outcome:
         It does unless the client's own record of its load shows what the witness must
         hold, and a key or the run folder shows that the record is the client's.
         """
-        recalled = self.run.recalled()
-        if recalled.manifest:
+        if self.recalled.manifest:
             return (
                 "another client made this run, and its key is not on this machine, so"
                 " changes by the witness would not be detected"
             )
-        if recalled.load:
+        if self.recalled.load:
             return (
                 "the key of this run is not on this machine, so a change to the"
                 " client's record of the load would not be detected"

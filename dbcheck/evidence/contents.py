@@ -19,7 +19,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE
 from dbcheck.model.verdict import Verdict
-from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.folder import RunFolder, StoredRun
 
 FILE = "attestation.json"
 _RESULTS = {Verdict.PASS: "PASSED", Verdict.FAIL: "FAILED"}
@@ -69,18 +69,17 @@ def _described(path: Path, folder: Path) -> dict[str, Any]:
     return {"name": path.relative_to(folder).as_posix(), "digest": {"sha256": digest}}
 
 
-def rows_of(run: RunFolder) -> Iterator[str]:
-    """Yield the names of the files that may hold rows, and those of changed rows."""
-    for name, suffix in (("survivors", ".bin"), ("different", ".jsonl")):
-        for table in sorted({*run.manifest().tables, *run.after().survivors}):
-            yield f"{name}-{table}{suffix}"
-    yield from run.elsewhere_names()
+def data_files(run: RunFolder, records: StoredRun) -> Iterator[str]:
+    """Yield the names of the copies of the witness's logs, and of the files of rows.
 
-
-def acks_of(run: RunFolder) -> Iterator[str]:
-    """Yield the names of the copies of the witness's logs."""
-    for number in range(run.manifest().logs):
+    Those of rows may be missing.
+    """
+    for number in range(records.manifest.logs):
         yield run.acks_path(number).name
+    for name, suffix in (("survivors", ".bin"), ("different", ".jsonl")):
+        for table in records.tables:
+            yield f"{name}-{table}{suffix}"
+    yield from run.elsewhere_names(records.after)
 
 
 def is_plain(path: Path) -> bool:
@@ -106,7 +105,7 @@ def strangers(folder: Path, kind: str) -> Iterator[str]:
     for path in (folder / RUNS).glob("*/manifest.json"):
         run = RunFolder.open(path.parent)
         names = [f"{name}.json" for name in _RECORDS]
-        names += [*acks_of(run), *rows_of(run), LOG, DRIVES, "losses.csv"]
+        names += [*data_files(run, run.read()), LOG, DRIVES, "losses.csv"]
         known |= {f"{RUNS}/{path.parent.name}/{name}" for name in names}
     if kind == "campaign":
         known |= {"campaign.json", "server.json", "cycles.jsonl", ERROR_FILE}

@@ -21,14 +21,14 @@ from dbcheck.campaign.totals import ERROR_FILE, ending, ending_text
 from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.stored_run import StoredLogs
-from dbcheck.evidence.contents import DRIVES, LOG, RUNS, acks_of, is_plain, rows_of
+from dbcheck.evidence.contents import DRIVES, LOG, RUNS, data_files, is_plain
 from dbcheck.evidence.scrub import Scrub
 from dbcheck.judge.result import RunResult, to_values
 from dbcheck.model.records import AfterRecord
 from dbcheck.ports.witness import LogReader
 from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.folder import RunFolder, StoredRun
 
 PREFIX = "dbcheck-bundle-"
 _LOCK = "lock"
@@ -91,17 +91,11 @@ def stage_run(
     Raise UsageError if what must go is in the witness's log, or if without it the run
     would be judged otherwise.
     """
-    copy = RunFolder.copied(parent, scrub.record(run.manifest()), run.recalled())
-    if (load := run.load()) is not None:
-        copy.write_load(scrub.record(load))
-    if (asked := run.cut_asked()) is not None:
-        copy.write_cut_asked(scrub.record(asked))
-    if (restore := run.restore()) is not None:
-        copy.write_restore(scrub.record(restore))
-    copy.write_after(scrub.record(run.after()))
-    _copy_files(run, copy, scrub)
-    _require_clean(run, scrub, reader)
-    if run.lacks_survivors():
+    records = run.read()
+    copy = RunFolder.copied(parent, scrub.record(records))
+    _copy_files(run, records, copy, scrub)
+    _require_clean(run, StoredLogs(run, reader, records.manifest, records.load), scrub)
+    if run.lacks_survivors(records.after):
         subject = kept(scrub.record(run.result()))
     else:
         subject = judged(copy, reader)
@@ -121,16 +115,18 @@ def kept(result: RunResult) -> RunSubject:
     return RunSubject(in_bundle(result), None, NOT_JUDGED_AGAIN)
 
 
-def _copy_files(run: RunFolder, copy: RunFolder, scrub: Scrub) -> None:
+def _copy_files(
+    run: RunFolder, records: StoredRun, copy: RunFolder, scrub: Scrub
+) -> None:
     """Copy the other files: numbers as they are, and texts without secrets."""
-    for name in (*acks_of(run), *rows_of(run)):
+    for name in data_files(run, records):
         if is_plain(path := run.path / name):
             if path.suffix == ".jsonl":
                 stored.write(copy.path / name, map(scrub.json_line, _lines(path)))
             else:
                 shutil.copyfile(path, copy.path / name)
     for name in (DRIVES, LOG):
-        text = logged(run.after()) if name == LOG else ""
+        text = logged(records.after) if name == LOG else ""
         if not text and is_plain(path := run.path / name):
             text = path.read_text("utf-8", errors="replace")
         if text:
@@ -154,13 +150,13 @@ def in_bundle(result: RunResult) -> RunResult:
     return replace(result, folder=folder, stored=True, image="", left_on_host=None)
 
 
-def _require_clean(run: RunFolder, scrub: Scrub, reader: LogReader) -> None:
+def _require_clean(run: RunFolder, logs: StoredLogs, scrub: Scrub) -> None:
     """Raise UsageError if a log of the witness holds what must not be in a bundle.
 
     Its chain of digests does not let it be changed.
     """
     try:
-        facts = StoredLogs(run, reader, run.manifest(), run.load()).facts()
+        facts = logs.facts()
     except LogDamaged:
         return  # nothing can be read of it, and no event was kept
     if any(scrub.changes(event) for one in facts for event in one.events):

@@ -195,14 +195,21 @@ class _Check:
         """Yield what differs in a run; return its result, judged again if it can be."""
         name, stored = run.path.name, run.result()
         log = run.path / LOG
-        text = logged(run.after())
+        records = run.read()
+        text = logged(records.after)
         if text and (not log.is_file() or log.read_bytes() != text.encode()):
             yield f"run {name}: {LOG} is not what the records hold of it"
-        if run.lacks_survivors():
+        if run.lacks_survivors(records.after):
             self.left += 1
             if stored.verdict is not Verdict.PASS:
                 yield f"run {name} is {stored.verdict.value}, and its rows are missing"
-            yield from self._log(run, stored)
+            logs = StoredLogs(run, self._reader, records.manifest, records.load)
+            acks = sum(one.acks for one in logs.facts())
+            if acks != stored.confirmed:
+                yield (
+                    f"run {name}: the witness's log holds {acks} acks, and the verdict"
+                    f" is on {stored.confirmed}"
+                )
             return kept(stored)
         self.judged += 1
         csv = run.path / "losses.csv"
@@ -213,16 +220,6 @@ class _Check:
         for field, was, found in _unequal(stored, again.result, words=self.words):
             yield f"run {name}: {field} was {was}, and is {found} judged again"
         return again
-
-    def _log(self, run: RunFolder, stored: RunResult) -> Iterator[str]:
-        """Yield whether the witness's log of a run without rows is not what it was."""
-        logs = StoredLogs(run, self._reader, run.manifest(), run.load())
-        acks = sum(one.acks for one in logs.facts())
-        if acks != stored.confirmed:
-            yield (
-                f"run {run.path.name}: the witness's log holds {acks} acks, and the"
-                f" verdict is on {stored.confirmed}"
-            )
 
     def _only_run(
         self, subjects: Mapping[str, RunSubject]

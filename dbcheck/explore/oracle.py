@@ -74,7 +74,7 @@ class InMemory:
         self._rows[table] = [records.copy() for records in batches]
         return StoredRows(sum(map(len, self._rows[table])), "")
 
-    def survivors(self, table: str) -> Iterator[Records]:
+    def survivors(self, table: str, rows: StoredRows) -> Iterator[Records]:
         return iter(self._rows[table])
 
     def write_different(self, table: str, lines: Iterable[str]) -> None:

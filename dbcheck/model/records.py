@@ -522,3 +522,7 @@ class AfterRecord:
     def facts(self) -> ServerFacts | None:
         """What the server reports whose rows were read, None if it is not back."""
         return self.nodes[self.reader_name].facts
+
+    def stored_rows(self, table: str) -> StoredRows:
+        """Return what was stored of *table*; of one that was not read, no rows."""
+        return self.survivors.get(table, StoredRows(0, ""))

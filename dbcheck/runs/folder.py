@@ -117,6 +117,26 @@ class Recalled:
     load: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """The records of a run whose survivors were read, as its folder holds them.
+
+    load, cut_asked, restore: None if the client was lost before it stored them.
+    """
+
+    manifest: Manifest
+    load: LoadRecord | None
+    cut_asked: CutAsked | None
+    restore: RestoreRecord | None
+    after: AfterRecord
+    recalled: Recalled
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables whose rows may be stored."""
+        return sorted({*self.manifest.tables, *self.after.survivors})
+
+
 class RunFolder:
     """One folder on the client's disk; each file is written whole or not at all."""
 
@@ -160,14 +180,21 @@ class RunFolder:
         return cls._made(parent / run_id, manifest, key)
 
     @classmethod
-    def copied(cls, parent: Path, manifest: Manifest, recalled: Recalled) -> RunFolder:
+    def copied(cls, parent: Path, records: StoredRun) -> RunFolder:
         """Make the folder of a copy of a run, which never has the client's key."""
-        run = cls(parent / manifest.run_id)
+        run = cls(parent / records.manifest.run_id)
         stored.make_folder(parent)
         stored.new_folder(run.path)
-        if recalled != Recalled():
-            run._note_recalled(recalled)
-        run._write("manifest.json", [stored.to_bytes(manifest)])
+        if records.recalled != Recalled():
+            run._note_recalled(records.recalled)
+        run._write("manifest.json", [stored.to_bytes(records.manifest)])
+        if records.load is not None:
+            run.write_load(records.load)
+        if records.cut_asked is not None:
+            run.write_cut_asked(records.cut_asked)
+        if records.restore is not None:
+            run.write_restore(records.restore)
+        run.write_after(records.after)
         return run
 
     @classmethod
@@ -193,6 +220,20 @@ class RunFolder:
                 hint="Give the folder that dbcheck run named, e.g. runs/RUN_ID.",
             )
         return cls(path)
+
+    def read(self) -> StoredRun:
+        """Read all records of a run whose survivors were read, each once.
+
+        Raise UsageError if they never were, and RunFormatError if a record is damaged.
+        """
+        return StoredRun(
+            self.manifest(),
+            self.load(),
+            self.cut_asked(),
+            self.restore(),
+            self.after(),
+            self.recalled(),
+        )
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every other dbcheck out of the folder; raise RunWriteError if in use."""
@@ -417,13 +458,12 @@ class RunFolder:
         self._write(self._survivors_of(table).name, contents())
         return StoredRows(rows, digest.hexdigest())
 
-    def survivors(self, table: str) -> Iterator[Records]:
-        """Stream the stored survivors of *table*.
+    def survivors(self, table: str, rows: StoredRows) -> Iterator[Records]:
+        """Stream the survivors of *table* that write_survivors() stored as *rows*.
 
         Raise RunFormatError if their file is damaged.
         """
-        stored_rows = self.after().survivors.get(table, StoredRows(0, ""))
-        return read_rows(self._survivors_of(table), stored_rows)
+        return read_rows(self._survivors_of(table), rows)
 
     def _survivors_of(self, table: str) -> Path:
         return self.path / f"survivors-{table}.bin"
@@ -434,11 +474,11 @@ class RunFolder:
         """Store what *table* holds on another node than the one that was read."""
         return self.write_survivors(_elsewhere(node, table), batches)
 
-    def elsewhere_names(self) -> list[str]:
+    def elsewhere_names(self, after: AfterRecord) -> list[str]:
         """Return the names of the files that write_elsewhere() stored."""
         return [
             self._survivors_of(_elsewhere(node, LEDGER.name)).name
-            for node, found in self.after().elsewhere.items()
+            for node, found in after.elsewhere.items()
             if found.rows is not None
         ]
 
@@ -478,11 +518,9 @@ class RunFolder:
         """Store a copy of the witness's log *number*."""
         self._write(self.acks_path(number).name, chunks)
 
-    def lacks_survivors(self) -> bool:
+    def lacks_survivors(self, after: AfterRecord) -> bool:
         """Say whether rows were read that are no longer here: drop_survivors()."""
-        return any(
-            not self._survivors_of(table).is_file() for table in self.after().survivors
-        )
+        return any(not self._survivors_of(table).is_file() for table in after.survivors)
 
     def result(self) -> RunResult:
         """Read the judgement; raise RunFormatError if it is damaged or not here."""

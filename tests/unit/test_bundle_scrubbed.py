@@ -17,7 +17,7 @@ from dbcheck.evidence.verify import verify
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.host import LogTail
 from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, NodeBefore
-from dbcheck.runs.folder import Recalled, RunFolder
+from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import SECRET, bundle_of, contents, stored_copy
 from tests.kit.stored_run import (
@@ -235,7 +235,7 @@ def test_a_name_and_an_address_get_one_other_everywhere() -> None:
 
 def full_run(parent: Path) -> RunFolder:
     """Return a run whose records name hosts, and which a server told a secret."""
-    run = RunFolder.copied(parent, of_a_host(manifest()), Recalled())
+    run = RunFolder.create(parent, of_a_host(manifest()))
     stored_run(run)
     run.write_load(of_a_load(load_record()))
     run.write_after(of_a_log(run.after()))
@@ -405,9 +405,7 @@ def test_rows_that_differ_and_counts_of_drives_are_scrubbed(tmp_path: Path) -> N
 def test_a_host_named_as_one_of_dbcheck_s_words_is_refused(tmp_path: Path) -> None:
     found = manifest()
     node = replace(found.writer, target="postgresql://u@ledger/d")
-    run = RunFolder.copied(
-        tmp_path, replace(found, nodes={ONLY_NODE: node}), Recalled()
-    )
+    run = RunFolder.create(tmp_path, replace(found, nodes={ONLY_NODE: node}))
     stored_run(run)
     bundle_of(run.path, tmp_path / "b.tar")
     with pytest.raises(UsageError, match="in other meanings"):

@@ -248,7 +248,8 @@ def test_a_loss_is_a_fail_however_long_the_server_answered(tmp_path: Path) -> No
         RunFolder.create(tmp_path, having(manifest(), cut_class=CutClass.AC))
     )
     run.write_load(having(LOAD, cut=SWITCHED, gone_us=LAST_US, watched=ANSWERED))
-    kept = [one for one in next(run.survivors("ledger")) if one["seq"] != 3]
+    rows = run.survivors("ledger", run.after().stored_rows("ledger"))
+    kept = [one for one in next(rows) if one["seq"] != 3]
     stored = {"ledger": run.write_survivors("ledger", [np.array(kept)])}
     run.write_after(replace(run.after(), survivors=stored))
     outcome = judge_run(run, FrameLogReader())

@@ -279,7 +279,8 @@ def test_nothing_that_a_load_prepared_is_decided_while_it_runs(case: Case) -> No
     assert caught.value.id is ErrorId.RUN_STILL_UNDER_LOAD
     assert server.left == {LEFT}
     assert case.run.prepared() is None
-    assert not list(case.run.survivors(LEDGER.name))
+    rows = case.run.after().stored_rows(LEDGER.name)
+    assert not list(case.run.survivors(LEDGER.name, rows))
 
 
 def test_what_was_read_before_the_cut_does_not_hide_what_the_cut_lost(

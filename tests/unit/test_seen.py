@@ -52,7 +52,7 @@ def judged(
 
 def _remove(run: RunFolder, key: tuple[int, int]) -> None:
     after = run.after()
-    (rows,) = run.survivors(LEDGER.name)
+    (rows,) = run.survivors(LEDGER.name, after.stored_rows(LEDGER.name))
     left = rows[(rows["session"] != key[0]) | (rows["seq"] != key[1])]
     stored = {LEDGER.name: run.write_survivors(LEDGER.name, [left])}
     run.write_after(replace(after, survivors=stored))

@@ -116,7 +116,9 @@ def test_its_rows_are_those_that_its_seed_decides(run: str) -> None:
     manifest = folder.manifest()
     sizes = manifest.workload.payload_bytes
     schedule = Schedule(manifest.seed, manifest.epoch, sizes)
-    records = np.concatenate(list(folder.survivors(LEDGER.name)))
+    records = np.concatenate(
+        list(folder.survivors(LEDGER.name, folder.after().stored_rows(LEDGER.name)))
+    )
     own = records[records["epoch"] == manifest.epoch]
     assert len(own) > 50
     keys = (own["session"].astype(np.int64), own["seq"].astype(np.int64))

@@ -119,8 +119,8 @@ class _Second:
             yield from map(self._compared, self._survivors.inspected(table))
 
     def _then(self, table: TableSpec) -> Iterator[Records]:
-        if table.name in self._after.survivors:
-            yield from map(self._compared, self._run.survivors(table.name))
+        if rows := self._after.survivors.get(table.name):
+            yield from map(self._compared, self._run.survivors(table.name, rows))
 
     def _compared(self, records: Records) -> Records:
         """Return *records* without those that a decision after the reading changed."""

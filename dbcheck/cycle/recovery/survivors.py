@@ -99,10 +99,10 @@ def compare_stored(
 
     rows: of all runs, there.
     """
-    epoch = run.manifest().epoch
+    epoch, stored = run.manifest().epoch, run.after().stored_rows(table.name)
     found.add(
         table,
-        lambda: _of_epoch(run.survivors(table.name), epoch),
+        lambda: _of_epoch(run.survivors(table.name, stored), epoch),
         lambda: _of_epoch(rows(), epoch),
     )
 
