@@ -1,4 +1,4 @@
-"""What every agent has in common: messages over a pair of streams, and host facts.
+"""Messages over a pair of streams, and facts on the host: shared by all agents.
 
 An agent is a program that is sent over a channel and run there (see remote/channel.py);
 this module travels in front of it.  It needs a POSIX system and the standard library

@@ -1,4 +1,4 @@
-"""What tools for drives and device-mapper print, as values; pure functions of texts.
+"""Parses what tools for drives and device-mapper print; pure functions of texts.
 
 Each returns None where the text does not show the fact.
 """

@@ -1,4 +1,4 @@
-"""Which facts decide whether an ack survives a power cut, and how each stands."""
+"""The rules of the audit: facts that decide whether an ack survives a power cut."""
 
 from __future__ import annotations
 

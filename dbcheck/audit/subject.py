@@ -1,4 +1,4 @@
-"""What the audit is about: a server, a filesystem, a drive ..., and its facts."""
+"""Subjects of the audit: a server, a filesystem, a drive ..., and their facts."""
 
 from __future__ import annotations
 

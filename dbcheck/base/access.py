@@ -1,4 +1,4 @@
-"""Who else than this user may change what lies at a path."""
+"""Finds who else than this user may change a path."""
 
 from __future__ import annotations
 

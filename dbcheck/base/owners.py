@@ -1,4 +1,4 @@
-"""Which files are this user's own, whose are trusted, and where a home is.
+"""Tells the user's own files from trusted ones, and finds a home folder.
 
 This file is sent to the witness with its agent: Python 3.8, and of dbcheck
 base/system.py alone.

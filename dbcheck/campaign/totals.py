@@ -1,4 +1,4 @@
-"""What the cycles of a campaign show together, from its folder alone."""
+"""Sums up the cycles of a campaign, from its folder alone."""
 
 from __future__ import annotations
 

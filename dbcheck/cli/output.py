@@ -1,4 +1,4 @@
-"""How a verb ends: the report or its JSON on stdout, and the exit code."""
+"""Ends a verb: the report or its JSON on stdout, and the exit code."""
 
 from __future__ import annotations
 

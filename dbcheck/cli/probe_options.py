@@ -1,4 +1,4 @@
-"""What every probe needs: the host, and its name in messages."""
+"""Options and messages that all probes share."""
 
 from __future__ import annotations
 

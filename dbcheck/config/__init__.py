@@ -1,1 +1,1 @@
-"""What users configure: workload files, values of files, secrets."""
+"""Settings that users write: workload files, inventories' values, secrets."""

@@ -1,4 +1,4 @@
-"""Where a secret is read from, so that nothing that is stored or shown holds it."""
+"""Sources of secrets, so that nothing that is stored or shown holds one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users write in files, as typed objects, or an error that names the key.
+"""Values from users' files as typed objects, or an error that names the key.
 
 The fields of a dataclass are the keys.  Their annotations, with msgspec.Meta for a
 range, define what each may be, and what the error names.

@@ -1,4 +1,4 @@
-"""Who follows the writer of a cluster, all through the load."""
+"""Watches during the load which nodes follow the writer of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like a secret in a text: passwords, tokens and private keys.
+"""Finds passwords, tokens and private keys in a text.
 
 Servers log statements, and errors quote command lines, connection strings and headers.
 Too much is taken out rather than too little: where a secret without quotes ends cannot

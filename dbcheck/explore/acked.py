@@ -1,4 +1,4 @@
-"""What had been acknowledged by any moment of a recorded load."""
+"""Lists the commits that had been acknowledged by a moment of a recorded load."""
 
 from __future__ import annotations
 

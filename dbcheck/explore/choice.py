@@ -1,4 +1,4 @@
-"""Which crash states come first: those that differ most."""
+"""Orders crash states: those that differ most come first."""
 
 from __future__ import annotations
 

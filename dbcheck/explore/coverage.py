@@ -1,4 +1,4 @@
-"""How much of what a cut could have left was looked at."""
+"""Counts how much of what a cut could have left was looked at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which crash states a recording holds.
+"""Lists the crash states that a recording holds.
 
 A cut may come between any two requests.  A write that no completed flush covers may
 then be on the drive, in part or as a whole, or not.  A state with a write less than

@@ -1,4 +1,4 @@
-"""Why a server takes no queries after a cut: its data, or something else.
+"""Decides why a server takes no queries after a cut: its data, or something else.
 
 Its data, or its storage, are to blame if the power was cut, its host is up again with
 the same storage, and the server's own log shows that its data ended its start.

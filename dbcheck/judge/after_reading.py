@@ -1,4 +1,4 @@
-"""What came of the checks that follow the first reading of the rows.
+"""Judges the checks that follow the first reading of the rows.
 
 A second reading after a clean restart, transactions that the server still listed as
 prepared, and the server's own check of its tables.

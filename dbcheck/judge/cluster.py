@@ -1,4 +1,4 @@
-"""What shows that a standby which took over could have, and had to have, every commit.
+"""Judges whether a standby that took over could have every commit, and had to.
 
 Each item is None of a single server, and of a cluster whose writer is read.
 """

@@ -1,4 +1,4 @@
-"""What a control shows, and what its result means for the cycles after it."""
+"""Judges a control, and what it means for the cycles after it."""
 
 from __future__ import annotations
 

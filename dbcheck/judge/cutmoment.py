@@ -1,4 +1,4 @@
-"""When the power of a stored run was cut, and what shows that.
+"""Finds the moment at which the power of a stored run was cut, and its evidence.
 
 A lab knows the moment.  A switch cuts at some time between being asked and reporting
 that it has cut; where that is more than a second after the last ack, the network may

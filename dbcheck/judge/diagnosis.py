@@ -1,4 +1,4 @@
-"""What explains the losses of a run best, from their kinds and from their shape.
+"""Finds the best explanation of a run's losses, from their kinds and their shape.
 
 A diagnosis is no part of the verdict: it tells where to look first.  But losses that
 clients of the server cause are not held against it.  They are of two kinds alone: a

@@ -1,4 +1,4 @@
-"""How the server ended: cut, crashed or shut down in an orderly way."""
+"""Decides how the server ended: cut, crashed or shut down in an orderly way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the target's host adds to the evidence."""
+"""Evidence from the target's host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server's own log shows of the cut, read on its host or over SQL."""
+"""Evidence from a server's own log, read on its host or over SQL."""
 
 from __future__ import annotations
 

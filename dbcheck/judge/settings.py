@@ -1,4 +1,4 @@
-"""What a run's settings explain of its losses, and what they forbid to claim."""
+"""Settings that explain the losses of a run, or forbid a claim."""
 
 from __future__ import annotations
 

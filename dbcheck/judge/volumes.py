@@ -1,4 +1,4 @@
-"""How deep a cut went on each volume that holds a place an ack depends on.
+"""Judges how deep a cut went on each volume on which an ack depends.
 
 There are block devices that can lose completed writes though no drive loses its power.
 """

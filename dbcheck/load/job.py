@@ -1,4 +1,4 @@
-"""What goes between the client and a process of the load, over a local.Channel.
+"""Messages between the client and a process of the load, over a local.Channel.
 
 Both ends are this program, and no other has the sockets, so objects go as pickles.
 To the process: a Job, when to start (an int), whether to hold the sessions (a bool),

@@ -1,4 +1,4 @@
-"""What the event loop waits with.
+"""Waits for the sockets of the event loop.
 
 epoll(7) where there is one: selectors.DefaultSelector takes 0.3 to 1.7 us more for
 each reply, up to 2 % of the client's time for a commit.

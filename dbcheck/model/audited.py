@@ -1,4 +1,4 @@
-"""What an audit finds, in short, and settings beside those in effect in one session."""
+"""Findings of an audit in short, and settings beside those in effect in a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes hold the data, what they promise together, whose data may be read.
+"""The nodes that hold the data, their promise, and whose data may be read.
 
 A cluster promises to have every commit after the loss of one node's power, or of all.
 """

@@ -1,4 +1,4 @@
-"""How deep a cut went, by what became of data that were never flushed.
+"""The depth of a cut, measured by data that were never flushed.
 
 Two canaries write beside the server.  The records of the one are appended through
 the page cache, the blocks of the other go past it to the drive (O_DIRECT), and

@@ -1,4 +1,4 @@
-"""How often block devices wrote and flushed, and how long a durable write took.
+"""Counts of writes and flushes of block devices, and times of durable writes.
 
 Linux, Documentation/block/stat.rst: a device's "stat" has the numbers of writes that
 were completed (field 5), their sectors of 512 bytes (7) and milliseconds (8), and since

@@ -1,4 +1,4 @@
-"""What is known of the target's host, as plain values."""
+"""Facts about the target's host, as plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of block device a layer is, as its names show it.
+"""Kinds of block devices, as their names show them.
 
 Device-mapper devices have their owner's name in front of their UUID.  LVM's is "LVM-",
 64 characters of the volume, and a suffix for volumes of its own, whose names it refuses

@@ -1,4 +1,4 @@
-"""When the cuts of a campaign come: spread over what a server does, and at random."""
+"""Moments of the cuts of a campaign: spread over a server's activities, and random."""
 
 from __future__ import annotations
 

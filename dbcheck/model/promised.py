@@ -1,4 +1,4 @@
-"""Which settings contradict what a cluster promises."""
+"""Settings that contradict a cluster's promise."""
 
 from __future__ import annotations
 

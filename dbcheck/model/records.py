@@ -1,4 +1,4 @@
-"""What a cycle learned, as it is stored: before its load, at its cut and after it."""
+"""Records of a cycle as they are stored: before its load, at its cut and after it."""
 
 from __future__ import annotations
 

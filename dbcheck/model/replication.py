@@ -1,4 +1,4 @@
-"""How the nodes of a cluster follow the writer, as they show it themselves.
+"""Facts about replication, as the nodes of a cluster report them.
 
 Positions are bytes from the beginning of the writer's log (PostgreSQL), how many of its
 transactions there are (MySQL, its groups), or the sequence number of the newest

@@ -1,4 +1,4 @@
-"""What a server reports of itself, and of dbcheck's tables."""
+"""Facts that a server reports of itself and of dbcheck's tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a witness holds of a run, when it got it, and whether it is another host.
+"""Facts about a run's log on a witness: its content, its times, its host.
 
 Acks of several machines are dated by the one clock that all of them share.  A log whose
 sessions ran on another machine holds moments of that machine's monotonic clock, which

@@ -1,4 +1,4 @@
-"""What a cycle needs from the world, as Protocols.
+"""Protocols of all that a cycle needs from the world.
 
 A campaign speaks to these only.  One adapter per file implements them under engines/,
 hosts/, witness/, power/ and lab/; cli/assemble.py alone knows which is which.

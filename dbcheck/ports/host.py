@@ -1,4 +1,4 @@
-"""What a cycle needs of the target's host; each docstring is the contract."""
+"""Protocol of the target's host; each docstring is the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cycle needs of a power switch; each docstring is the contract."""
+"""Protocol of a power switch; each docstring is the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cycle needs of the nodes that hold the data; each docstring is the contract.
+"""Protocol of the nodes that hold the data; each docstring is the contract.
 
 A site knows which of its nodes takes the load, whose power is cut, and which node is
 read afterwards.  What is measured on each node is the campaign's work.

@@ -1,4 +1,4 @@
-"""What a cycle needs of the witness; each docstring is the contract."""
+"""Protocol of the witness; each docstring is the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be true before an unattended switch may cut."""
+"""Conditions under which an unattended switch may cut."""
 
 from __future__ import annotations
 

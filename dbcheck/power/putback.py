@@ -1,4 +1,4 @@
-"""Whether somebody has put a host back on its drives since a client was lost.
+"""Checks whether a host was put back on its drives since a client was lost.
 
 By the note of the cut on the host, and what is mounted from the drives now.  A server
 that was started since may be at work, and must not be ended.

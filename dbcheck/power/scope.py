@@ -1,4 +1,4 @@
-"""What belongs to cuts of drives alone, as a user gives it, and what is refused."""
+"""Settings of cuts of drives alone, and what is refused of them."""
 
 from __future__ import annotations
 

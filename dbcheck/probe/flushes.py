@@ -1,4 +1,4 @@
-"""Whether each commit is followed by a flush of the drives, and what stops it."""
+"""Checks that each commit is followed by a flush of the drives, or why not."""
 
 from __future__ import annotations
 

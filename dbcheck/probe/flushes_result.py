@@ -1,4 +1,4 @@
-"""What dbcheck probe found: what --json prints, and reports are made from."""
+"""The result of dbcheck probe, for --json and reports."""
 
 from __future__ import annotations
 

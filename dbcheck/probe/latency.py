@@ -1,4 +1,4 @@
-"""How long durable writes take, what that may mean, and what probe latency says of it.
+"""Times of durable writes, what they may mean, and the result of probe latency.
 
 fio(1) prints its figures as JSON (fio 3.33, HOWTO, "JSON output").
 """

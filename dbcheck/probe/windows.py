@@ -1,4 +1,4 @@
-"""What the drives did in moments with a commit, and in the moments between them.
+"""Compares what drives did in moments with a commit and in those between.
 
 A window is the time between two readings of the counters.  In a busy one a single
 session sent one commit and had its answer, in an idle one it waited.  A commit in whose

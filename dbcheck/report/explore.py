@@ -1,4 +1,4 @@
-"""What an exploration of crash states shows, on a terminal."""
+"""The report on an exploration of crash states, on a terminal."""
 
 from __future__ import annotations
 

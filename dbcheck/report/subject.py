@@ -1,4 +1,4 @@
-"""What a report can be about."""
+"""Subjects of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client knows of a cycle: operations sent, acks received.
+"""Operations that a client sent in a cycle, and the acks that it received.
 
 Acks are packed into the body of a frame of the witness log, 12 bytes each.  A body is a
 base (the first ack's row id, the earliest ack's time) and, per ack, session, seq and

@@ -1,4 +1,4 @@
-"""What the housekeeping session does beside the load: one chore after the other.
+"""Statements of the housekeeping session beside the load, one after the other.
 
 A chore changes one of the side tables, or has the server write its log or its pages.
 Which one comes is drawn from the seed and the chore's number, among those that the

@@ -1,4 +1,4 @@
-"""What must hold among the rows of a plan, by the server's own arithmetic."""
+"""Conditions among the rows of a plan, checked by the server's own arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How two readings of a table differ: of one server, or of two nodes of a cluster.
+"""Differences between two readings of a table: of one server, or of two nodes.
 
 A second reading follows a clean restart: a recovery can leave in memory what it never
 writes, or replay again what it had replayed; then the first reading finds every row,

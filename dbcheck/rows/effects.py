@@ -1,4 +1,4 @@
-"""What operations did beside the row that each of them inserted into the ledger.
+"""Effects of operations beside the row that each inserted into the ledger.
 
 Every operation inserts one such row, its marker, in its last transaction.  The marker
 shows whether that was committed, and what the other tables must hold.

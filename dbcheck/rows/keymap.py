@@ -1,4 +1,4 @@
-"""What became of the last commits of each session: a map of the keys near the cut.
+"""A map of the last commits of each session, and what became of them.
 
 Acks and survivors are streamed once and never held.
 """

@@ -1,4 +1,4 @@
-"""Which kinds of operations a session mixes, and how often each comes."""
+"""Kinds of operations that a session mixes, and how often each comes."""
 
 from __future__ import annotations
 

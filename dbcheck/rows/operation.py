@@ -1,4 +1,4 @@
-"""What a session sends: transactions of statements."""
+"""Transactions of statements, as a session sends them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every operation writes: a pure function of the seed and the key.
+"""The content that every operation writes: a pure function of seed and key.
 
 Nothing about a row needs to be remembered, so an ack is a key, an id and a time,
 and anyone who holds the seed can judge a stored run again.

@@ -1,4 +1,4 @@
-"""What happened when, up to the cut, in at most a few hundred bins of equal width.
+"""Events up to the cut, in at most a few hundred bins of equal width.
 
 Acks are streamed once and never held.
 """

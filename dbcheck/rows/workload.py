@@ -1,4 +1,4 @@
-"""What the sessions of a load do, and when its cut comes."""
+"""Settings of a load: what its sessions do, and when its cut comes."""
 
 from __future__ import annotations
 

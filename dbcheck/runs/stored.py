@@ -1,4 +1,4 @@
-"""How records are kept on the client's disk: whole or not at all, and recognisable.
+"""Keeps records on the client's disk: whole or not at all, and recognisable.
 
 Each record is JSON that names its format and has a digest of its content, so that a
 bit that rots here is never held against a server.

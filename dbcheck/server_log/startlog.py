@@ -1,4 +1,4 @@
-"""What a server's log shows of its attempts to start, and of what ended them.
+"""A server's attempts to start, and what ended them, from its log.
 
 Each line is looked up in the table of its product (server_log).  The first error of a
 start that failed is taken for its cause: damaged data, or one of many innocent things.

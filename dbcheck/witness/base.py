@@ -1,4 +1,4 @@
-"""What every witness has in common: agents that answer its requests."""
+"""Agents that answer the requests of every kind of witness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often block devices wrote and flushed.
+"""Counts of writes and flushes of block devices, from the kernel.
 
 What the fields mean is in model/flushes.py.
 """

@@ -1,4 +1,4 @@
-"""Which server's data a data directory holds, from the files in it."""
+"""Identifies the server whose data a data directory holds, from the files in it."""
 
 from __future__ import annotations
 

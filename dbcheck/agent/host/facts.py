@@ -1,4 +1,4 @@
-"""What a server's directories lie on: filesystems and block devices.
+"""Finds the filesystems and block devices below a server's directories.
 
 What cannot be read is "" or None, and `unreadable` has the reason; only a data
 directory that is absent raises.

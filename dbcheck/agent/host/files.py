@@ -1,4 +1,4 @@
-"""Where the files of a folder lie: links followed, and files that are mounted."""
+"""Finds where the files of a folder lie: links followed, and files that are mounted."""
 
 from __future__ import annotations
 

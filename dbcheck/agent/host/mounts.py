@@ -1,4 +1,4 @@
-"""What is mounted, and folders that no other account can exchange while root acts.
+"""Reads the mounts, and opens folders that no other account can exchange.
 
 mount(2) and umount(2) take paths, and follow links in them.  Who may rename a folder on
 the way, as the server's account may in a folder of its own, could have root mount a

@@ -1,4 +1,4 @@
-"""What may keep the flushes of a server's process from its files, and its log."""
+"""Finds what may keep a server's flushes from its files, and reads its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files of the kernel and tools of the host show of its storage, as they show it.
+"""Reads the kernel's files and the host's tools about its storage, unchanged.
 
 It reads, and changes nothing; what the texts mean is decided where they are received
 (audit/printed.py).

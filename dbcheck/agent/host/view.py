@@ -1,4 +1,4 @@
-"""What a server's process finds at its paths, which this host may not show there.
+"""Looks at a server's paths as its process sees them, e.g. in a container.
 
 A service or a container has mounts of its own (mount_namespaces(7)), and a process may
 have a root of its own (chroot(2)).  /proc/PID/root shows files as the process finds

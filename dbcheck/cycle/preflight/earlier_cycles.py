@@ -1,4 +1,4 @@
-"""What earlier cycles showed of a server, before the next one.
+"""Facts from earlier cycles of a server, for the next one.
 
 A cut is judged by what stood in the table before it.  So what changed between two
 cycles has to be found before the next one, or no cycle ever misses it.

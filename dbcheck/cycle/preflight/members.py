@@ -1,4 +1,4 @@
-"""Who are the nodes of a cluster: those of the inventory, and no others."""
+"""Checks that a cluster has the nodes of the inventory and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server's log shows of the time in which its rows were read.
+"""Reads the server's log of the time in which its rows were read.
 
 A server may end itself at a page that its recovery left damaged.  The client sees a
 lost connection, which proves nothing; the server's own log, from the moment at which

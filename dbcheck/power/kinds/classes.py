@@ -1,4 +1,4 @@
-"""Which class of cut each kind of switch makes (model.cut)."""
+"""The class of cut that each kind of switch makes (model.cut)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each kind of power switch knows of itself; each docstring is the contract."""
+"""Protocol of each kind of power switch; each docstring is the contract."""
 
 from __future__ import annotations
 

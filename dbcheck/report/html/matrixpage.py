@@ -1,4 +1,4 @@
-"""What the page of a matrix shows, for its template."""
+"""Values of the page of a matrix, for its template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a run shows, for its template."""
+"""Values of the page of a run, for its template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies below the server, as boxes: places, filesystem, layers, drives."""
+"""Draws what lies below the server: places, filesystem, layers, drives."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a report says, as plain text; how it is drawn is the business of a format."""
+"""Sentences of reports, as plain text; a format draws them."""

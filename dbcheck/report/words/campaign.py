@@ -1,4 +1,4 @@
-"""What a report on a campaign says."""
+"""Sentences of a report on a campaign."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison of two runs or campaigns says."""
+"""Sentences of a comparison of two runs or campaigns."""
 
 from __future__ import annotations
 

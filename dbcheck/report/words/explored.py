@@ -1,4 +1,4 @@
-"""What a report on explored crash states says, in words."""
+"""Sentences of a report on explored crash states."""
 
 from __future__ import annotations
 

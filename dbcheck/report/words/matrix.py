@@ -1,4 +1,4 @@
-"""What a report on a matrix says."""
+"""Sentences of a report on a matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every report on a run says, in words: the terminal's, the page's, a ticket's."""
+"""Sentences of every report on a run: the terminal's, the page's, a ticket's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where to look for the cause of losses if nothing that was read explains them."""
+"""Advice for losses that nothing explains that was read."""
 
 from __future__ import annotations
 

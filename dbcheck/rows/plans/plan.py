@@ -1,4 +1,4 @@
-"""What a kind of workload is: its tables, its operations, its judge.
+"""Protocol of a kind of workload: its tables, its operations, its judge.
 
 InsertPlan is the plainest: each operation inserts one row, which has its key and bytes
 to recognise.

@@ -1,4 +1,4 @@
-"""Which plan each workload follows."""
+"""Maps each workload to its plan."""
 
 from __future__ import annotations
 
