@@ -29,6 +29,7 @@ from rich.text import Text
 from dbcheck.cli import FAIL, INCONCLUSIVE, PASS, demo, output
 from dbcheck.lab import syscalls
 from dbcheck.model.verdict import Verdict
+from dbcheck.report.console import console
 
 DOCS = Path(__file__).parents[1] / "docs"
 FOLDER = DOCS / "examples"
@@ -263,7 +264,7 @@ def _run(line: str, code: int) -> None:
 def _picture() -> str:
     """Return what `make demo` prints in a real run, as an SVG."""
     sys.stderr.write("$ make demo\n")
-    screen = output.console(
+    screen = console(
         record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True
     )
     screen.print(Text("$ make demo", style="bold"))

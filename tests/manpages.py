@@ -14,7 +14,7 @@ from docutils.utils import new_document
 
 import dbcheck
 from dbcheck.cli import MEANS, MEANS_ALSO
-from dbcheck.cli.groups import Group
+from dbcheck.cli.flags.groups import Group
 from dbcheck.cli.root import VERBS
 from tests.kit.commandtree import contexts, inner_commands, options_of
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.text import Explained
 from dbcheck.cli import MEANS, MEANS_ALSO
-from dbcheck.cli.groups import Group
+from dbcheck.cli.flags.groups import Group
 from dbcheck.cli.root import VERBS
 from dbcheck.config.validated import allowed
 from dbcheck.inventory.entry import EXPECT, KEYS, KNOWN, OTHERS, SECRETS, Entry

@@ -15,19 +15,22 @@ import dbcheck
 from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
 from dbcheck.cli.entries import at_once, several
-from dbcheck.cli.entry_options import HostUrl, InventoryOptions, TargetOptions
-from dbcheck.cli.groups import Flag, Verb, grouped, option
-from dbcheck.cli.values import SEED
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Flag, Verb, grouped, option
+from dbcheck.cli.flags.target import HostUrl, InventoryOptions, TargetOptions
+from dbcheck.cli.flags.values import SEED
 from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.audit import audit
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.audited import RuleStanding, Severity
 from dbcheck.report.audit import audits_report
+from dbcheck.report.console import console
 from dbcheck.report.sarif import sarif
 from dbcheck.rows.plans.registry import tables_of
+from dbcheck.runner import assemble
 
 WORKLOAD = "insert"  # unless the inventory names another: its tables have places
 TEXT, SARIF = "text", "sarif"
@@ -59,7 +62,7 @@ def _rules_shown() -> tuple[str, ...]:
 @click.command("audit", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@options.everything()
+@shared.everything()
 @option(
     "--format",
     "shape",
@@ -68,7 +71,7 @@ def _rules_shown() -> tuple[str, ...]:
     show_default=True,
     help="How the findings are printed; sarif is SARIF 2.1.0, for code scanning.",
 )
-@options.as_json()
+@shared.as_json()
 @option(
     "--fail-on",
     type=click.Choice([severity.value for severity in Severity]),
@@ -81,7 +84,7 @@ def _rules_shown() -> tuple[str, ...]:
     metavar="RULE",
     help="Show in a lab what the rule claims: build what it calls unsafe, cut the "
     "power, print what was lost. Exits with 1 if nothing was.",
-    shell_complete=options.completed(_rules_shown, or_file=False),
+    shell_complete=shared.completed(_rules_shown, or_file=False),
 )
 @option(
     "--seed",
@@ -89,7 +92,7 @@ def _rules_shown() -> tuple[str, ...]:
     metavar="N",
     help="--receipt: decides rows, moments and what the drive loses. Default: random.",
 )
-@options.runs()
+@shared.runs()
 def command(
     names: tuple[str, ...],
     lookup: InventoryOptions,
@@ -125,7 +128,7 @@ def command(
             )
         from dbcheck.cli import receipt as receipts
 
-        seed = options.drawn(seed)
+        seed = shared.drawn(seed)
         found = receipts.receipt(receipt, seed)
         shown = receipts.run_receipt(found, seed, runs, as_json=as_json)
         sys.exit(PASS if shown else FAIL)
@@ -141,7 +144,7 @@ def command(
         elif shape == SARIF:
             output.print_json(sarif(result, Path(file).as_posix()))
         else:
-            output.console().print(audits_report(result.targets))
+            console().print(audits_report(result.targets))
     sys.exit(code)
 
 

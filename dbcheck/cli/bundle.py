@@ -9,11 +9,11 @@ import click
 from dbcheck.base import children
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.options import require_file, written_to
+from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.shared import require_file, written_to
+from dbcheck.cli.flags.values import ANY_PATH, FILE
+from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
-from dbcheck.cli.values import ANY_PATH, FILE
-from dbcheck.cli.written import write_file
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.secrets import removed_sentence
 from dbcheck.evidence.signature import file_of, sign

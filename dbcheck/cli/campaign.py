@@ -12,15 +12,16 @@ import click
 
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
+from dbcheck.base.errors import RunWriteError, UsageError
 from dbcheck.campaign.compare import groups
 from dbcheck.campaign.folder import CampaignFolder, Plan
-from dbcheck.cli import campaign_run, options, output
-from dbcheck.cli.campaign_fleet import LOCAL, require_workers, run_fleet
-from dbcheck.cli.entry_options import InventoryOptions, TwiceOptions
-from dbcheck.cli.groups import Verb, grouped, option
-from dbcheck.cli.options import ConsentOptions, drawn
-from dbcheck.cli.values import FOLDER, SEED
+from dbcheck.cli import output
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.shared import ConsentOptions, drawn
+from dbcheck.cli.flags.target import InventoryOptions, TwiceOptions
+from dbcheck.cli.flags.values import FOLDER, SEED
+from dbcheck.cli.say import say
 from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
@@ -28,6 +29,9 @@ from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.verdict import PPM, cuts_needed
 from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.console import console
+from dbcheck.runner import campaign_run
+from dbcheck.runner.campaign_fleet import LOCAL, require_workers, run_fleet
 
 CYCLES = click.IntRange(1, 1_000_000)
 WORKLOAD = "mixed"  # unless the inventory names another
@@ -36,9 +40,9 @@ WORKLOAD = "mixed"  # unless the inventory names another
 @click.command("campaign", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@options.everything()
+@shared.everything()
 @option("--cuts", type=CYCLES, metavar="N", help="Cuts to make that PASS or FAIL.")
-@options.until()
+@shared.until()
 @option(
     "--max-cuts", type=CYCLES, metavar="N", help="With --until: at most this many cuts."
 )
@@ -79,7 +83,7 @@ WORKLOAD = "mixed"  # unless the inventory names another
     metavar="N",
     help="Have at most this many targets without power at once. Default: any number.",
 )
-@options.as_json()
+@shared.as_json()
 def command(
     names: tuple[str, ...],
     everything: bool,
@@ -143,19 +147,19 @@ def command(
             )
             for entry in entries
         ]
-        campaign_run.remember(folders)
+        _remember(folders)
     if at:
         campaigns = list(zip(entries, folders, strict=True))
         shown = run_fleet(campaigns, root, at, cutting, as_json=as_json)
     else:
         shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
     result = CampaignsResult(str(root), tuple(shown), groups(shown))
-    code = campaign_run.exit_code(shown)
+    code = output.campaigns_code(shown)
     with output.printing(code):
         if as_json:
             output.print_json(to_values(result))
         else:
-            output.console().print(campaigns_report(result))
+            console().print(campaigns_report(result))
     sys.exit(code)
 
 
@@ -290,3 +294,12 @@ def _plan(
         twice=twice,
         price=entry.price,
     )
+
+
+def _remember(folders: Sequence[CampaignFolder]) -> None:
+    """Note that new campaigns are this user's own; say what it means if that fails."""
+    try:
+        for folder in folders:
+            folder.remember()
+    except RunWriteError as error:
+        say(f"--resume will need --inventory: {error}", err=True)

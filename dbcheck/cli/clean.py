@@ -9,19 +9,19 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
-from dbcheck.cli import assemble
 from dbcheck.cli.entries import chosen
-from dbcheck.cli.entry_options import (
+from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.target import (
     HostUrl,
     NamedByArgument,
     TargetOptions,
     WitnessOptions,
 )
-from dbcheck.cli.groups import Verb, grouped, option
 from dbcheck.cli.say import say
 from dbcheck.cycle.host import clear_canaries
 from dbcheck.hosts.host import Cleared
 from dbcheck.inventory.entry import Entry
+from dbcheck.runner import assemble
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import require_run_id
 from dbcheck.witness.window import WindowLimits

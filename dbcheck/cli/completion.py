@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from dbcheck.cli.groups import Verb
+from dbcheck.cli.flags.groups import Verb
 from dbcheck.cli.root import COMPLETE, PROGRAM, root
 from dbcheck.cli.say import say
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from dbcheck.cli import FAILED, PASS, options, output
-from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.lab_cycles import lab_cycles, lab_workload, until_shown
-from dbcheck.cli.options import drawn
+from dbcheck.cli import FAILED, PASS, output
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.shared import drawn
+from dbcheck.cli.flags.values import SEED
 from dbcheck.cli.say import say
-from dbcheck.cli.values import SEED
 from dbcheck.config import files, workload_file
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
@@ -23,11 +23,13 @@ from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
+from dbcheck.report.console import console, progress_console
 from dbcheck.report.lab import demo_bounds, demo_table
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import with_bound
+from dbcheck.runner.lab_cycles import lab_cycles, lab_workload, until_shown
 
 # A cut may show nothing: it came just after a flush, or while the machine stalled.
 CUTS_MAX = 3
@@ -108,8 +110,8 @@ def rows(rung: str) -> list[Row]:
     metavar="N",
     help="Decides rows, moments, and what a drive loses. Default: random.",
 )
-@options.runs()
-@options.as_json()
+@shared.runs()
+@shared.as_json()
 def command(
     only_list: bool, rung: str, seed: int | None, runs: Path, as_json: bool
 ) -> None:
@@ -136,8 +138,8 @@ def command(
 def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     """Run every line, print the table; return whether all came out as expected."""
     shown = []
-    console, only = output.progress_console(), {Phase.LAB}
-    with progress(console, live=not as_json, only=only) as view:
+    terminal, only = progress_console(), {Phase.LAB}
+    with progress(terminal, live=not as_json, only=only) as view:
         for row in lines:
             result = _run(row, seed, view, runs).result
             shown.append(DemoRow(row.case, row.expected, result))
@@ -145,17 +147,17 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
     if as_json:
         output.print_json(to_values(DemoResult(seed, good, tuple(shown))))
         return good
-    console = output.console()
-    console.print(demo_table(shown))
-    console.print(RUNGS[lines[0].spec.rung], style="italic")
+    terminal = console()
+    terminal.print(demo_table(shown))
+    terminal.print(RUNGS[lines[0].spec.rung], style="italic")
     for bound in demo_bounds(shown):
-        console.print(bound)
+        terminal.print(bound)
     for line in shown:
         if line.expected is not line.result.verdict:
             expected = line.expected.value
             text = f"{line.result.server}, {line.case}: expected {expected}"
-            console.print(text, style=WRONG)
-    console.print(f"Each run, with its log and its losses, is in {runs}/")
+            terminal.print(text, style=WRONG)
+    terminal.print(f"Each run, with its log and its losses, is in {runs}/")
     return good
 
 

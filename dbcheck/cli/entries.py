@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.entry_options import EntryOptions, InventoryOptions, Named
+from dbcheck.cli.flags.target import EntryOptions, InventoryOptions, Named
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import Inventory, load
 

@@ -8,10 +8,10 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.entry_options import INVENTORY
-from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.target import INVENTORY
+from dbcheck.cli.flags.values import ANY_PATH
 from dbcheck.cli.say import say
-from dbcheck.cli.values import ANY_PATH
 from dbcheck.config import files
 from dbcheck.runs.stored import private
 

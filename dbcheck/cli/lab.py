@@ -15,22 +15,21 @@ import click
 from dbcheck.base import children
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.cli import options, output
-from dbcheck.cli.entry_options import TwiceOptions
-from dbcheck.cli.groups import VerbGroup, grouped, option
-from dbcheck.cli.lab_cluster import cluster_cycles
-from dbcheck.cli.lab_cycles import described, lab_cycles, lab_workload, until_shown
-from dbcheck.cli.lab_explore import command as explore
-from dbcheck.cli.lab_fetch import fetch
-from dbcheck.cli.lab_log_writes import command as log_writes
-from dbcheck.cli.lab_options import (
+from dbcheck.cli import output
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import VerbGroup, grouped, option
+from dbcheck.cli.flags.lab import (
     ClusterOptions,
     ServerOptions,
     StorageOptions,
     lab_spec,
 )
-from dbcheck.cli.load_options import WorkloadOptions
-from dbcheck.cli.options import drawn
+from dbcheck.cli.flags.load import WorkloadOptions
+from dbcheck.cli.flags.shared import drawn
+from dbcheck.cli.flags.target import TwiceOptions
+from dbcheck.cli.lab_explore import command as explore
+from dbcheck.cli.lab_fetch import fetch
+from dbcheck.cli.lab_log_writes import command as log_writes
 from dbcheck.cli.say import say
 from dbcheck.config import workload_file
 from dbcheck.cycle.outcome import Outcome
@@ -41,10 +40,13 @@ from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import PPM, cuts_needed, worst
+from dbcheck.report.console import console, progress_console
 from dbcheck.report.lab import cycles_report
 from dbcheck.report.live import progress
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import tally, with_bound
+from dbcheck.runner.lab_clusters import cluster_cycles
+from dbcheck.runner.lab_cycles import described, lab_cycles, lab_workload, until_shown
 
 _SPARE = 3  # cycles for inconclusive ones in a campaign that is to show something
 _DISK = Path("/var/tmp")  # unlike /tmp never memory, which no witness may use
@@ -99,7 +101,7 @@ def _refuse_for_clusters(
     metavar="N",
     help="How many cuts to make. Default: 1.",
 )
-@options.until()
+@shared.until()
 @option(
     "--control",
     is_flag=True,
@@ -112,8 +114,8 @@ def _refuse_for_clusters(
     help="Keep the drive as the cut left it, before any recovery, in the folder of "
     "each run that does not pass.",
 )
-@options.runs()
-@options.as_json()
+@shared.runs()
+@shared.as_json()
 def run(
     server: ServerOptions,
     storage: StorageOptions,
@@ -144,7 +146,7 @@ def run(
         )
     workload = load.applied_to(lab_workload(workload_file.load(load.workload)))
     outcomes: list[Outcome] = []
-    with progress(output.progress_console(), live=not as_json) as view:
+    with progress(progress_console(), live=not as_json) as view:
         if cluster is not None:
             each = cluster_cycles(lab, cluster, workload, seed, count, view, runs)
         else:
@@ -174,9 +176,9 @@ def run(
                 )
             )
         elif len(results) > 1:
-            output.console().print(cycles_report(results, controls))
+            console().print(cycles_report(results, controls))
         else:
-            output.console().print(verdict_report((results or controls)[-1]))
+            console().print(verdict_report((results or controls)[-1]))
     sys.exit(code)
 
 
@@ -185,7 +187,7 @@ def run(
 @option(
     "--name", default="", metavar="NAME", help="A name for the lab. Default: random."
 )
-@options.as_json()
+@shared.as_json()
 def up(
     server: ServerOptions, storage: StorageOptions, name: str, as_json: bool
 ) -> None:

@@ -16,14 +16,13 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
-from dbcheck.cli import options, output
-from dbcheck.cli.explore_options import RecordOptions
-from dbcheck.cli.explore_rig import opened, rig_of
-from dbcheck.cli.groups import Verb, grouped, is_given, option
-from dbcheck.cli.lab_cycles import described
-from dbcheck.cli.load_options import WorkloadOptions
-from dbcheck.cli.options import drawn
-from dbcheck.cli.values import FOLDER, SEED
+from dbcheck.cli import output
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.explore import RecordOptions
+from dbcheck.cli.flags.groups import Verb, grouped, is_given, option
+from dbcheck.cli.flags.load import WorkloadOptions
+from dbcheck.cli.flags.shared import drawn
+from dbcheck.cli.flags.values import FOLDER, SEED
 from dbcheck.config import workload_file
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration
@@ -37,9 +36,12 @@ from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.lab import Lab
 from dbcheck.model.cut import CrashState
 from dbcheck.ports.listener import Phase
+from dbcheck.report.console import console, progress_console
 from dbcheck.report.explore import explore_report, state_report
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_cycles import described
+from dbcheck.runner.lab_rig import opened, rig_of
 
 STATES = 500
 _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
@@ -84,8 +86,8 @@ _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
     help="Use a FOLDER that you did not record: its settings and its data can run "
     "programs on this machine, as the server's account.",
 )
-@options.runs()
-@options.as_json()
+@shared.runs()
+@shared.as_json()
 def command(
     recording: RecordOptions,
     load: WorkloadOptions,
@@ -128,7 +130,7 @@ def command(
             id=ErrorId.OPTION_NEEDS_ANOTHER,
             hint="Leave it out to record anew.",
         )
-    with progress(output.progress_console(), live=not as_json, only=_SHOWN) as view:
+    with progress(progress_console(), live=not as_json, only=_SHOWN) as view:
         if given is None:
             folder = _recorded(recording, load, drawn(seed), runs, view)
         else:
@@ -248,7 +250,7 @@ def _explore(
         if as_json:
             output.print_json(to_values(result))
         else:
-            output.console().print(explore_report(result))
+            console().print(explore_report(result))
     if ended is not None:
         raise ended
     sys.exit(code)
@@ -271,7 +273,7 @@ def _judge_one(
         if as_json:
             output.print_json(to_values(result))
         else:
-            output.console().print(state_report(result))
+            console().print(state_report(result))
     sys.exit(code)
 
 

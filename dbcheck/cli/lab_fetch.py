@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dbcheck.cli.groups import Verb
+from dbcheck.cli.flags.groups import Verb
 from dbcheck.cli.say import say
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import fetch as fetch_into

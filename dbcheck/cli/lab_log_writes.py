@@ -10,21 +10,21 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli import options
-from dbcheck.cli.explore_rig import opened
-from dbcheck.cli.groups import Verb
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Verb
+from dbcheck.cli.flags.values import FOLDER
+from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
-from dbcheck.cli.values import FOLDER
-from dbcheck.cli.written import write_file
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
 from dbcheck.lab.drive.logwrites import log_of
 from dbcheck.lab.drive.recording import Recording
+from dbcheck.runner.lab_rig import opened
 
 
 @click.command("log-writes", cls=Verb)
 @click.argument("folder", metavar="FOLDER", type=FOLDER)
-@options.written_to(
+@shared.written_to(
     "The file to make. If the lab had a log drive, FILE has the data's drive and "
     "FILE.log the log's.",
     required=True,

@@ -10,34 +10,37 @@ from pathlib import Path
 import click
 
 from dbcheck.campaign.folder import write_matrix
-from dbcheck.cli import FAILED, PASS, assemble, options, output
+from dbcheck.cli import FAILED, PASS, output
 from dbcheck.cli.entries import chosen
-from dbcheck.cli.entry_options import (
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Verb, grouped, option, option_of
+from dbcheck.cli.flags.power import PowerOptions
+from dbcheck.cli.flags.shared import ConsentOptions, drawn
+from dbcheck.cli.flags.target import (
     HostOptions,
     NamedByArgument,
     RestartOptions,
     TargetOptions,
     WaitOptions,
     WitnessOptions,
+    reconcile_flags,
 )
-from dbcheck.cli.groups import Verb, grouped, option, option_of
-from dbcheck.cli.guard import guard, require_passable
-from dbcheck.cli.matrix_cycles import Measured, in_labs
-from dbcheck.cli.matrix_rows import Matrix, read_matrix
-from dbcheck.cli.matrix_target import on_target
-from dbcheck.cli.options import ConsentOptions, drawn
-from dbcheck.cli.power_options import PowerOptions
-from dbcheck.cli.resumable import reconcile_flags
+from dbcheck.cli.flags.values import SEED
 from dbcheck.cli.say import say
-from dbcheck.cli.values import SEED
 from dbcheck.config import files
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import ENGINES
 from dbcheck.ports.listener import Phase
+from dbcheck.report.console import console, progress_console
 from dbcheck.report.live import progress
 from dbcheck.report.matrix import matrix_report
 from dbcheck.report.rows import matrix_result
 from dbcheck.rows.workload import Workload
+from dbcheck.runner import assemble
+from dbcheck.runner.guard import guard, require_passable
+from dbcheck.runner.matrix_cycles import Measured, in_labs
+from dbcheck.runner.matrix_rows import Matrix, read_matrix
+from dbcheck.runner.matrix_target import on_target
 from dbcheck.witness.window import WindowLimits
 
 
@@ -48,7 +51,7 @@ from dbcheck.witness.window import WindowLimits
     metavar="NAME|FILE",
     help="A matrix by its name (percona-2009, receipts, replication), or a TOML file "
     "of your own.",
-    shell_complete=options.completed(files.matrix_names, or_file=True),
+    shell_complete=shared.completed(files.matrix_names, or_file=True),
 )
 @option(
     "--vary",
@@ -70,7 +73,7 @@ from dbcheck.witness.window import WindowLimits
     metavar="NAME|FILE",
     help="A workload by its name (see: dbcheck workloads), or a TOML file of your own. "
     "Default: the file's, or insert.",
-    shell_complete=options.completed(files.workload_names, or_file=True),
+    shell_complete=shared.completed(files.workload_names, or_file=True),
 )
 @option_of(Workload, "sessions", "the file's, or the workload's")
 @option(
@@ -79,8 +82,8 @@ from dbcheck.witness.window import WindowLimits
     metavar="N",
     help="Decides rows, moments, and what a lab's drive loses. Default: random.",
 )
-@options.runs()
-@options.as_json()
+@shared.runs()
+@shared.as_json()
 def command(
     named: NamedByArgument,
     target: TargetOptions,
@@ -128,7 +131,7 @@ def command(
     try:
         if not real:
             with progress(
-                output.progress_console(), live=not as_json, only={Phase.LAB}
+                progress_console(), live=not as_json, only={Phase.LAB}
             ) as view:
                 in_labs(measured, seed, view, runs)
         else:
@@ -137,7 +140,7 @@ def command(
             _take_price(measured, entry.price)
             new_key, lag = witness.accept_new_host_key, WindowLimits()
             with (
-                progress(output.progress_console(), live=not as_json) as view,
+                progress(progress_console(), live=not as_json) as view,
                 assemble.opened_witness(entry, lag, new_key) as log,
             ):
                 rig = assemble.entry_rig(entry, log, view, runs, lag)
@@ -177,7 +180,7 @@ def _show(
     if as_json:
         output.print_json(to_values(result))
     else:
-        output.console().print(matrix_report(result))
+        console().print(matrix_report(result))
     if any(row.cycles for row in result.rows):
         path = write_matrix(runs, result)
         say(f"stored: {path}", f"  dbcheck report {path} -o matrix.html", err=True)

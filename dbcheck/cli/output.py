@@ -1,25 +1,28 @@
-"""Ends a verb: the report or its JSON on stdout, and the exit code."""
+"""Ends a verb: the report or its JSON on stdout or in a file, and the exit code."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.text import Span, Text
 
-from dbcheck.base.text import quoted
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import RunWriteError
+from dbcheck.base.system import sync
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS
 from dbcheck.cli.root import give_up_printing, mute
 from dbcheck.cli.say import say
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
+from dbcheck.judge.results import CampaignResult
 from dbcheck.model.verdict import Verdict
+from dbcheck.report.console import console
 from dbcheck.report.verdict import verdict_report
 
 EXIT_CODES = {
@@ -27,59 +30,6 @@ EXIT_CODES = {
     Verdict.FAIL: FAIL,
     Verdict.INCONCLUSIVE: INCONCLUSIVE,
 }
-
-
-class _Console(Console):
-    """Shows every text as base.text.quoted() gives it, and no markup or emoji in it.
-
-    Whatever rich draws becomes a Text before it is laid out, and passes through here.
-    """
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given, highlight=False, markup=False, emoji=False)
-        if self.width < 1:  # COLUMNS=0: rich would show nothing at all
-            self.width = 80
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Render an object; if it is a text, with invisible characters escaped."""
-        if isinstance(renderable, str):
-            renderable = Text(quoted(renderable))
-        elif isinstance(renderable, Text):
-            renderable = _quoted(renderable)
-        return super().render(renderable, options)
-
-    def on_broken_pipe(self) -> None:
-        """Raise the BrokenPipeError again.
-
-        rich would exit with 1, which means FAIL, when the reader of its output is gone.
-        """
-        raise
-
-
-def _quoted(text: Text) -> Text:
-    """Return *text* with each style on the characters that it was on."""
-    plain = text.plain
-    if (shown := quoted(plain)) == plain:
-        return text
-
-    def moved(place: int) -> int:
-        return len(quoted(plain[:place]))
-
-    copy = text.blank_copy(shown)
-    copy.spans = [Span(moved(s.start), moved(s.end), s.style) for s in text.spans]
-    return copy
-
-
-def console(**given: Any) -> Console:
-    """Return the console for results; given: for rich's own."""
-    return _Console(**given)
-
-
-def progress_console() -> Console:
-    """Return the console for progress, on stderr."""
-    return _Console(stderr=True)
 
 
 def print_json(value: Any) -> None:
@@ -122,3 +72,50 @@ def end_with(outcome: Outcome, *, as_json: bool, reconcile: str = "") -> NoRetur
         else:
             console().print(verdict_report(result, reconcile))
     sys.exit(code)
+
+
+def write_file(file: Path, chunks: Iterable[bytes]) -> None:
+    """Write *file*, with the mode that the umask gives, whole or not at all.
+
+    Links are followed, and what is no plain file, as /dev/stdout or a pipe, is written
+    to.  Raise RunWriteError.
+    """
+    try:
+        if file.exists() and not file.is_file():
+            with file.open("wb") as opened:
+                opened.writelines(chunks)
+        else:
+            _replace(file.resolve(), chunks)
+    except OSError as error:
+        raise RunWriteError(
+            f"{file} cannot be written: {error.strerror}",
+            id=ErrorId.FILE_NOT_WRITABLE,
+            hint="Name a file in a folder that is there, or make room.",
+        ) from None
+
+
+def _replace(file: Path, chunks: Iterable[bytes]) -> None:
+    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("xb") as opened:
+            opened.writelines(chunks)
+            opened.flush()
+            sync(opened.fileno())
+        part.replace(file)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def campaigns_code(shown: Sequence[CampaignResult]) -> int:
+    """Return the exit code for several campaigns: that of the worst."""
+    codes = set(map(_exit_code, shown))
+    return next(code for code in (FAIL, FAILED, INCONCLUSIVE, PASS) if code in codes)
+
+
+def _exit_code(shown: CampaignResult) -> int:
+    if shown.verdict is Verdict.FAIL:
+        return FAIL
+    if shown.error:
+        return FAILED
+    return INCONCLUSIVE if shown.verdict is Verdict.INCONCLUSIVE else PASS

@@ -8,13 +8,13 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
-from dbcheck.cli import assemble, options, output
-from dbcheck.cli.entry_options import InventoryOptions
-from dbcheck.cli.groups import VerbGroup, grouped, option
-from dbcheck.cli.guard import guard
-from dbcheck.cli.options import ConsentOptions
+from dbcheck.cli import output
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import VerbGroup, grouped, option
+from dbcheck.cli.flags.shared import ConsentOptions
+from dbcheck.cli.flags.target import InventoryOptions
+from dbcheck.cli.flags.values import SECONDS
 from dbcheck.cli.say import say
-from dbcheck.cli.values import SECONDS
 from dbcheck.cycle.observable import data_mark
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
@@ -25,8 +25,11 @@ from dbcheck.power import consent as agreed
 from dbcheck.power import selftest, wiring
 from dbcheck.power.registry import UNATTENDED
 from dbcheck.probe import idle_cut
+from dbcheck.report.console import progress_console
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.table import LEDGER
+from dbcheck.runner import assemble
+from dbcheck.runner.guard import guard
 
 _NOT_BACK = "its server did not come back: {}"
 
@@ -42,7 +45,7 @@ def command() -> None:
 @command.command()
 @click.argument("host")
 @grouped
-@options.as_json()
+@shared.as_json()
 def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     """Print what the switch reports: on, off or unknown.
 
@@ -59,7 +62,7 @@ def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
 @command.command()
 @click.argument("host")
 @grouped
-@options.as_json()
+@shared.as_json()
 def cut(
     host: str, lookup: InventoryOptions, consent: ConsentOptions, as_json: bool
 ) -> None:
@@ -75,7 +78,7 @@ def cut(
 @command.command()
 @click.argument("host")
 @grouped
-@options.as_json()
+@shared.as_json()
 def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     """Apply the power after its time off; the host may still boot.
 
@@ -94,7 +97,7 @@ def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
 @command.command()
 @click.argument("host")
 @grouped
-@options.as_json()
+@shared.as_json()
 @option(
     "--wait",
     type=SECONDS,
@@ -206,7 +209,7 @@ def _tested(
     engine = assemble.engine(entry.target, entry.password)
     seen, depths, found = idle_cut.cut_idle_host_and_measure_depth(
         asked,
-        PlainProgress(output.progress_console()),
+        PlainProgress(progress_console()),
         engine.facts(),
         engine.places((LEDGER,)),
         data_mark(engine),

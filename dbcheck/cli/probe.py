@@ -12,20 +12,22 @@ import click
 
 import dbcheck
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, options, output
+from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
 from dbcheck.cli.entries import at_once, several
-from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
-from dbcheck.cli.groups import Verb, VerbGroup, grouped, option
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Verb, VerbGroup, grouped, option
+from dbcheck.cli.flags.target import InventoryOptions, ProbedHost, TargetOptions
+from dbcheck.cli.flags.values import SEED
 from dbcheck.cli.probe_latency import latency
-from dbcheck.cli.probe_options import ProbedHost, host_of, named
 from dbcheck.cli.say import say
-from dbcheck.cli.values import SEED
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.flushes import Outcome
 from dbcheck.probe.flushes_result import FlushesResult, FlushesResults
 from dbcheck.probe.measure_flushes import probe_flushes
+from dbcheck.report.console import console
 from dbcheck.report.flushes import flushes_reports
+from dbcheck.runner import assemble
 
 COMMITS, COMMITS_MIN, COMMITS_MAX = 200, 30, 100_000
 _EXIT_CODES = {
@@ -48,7 +50,7 @@ def command() -> None:
 @command.command("flushes", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@options.everything()
+@shared.everything()
 @option(
     "--commits",
     type=click.IntRange(COMMITS_MIN, COMMITS_MAX),
@@ -63,7 +65,7 @@ def command() -> None:
     metavar="N",
     help="Decides the rows, and how long it waits between commits. Default: random.",
 )
-@options.as_json()
+@shared.as_json()
 def flushes(
     names: tuple[str, ...],
     lookup: InventoryOptions,
@@ -91,10 +93,10 @@ def flushes(
     known.
     """
     entries = several(names, lookup, (target, host), everything=everything)
-    seed = options.drawn(seed)
+    seed = shared.drawn(seed)
     for entry in entries:
         say(
-            f"{named(entry)}: commits {commits} rows to dbcheck's table,"
+            f"{assemble.entry_label(entry)}: commits {commits} rows to dbcheck's table,"
             " then writes a file without a name in the log's directory",
             err=True,
         )
@@ -106,14 +108,14 @@ def flushes(
             found = FlushesResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
         else:
-            output.console().print(flushes_reports(results))
+            console().print(flushes_reports(results))
     sys.exit(code)
 
 
 def _probed(entry: Entry, commits: int, seed: int) -> FlushesResult:
     """Probe one server; one that cannot be reached does not end the others."""
     try:
-        with closing(host_of(entry)) as host:
+        with closing(assemble.required_host(entry)) as host:
             engine = assemble.engine(entry.target, entry.password)
             return probe_flushes(engine, host, commits, seed, entry.name)
     except UsageError:

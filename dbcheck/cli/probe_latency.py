@@ -12,17 +12,19 @@ import click
 import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.cli import FAILED, PASS, assemble, options, output
+from dbcheck.cli import FAILED, PASS, output
 from dbcheck.cli.entries import at_once, several
-from dbcheck.cli.entry_options import InventoryOptions, TargetOptions
-from dbcheck.cli.groups import Verb, grouped, option
-from dbcheck.cli.probe_options import ProbedHost, host_of, named
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.target import InventoryOptions, ProbedHost, TargetOptions
 from dbcheck.cli.say import say
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.probe.latency import LatencyResult, LatencyResults, usual_shapes
 from dbcheck.probe.measure_latency import Effort, probe_folder, probe_server
+from dbcheck.report.console import console
 from dbcheck.report.latency import latency_reports
+from dbcheck.runner import assemble
 
 FILEIO = "fileio"
 WRITES, WRITES_MIN, WRITES_MAX = 300, 10, 100_000
@@ -31,7 +33,7 @@ WRITES, WRITES_MIN, WRITES_MAX = 300, 10, 100_000
 @click.command("latency", cls=Verb)
 @grouped
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@options.everything()
+@shared.everything()
 @option(
     "--dir",
     "folder",
@@ -59,7 +61,7 @@ WRITES, WRITES_MIN, WRITES_MAX = 300, 10, 100_000
     help="fileio: also random writes of 16 KiB with O_DIRECT by 1, 4 and 16 at once, "
     "each flushed and never flushed. Needs fio on the host.",
 )
-@options.as_json()
+@shared.as_json()
 def latency(
     names: tuple[str, ...],
     lookup: InventoryOptions,
@@ -99,7 +101,7 @@ def latency(
     effort = Effort(usual_shapes(), writes, created, has_fileio=profile == FILEIO)
     for entry in entries:
         say(
-            f"{named(entry)}: writes and flushes a file without a name"
+            f"{assemble.entry_label(entry)}: writes and flushes a file without a name"
             f" in {folder or 'the directories of the server'}",
             err=True,
         )
@@ -111,7 +113,7 @@ def latency(
             found = LatencyResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
         else:
-            output.console().print(latency_reports(results))
+            console().print(latency_reports(results))
     sys.exit(code)
 
 
@@ -131,7 +133,7 @@ def _timed(
 ) -> LatencyResult:
     """Time writes on one host; one that cannot be reached does not end the others."""
     try:
-        with closing(host_of(entry)) as host:
+        with closing(assemble.required_host(entry)) as host:
             if folder is not None:
                 return probe_folder(folder, host, effort, entry.name)
             engine = assemble.engine(entry.target, entry.password)

@@ -10,15 +10,16 @@ from dbcheck.audit.rules import by_id
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAIL, PASS, output
-from dbcheck.cli.matrix_cycles import Measured, in_labs
-from dbcheck.cli.matrix_rows import Matrix, Row, read_matrix
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import ReceiptResult, ReceiptsResult
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.audit import receipt_report
+from dbcheck.report.console import console, progress_console
 from dbcheck.report.live import progress
+from dbcheck.runner.matrix_cycles import Measured, in_labs
+from dbcheck.runner.matrix_rows import Matrix, Row, read_matrix
 
 PRESET = "receipts"
 
@@ -64,8 +65,8 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
     And whether the audit named the rule in each before the cut.
     """
     measured = [Measured(row) for row in found.rows]
-    console, only = output.progress_console(), {Phase.LAB}
-    with progress(console, live=not as_json, only=only) as view:
+    terminal, only = progress_console(), {Phase.LAB}
+    with progress(terminal, live=not as_json, only=only) as view:
         in_labs(measured, seed, view, runs)
     results = [result_of(found.rule, one) for one in measured]
     shown = all(result.shown for result in results)
@@ -73,7 +74,7 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
         if as_json:
             output.print_json(to_values(ReceiptsResult(tuple(results))))
         else:
-            output.console().print(receipt_report(found.rule, results))
+            console().print(receipt_report(found.rule, results))
     return shown
 
 

@@ -8,8 +8,10 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli import options, output
-from dbcheck.cli.entry_options import (
+from dbcheck.cli import output
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.target import (
     HostOptions,
     NamedByFlag,
     RestartOptions,
@@ -17,9 +19,9 @@ from dbcheck.cli.entry_options import (
     WaitOptions,
     WitnessOptions,
 )
-from dbcheck.cli.groups import Verb, grouped, option
-from dbcheck.cli.values import ANY_PATH
+from dbcheck.cli.flags.values import ANY_PATH
 from dbcheck.cycle.judging import judge_run
+from dbcheck.report.console import progress_console
 from dbcheck.report.live import progress
 from dbcheck.runs.folder import RunFolder, reconcile_command
 from dbcheck.runs.stored import locked_to_judge
@@ -35,8 +37,8 @@ from dbcheck.witness.log import FrameLogReader
 @option(
     "--offline", is_flag=True, help="Judge what is stored in RUN; contact no server."
 )
-@options.runs()
-@options.as_json()
+@shared.runs()
+@shared.as_json()
 def command(
     run: Path | None,
     named: NamedByFlag,
@@ -81,14 +83,14 @@ def command(
         stored_run = RunFolder.open(run)
         with (
             locked_to_judge(run),
-            progress(output.progress_console(), live=not as_json) as view,
+            progress(progress_console(), live=not as_json) as view,
         ):
             outcome = judge_run(stored_run, FrameLogReader(), view.progress)
         output.end_with(outcome, as_json=as_json)
     # Judging offline imports nothing that reads an inventory or reaches a server.
     from dbcheck.cli.entries import chosen
-    from dbcheck.cli.reconcile_server import reconciled
-    from dbcheck.cli.resumable import reconcile_flags
+    from dbcheck.cli.flags.target import reconcile_flags
+    from dbcheck.runner.reconciling import reconciled
 
     described = (target, host, witness, wait, restart)
     entry = chosen(named, *described, clusters=True)

@@ -16,17 +16,18 @@ from dbcheck.campaign.compare import compared, groups
 from dbcheck.campaign.folder import folders_in, read_matrix
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.cli import PASS, output
-from dbcheck.cli.groups import Verb, option
-from dbcheck.cli.options import written_to
+from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.shared import written_to
+from dbcheck.cli.flags.values import ANY_PATH
+from dbcheck.cli.output import write_file
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.cli.say import say
-from dbcheck.cli.values import ANY_PATH
-from dbcheck.cli.written import write_file
 from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
 from dbcheck.report.campaign import campaigns_report, compare_report
+from dbcheck.report.console import console
 from dbcheck.report.matrix import matrix_report
 from dbcheck.report.subject import (
     NOT_JUDGED_AGAIN,
@@ -126,7 +127,7 @@ def _put(subject: Subject, kind: str, file: Path | None) -> None:
         return
     with output.printing(PASS):
         if kind == "text":
-            output.console().print(_renderable(subject))
+            console().print(_renderable(subject))
         else:
             output.print_text(formatted(subject, kind))
 
@@ -178,7 +179,7 @@ def _renderable(subject: Subject) -> RenderableType:
 
 def _text(subject: Subject) -> str:
     with io.StringIO() as written:
-        output.console(file=written, width=_COLUMNS).print(_renderable(subject))
+        console(file=written, width=_COLUMNS).print(_renderable(subject))
         return written.getvalue()
 
 

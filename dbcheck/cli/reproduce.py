@@ -76,7 +76,7 @@ def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
 
     A stored spec may lack some of it, and a forged one hold anything.
     """
-    from dbcheck.cli.lab_options import flags_of_cluster, flags_of_lab
+    from dbcheck.cli.flags.lab import flags_of_cluster, flags_of_lab
     from dbcheck.lab.clusters.spec import ClusterSpec
     from dbcheck.lab.spec import LabSpec
 

@@ -11,22 +11,22 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli import assemble, options, output
+from dbcheck.cli import output
 from dbcheck.cli.entries import chosen
-from dbcheck.cli.entry_options import (
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.load import LoadOptions
+from dbcheck.cli.flags.power import PowerOptions
+from dbcheck.cli.flags.shared import ConsentOptions, drawn
+from dbcheck.cli.flags.target import (
     HostOptions,
     NamedByArgument,
     RestartOptions,
     TargetOptions,
     WaitOptions,
     WitnessOptions,
+    reconcile_flags,
 )
-from dbcheck.cli.groups import Verb, grouped, option
-from dbcheck.cli.guard import guard, require_passable
-from dbcheck.cli.load_options import LoadOptions
-from dbcheck.cli.options import ConsentOptions, drawn
-from dbcheck.cli.power_options import PowerOptions
-from dbcheck.cli.resumable import reconcile_flags, resumable_cycle
 from dbcheck.config import workload_file
 from dbcheck.cycle.control import facts_of, run_controls
 from dbcheck.cycle.outcome import Outcome
@@ -37,9 +37,13 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
+from dbcheck.report.console import progress_console
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
+from dbcheck.runner import assemble
+from dbcheck.runner.guard import guard, require_passable
+from dbcheck.runner.resumable import resumable_cycle
 
 TWICE = (
     "you will be asked to cut the power twice. The first cut is the control: its "
@@ -55,8 +59,8 @@ TWICE = (
     help="First cut the power under sessions that are acknowledged too early: if that "
     "loses nothing, this rig cannot see losses, and there is no PASS.",
 )
-@options.runs()
-@options.as_json()
+@shared.runs()
+@shared.as_json()
 def command(
     named: NamedByArgument,
     target: TargetOptions,
@@ -103,7 +107,7 @@ def command(
     new_key = witness.accept_new_host_key
     flags = reconcile_flags(named, target, host, witness, restart)
     with (
-        progress(output.progress_console(), live=not as_json) as view,
+        progress(progress_console(), live=not as_json) as view,
         assemble.opened_witness(entry, load.limits, new_key) as log,
         assemble.far_workers(entry, scheduler, workload.sessions) as far,
     ):

@@ -18,23 +18,26 @@ from rich.text import Text
 from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, UsageError
-from dbcheck.cli import FAIL, PASS, assemble, options, output
+from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.entries import chosen
-from dbcheck.cli.entry_options import (
+from dbcheck.cli.flags import shared
+from dbcheck.cli.flags.groups import VerbGroup, grouped
+from dbcheck.cli.flags.target import (
     NamedByArgument,
     NamedByFlag,
     TargetUrl,
     WitnessOptions,
 )
-from dbcheck.cli.groups import VerbGroup, grouped
+from dbcheck.cli.flags.values import ANY_PATH
 from dbcheck.cli.say import say
-from dbcheck.cli.values import ANY_PATH
 from dbcheck.cycle.fetching import at_most, room_for_log
 from dbcheck.cycle.preflight.independence import require_independent
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import Manifest
 from dbcheck.model.witness import Watermark
+from dbcheck.report.console import console
+from dbcheck.runner import assemble
 from dbcheck.runs.folder import RunFolder, read_manifest, require_run_id
 from dbcheck.witness.log import AckBatch, FrameLogReader, LogScan
 from dbcheck.witness.window import WindowLimits
@@ -58,7 +61,7 @@ def command() -> None:
 
 @command.command()
 @grouped
-@options.as_json()
+@shared.as_json()
 def check(
     named: NamedByArgument, witness: WitnessOptions, target: TargetUrl, as_json: bool
 ) -> None:
@@ -90,9 +93,9 @@ def check(
         output.print_json(result)
         return
     fsync = result["fsync_ms"]
-    console = output.console()
+    terminal = console()
     line = Text(facts.hostname, "bold").append(" can be used as a witness", "not bold")
-    console.print(line, soft_wrap=True)
+    terminal.print(line, soft_wrap=True)
     for name, value in {
         "folder": f"{facts.folder} ({facts.filesystem}, "
         f"{facts.free_bytes / 1e9:,.1f} GB free)",
@@ -100,7 +103,7 @@ def check(
         f"max {fsync['max']:.2f} ms ({PROBES} times)",
         "independence": independence,
     }.items():
-        console.print(f"{name:>16}  {value}", soft_wrap=True)
+        terminal.print(f"{name:>16}  {value}", soft_wrap=True)
 
 
 @command.command()
@@ -204,7 +207,7 @@ def _json_lines(log: _Log) -> Iterator[str]:
 @command.command()
 @click.argument("run", type=ANY_PATH)
 @grouped
-@options.as_json()
+@shared.as_json()
 def verify(
     run: Path, named: NamedByFlag, witness: WitnessOptions, as_json: bool
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from dbcheck.cli.groups import Verb, option
+from dbcheck.cli.flags.groups import Verb, option
 from dbcheck.cli.say import say
 from dbcheck.config import files, workload_file
 from dbcheck.rows.workload import Workload

@@ -45,7 +45,7 @@ from dbcheck.fleet.messages import (
 from dbcheck.fleet.mirror import Outgoing, unpack
 
 PROGRESS = "progress.log"  # what the campaigns of a folder wrote to their terminals
-CHILD = "dbcheck.cli.campaign_child"
+CHILD = "dbcheck.runner.campaign_child"
 _TRIES = 3  # to send a file
 _LOG_BYTES = 4000
 _LOST = "the client, or the scheduler, is lost"

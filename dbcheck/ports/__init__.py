@@ -1,5 +1,5 @@
 """Protocols of all that a cycle needs from the world.
 
 A campaign speaks to these only.  One adapter per file implements them under engines/,
-hosts/, witness/, power/ and lab/; cli/assemble.py alone knows which is which.
+hosts/, witness/, power/ and lab/; runner/assemble.py alone knows which is which.
 """

@@ -60,6 +60,7 @@ from dbcheck.runs.client_key import ClientKey
 from dbcheck.runs.rows import read_ids, read_rows
 
 T = TypeVar("T")
+RUNS = Path("runs")  # unless a user names another folder
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 _NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]{0,99}")  # stored ones: also others'
 

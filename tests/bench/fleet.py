@@ -22,7 +22,6 @@ from rich.console import Console
 from dbcheck.campaign.compare import groups
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result
-from dbcheck.cli.campaign_fleet import allow_open_files
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignsResult
@@ -31,6 +30,7 @@ from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.fleet import fleet_view
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.campaign_fleet import allow_open_files
 from tests.bench.shown import console, peak_mb, table
 from tests.kit.dask_cluster import cluster
 from tests.kit.rigs import plan

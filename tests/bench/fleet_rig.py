@@ -13,12 +13,12 @@ from pathlib import Path
 from distributed import Worker as DaskWorker
 
 from dbcheck.base.local import Channel
-from dbcheck.cli import campaign_child
 from dbcheck.cli.lab import as_host
 from dbcheck.fleet import task
 from dbcheck.inventory.load import inventory
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
+from dbcheck.runner import campaign_child
 
 SPEC = LabSpec("postgresql", rung="process")
 

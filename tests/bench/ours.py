@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.config import workload_file
 from dbcheck.cycle.loading import groups_of
 from dbcheck.cycle.preflight.before_load import preflight
@@ -20,6 +19,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
 from dbcheck.load.process import ProcessGroup
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_rig import lab_rig
 from tests.bench.speed import Speed, cpu_s
 from tests.kit.nodes import with_node
 

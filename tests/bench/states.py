@@ -22,7 +22,6 @@ from unittest.mock import patch
 from rich.console import Console
 
 from dbcheck.base import children
-from dbcheck.cli.explore_rig import opened as opened_by_command
 from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.explore import oracle
 from dbcheck.explore.folder import Exploration, Line
@@ -32,6 +31,7 @@ from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import ENGINES, FILESYSTEMS, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_rig import opened as opened_by_command
 from tests.bench import states_daemon as lab_side
 from tests.bench.parts import Parts, differences
 from tests.bench.shown import SPREAD, console, spread, table

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbcheck.cli.explore_rig import opened
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.opened import Opened
 from dbcheck.judge.results import Finding, LostBlock
@@ -26,6 +25,7 @@ from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.innodb import InnodbServer
 from dbcheck.model.cut import Part
+from dbcheck.runner.lab_rig import opened
 
 _PIECE = 4096  # of the base: zeros are left out piece by piece
 _PROGRAMS = {"mysql": "mysqld", "mariadb": "mariadbd", "myrocks": "mariadbd"}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from dbcheck.base import limits
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.config import files
 from dbcheck.config.workload_file import load as load_workload
 from dbcheck.inventory import listed, load
 from dbcheck.power.kinds import fence_metadata
+from dbcheck.runner.matrix_rows import read_matrix
 from tests.fuzz.script import Script, edit_value
 from tests.fuzz.target import Target
 from tests.kit.devices import XML

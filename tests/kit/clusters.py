@@ -16,7 +16,6 @@ import pytest
 from rich.console import Console
 
 from dbcheck.cli.lab import as_host
-from dbcheck.cli.lab_cluster import await_standbys, cluster_rig
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
@@ -30,6 +29,7 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.replication import PromotedBy
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_clusters import await_standbys, cluster_rig
 from dbcheck.site.cluster import Cluster, Promote
 from tests.kit.rigs import quick
 from tests.kit.waiting import wait_until

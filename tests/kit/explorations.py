@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.cli.explore_rig import opened, rig_of
 from dbcheck.config import workload_file
 from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
@@ -23,6 +22,7 @@ from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import CrashState
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.lab_rig import opened, rig_of
 from tests.kit.rigs import Said
 
 SEED = 11

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from dbcheck.base.local import Channel
 from dbcheck.campaign.folder import CampaignFolder, Cycle
-from dbcheck.cli.campaign_child import Worker
 from dbcheck.fleet.messages import Ended, Status
 from dbcheck.model.verdict import CycleVerdict
+from dbcheck.runner.campaign_child import Worker
 from dbcheck.runs.folder import RunFolder
 from tests.kit.samples import MANIFEST
 from tests.kit.waiting import wait_until

@@ -20,7 +20,6 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import all_rules
 from dbcheck.campaign import totals
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
-from dbcheck.cli import output
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import RunResult, to_values
@@ -47,6 +46,7 @@ from dbcheck.probe.latency import (
 )
 from dbcheck.report.audit import audits_report, receipt_report
 from dbcheck.report.campaign import campaigns_report
+from dbcheck.report.console import console
 from dbcheck.report.flushes import flushes_reports
 from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.latency import latency_reports
@@ -243,5 +243,5 @@ REPORTS: dict[str, Callable[[str], RenderableType]] = {
 def shown(report: RenderableType, **given: Any) -> str:
     """Return what dbcheck prints of a report."""
     with io.StringIO() as file:
-        output.console(file=file, **{"width": 2000, **given}).print(report)
+        console(file=file, **{"width": 2000, **given}).print(report)
         return file.getvalue()

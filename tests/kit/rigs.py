@@ -14,7 +14,6 @@ from typing import Any
 from rich.console import Console
 
 from dbcheck.campaign.folder import Plan
-from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.config import workload_file
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
@@ -34,6 +33,7 @@ from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.lab_rig import lab_rig
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader

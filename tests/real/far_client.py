@@ -14,13 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dbcheck.cli import assemble, campaign_run, main
+from dbcheck.cli import main
 from dbcheck.cycle import host as cycle_host
 from dbcheck.cycle.preflight import before_load
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory import reaching
 from dbcheck.model.host import TargetFacts
 from dbcheck.remote.address import SshOptions
+from dbcheck.runner import assemble, campaign_run
 
 
 def play(folder: Path) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from dbcheck.base import interrupt
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.model.cut import CutClass, PowerState
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
+from dbcheck.runner.lab_rig import lab_rig
 from tests.kit.nodes import with_node
 from tests.kit.rigs import Said
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from dbcheck.base import interrupt
-from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
+from dbcheck.runner.lab_rig import lab_rig
 from tests.kit.nodes import with_node
 from tests.kit.rigs import SEED, Said, quick
 from tests.real.hold_client import programs

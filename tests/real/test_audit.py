@@ -15,7 +15,6 @@ import pytest
 from dbcheck.audit.result import AuditResult
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.cli import FAILED
-from dbcheck.cli.matrix_cycles import Measured, in_labs
 from dbcheck.cli.receipt import receipt, result_of
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.audit import audit
@@ -29,6 +28,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.remote.way import LOCAL
 from dbcheck.rows.plans.registry import tables_of
+from dbcheck.runner.matrix_cycles import Measured, in_labs
 from tests.kit.accounts import Least, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.labs import lab_of

@@ -17,7 +17,6 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.cli.lab_cluster import await_standbys
 from dbcheck.cycle import following
 from dbcheck.cycle.following import Following
 from dbcheck.cycle.judging import judge_run
@@ -31,6 +30,7 @@ from dbcheck.model.cluster import Promise
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Node
+from dbcheck.runner.lab_clusters import await_standbys
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of
 from tests.kit.clusters import (

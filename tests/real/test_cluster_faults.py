@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dbcheck.cli.lab_cluster import cluster_cycles
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_clusters import cluster_cycles
 from tests.kit.rigs import quick
 
 LAB = LabSpec("postgresql", rung="process")

@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.base.errors import PowerError, UsageError
-from dbcheck.cli.drive_scope import server_on
 from dbcheck.cli.lab import as_host
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
@@ -31,6 +30,7 @@ from dbcheck.model.cut import DriveCut, PowerScope, PowerState
 from dbcheck.model.verdict import Verdict
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
+from dbcheck.runner.assemble import server_on
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 

@@ -12,7 +12,10 @@ import pytest
 
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.entries import chosen
-from dbcheck.cli.entry_options import (
+from dbcheck.cli.flags.groups import Group, Verb, grouped
+from dbcheck.cli.flags.load import LoadOptions
+from dbcheck.cli.flags.power import PowerOptions
+from dbcheck.cli.flags.target import (
     EntryOptions,
     HostOptions,
     HostUrl,
@@ -23,11 +26,8 @@ from dbcheck.cli.entry_options import (
     TargetUrl,
     WaitOptions,
     WitnessOptions,
+    reconcile_flags,
 )
-from dbcheck.cli.groups import Group, Verb, grouped
-from dbcheck.cli.load_options import LoadOptions
-from dbcheck.cli.power_options import PowerOptions
-from dbcheck.cli.resumable import reconcile_flags
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan

@@ -21,7 +21,6 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import FleetError
 from dbcheck.base.local import Channel
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cli.campaign_child import Worker
 from dbcheck.fleet import placing, task
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.fleet.local import AT_ONCE_MAX, own_workers
@@ -30,6 +29,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.fleet import RigStatus, State
+from dbcheck.runner.campaign_child import Worker
 from tests.kit import played_campaign
 from tests.kit.samples import PLAN
 from tests.kit.waiting import wait_until

@@ -40,7 +40,7 @@ OWN = {f"dbcheck.{name}" for name in ("inventory", "power", "hosts", "load", "en
 # What a load has and a judgement does not: the parts of a rig, and child processes.
 RIG = {
     *(f"dbcheck.ports.{name}" for name in ("engine", "host", "power")),
-    *(f"dbcheck.{name}" for name in ("cycle.rig", "cli.load_options")),
+    *(f"dbcheck.{name}" for name in ("cycle.rig", "cli.flags.load")),
     "dbcheck.base.children",
     *("dbcheck.witness.window", "dbcheck.config.secret", "subprocess"),
 }

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import LoadError, UsageError
-from dbcheck.cli import assemble
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -24,6 +23,7 @@ from dbcheck.load.loop import LEASE_S
 from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.workload import Workload
+from dbcheck.runner import assemble
 from dbcheck.witness.url import open_witness
 from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.interrupts import main as main

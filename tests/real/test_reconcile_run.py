@@ -20,7 +20,6 @@ from dbcheck.base.errors import (
     UsageError,
     WitnessError,
 )
-from dbcheck.cli.reconcile_server import _recalled
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import clocks
 from dbcheck.cycle.judging import judge_run
@@ -37,6 +36,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.prepared import Name
 from dbcheck.rows.table import LEDGER, TableFacts
+from dbcheck.runner.reconciling import _recalled
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.base import AgentWitness

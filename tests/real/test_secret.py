@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.assemble import engine
 from dbcheck.config.secret import Secret
+from dbcheck.runner.assemble import engine
 from tests.kit.files import STRANGER
 
 

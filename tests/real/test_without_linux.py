@@ -40,7 +40,7 @@ from dataclasses import replace
 from pathlib import Path
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.rig import Limits
-from dbcheck.cli.lab_rig import lab_rig
+from dbcheck.runner.lab_rig import lab_rig
 from dbcheck.lab.lab import Lab
 from dbcheck.load.poller import open_poller
 from dbcheck.witness.url import open_witness

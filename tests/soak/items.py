@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from dbcheck.base.errors import DbcheckError
-from dbcheck.cli.lab_cycles import lab_cycles
+from dbcheck.runner.lab_cycles import lab_cycles
 from tests.kit.nodes import at_the_cut
 from tests.kit.rigs import Said
 from tests.soak.case import Case, complaint, keeps

@@ -32,8 +32,8 @@ MEET_S = 60.0
 
 def record() -> None:
     """Have the command line make engines and witnesses that record."""
-    from dbcheck.cli import assemble
     from dbcheck.engines.registry import open_engine
+    from dbcheck.runner import assemble
     from dbcheck.witness.url import open_witness
     from tests.trials.recorded import RecordedEngine, RecordedWitness
 

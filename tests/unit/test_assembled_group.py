@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbcheck.cli import assemble
 from dbcheck.inventory.entry import Entry
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner import assemble
 from dbcheck.site.bootstrap import Bootstrap
 from dbcheck.witness.window import WindowLimits
 

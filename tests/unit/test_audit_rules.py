@@ -22,10 +22,10 @@ from dbcheck.audit.rules import (
 from dbcheck.audit.servers import other_subjects
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.cli.receipt import PRESET, receipt
 from dbcheck.model.audited import OtherSettings, RuleStanding, Severity
 from dbcheck.model.verdict import Verdict
+from dbcheck.runner.matrix_rows import read_matrix
 from tests import rules as document
 
 # rule -> (a safe value, an unsafe one), as servers, kernel and tools spell them

@@ -16,13 +16,13 @@ from rich.console import Console
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError, HostError, UsageError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cli import assemble, campaign_run
-from dbcheck.cli.matrix_target import on_target
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.records import CutAsked
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner import assemble, campaign_run
+from dbcheck.runner.matrix_target import on_target
 from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import one, site_of
 from tests.kit.partial_rig import RecordingListener, rig_of

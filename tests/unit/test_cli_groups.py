@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from dbcheck.cli.groups import Argument, Flag, Group, Verb, grouped, option
+from dbcheck.cli.flags.groups import Argument, Flag, Group, Verb, grouped, option
 
 
 @dataclass(frozen=True)

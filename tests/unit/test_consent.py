@@ -13,7 +13,6 @@ import pytest
 from rich.console import Console
 
 from dbcheck.base.errors import RunWriteError, UsageError
-from dbcheck.cli import assemble
 from dbcheck.config.secret import Secret
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import CutClass
@@ -27,6 +26,7 @@ from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.power.wiring import path_of_note, recall_reached, remember_reached
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner import assemble
 from dbcheck.witness.window import WindowLimits
 from tests.kit.files import give_away
 

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from dbcheck.cli import matrix_target
-from dbcheck.cli.matrix_cycles import Measured
-from dbcheck.cli.matrix_rows import Row
 from dbcheck.cycle import control
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
@@ -21,6 +18,9 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.judge.verdict import Judgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import TableFacts
+from dbcheck.runner import matrix_target
+from dbcheck.runner.matrix_cycles import Measured
+from dbcheck.runner.matrix_rows import Row
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.nodes import with_node

@@ -10,7 +10,6 @@ import pytest
 
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.base.limits import POWER_TIMEOUT_S
-from dbcheck.cli.assemble import scoped_switch
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import CutClass
@@ -19,6 +18,7 @@ from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.scope import DriveScope, of_unit, require_fit
 from dbcheck.power.wiring import Wiring
+from dbcheck.runner.assemble import scoped_switch
 from tests.kit.drives_alone import MOUNT, SCOPE, SEEN
 
 GIVEN: dict[str, Any] = {

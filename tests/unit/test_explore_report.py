@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dbcheck.cli.output import console
 from dbcheck.judge.results import (
     Coverage,
     ExploreResult,
@@ -20,6 +19,7 @@ from dbcheck.judge.results import (
 )
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
+from dbcheck.report.console import console
 from dbcheck.report.explore import explore_report, state_report
 
 STATE = CrashState(3, ((17, ()),))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from dbcheck.cli.groups import Option, Verb, VerbGroup
+from dbcheck.cli.flags.groups import Option, Verb, VerbGroup
 from dbcheck.cli.root import VERBS, root
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from dbcheck.base import children
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.assemble import entry_host
 from dbcheck.cli.run import require_possible
 from dbcheck.config import files
 from dbcheck.inventory.cluster import cluster_of
@@ -22,6 +21,7 @@ from dbcheck.inventory.load import inventory, load
 from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
+from dbcheck.runner.assemble import entry_host
 from tests.kit.files import STRANGER
 from tests.unit.inventories import hosts, loaded
 

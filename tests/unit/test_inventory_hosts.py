@@ -9,11 +9,11 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.assemble import entry_host
-from dbcheck.cli.entry_options import HostUrl
+from dbcheck.cli.flags.target import HostUrl
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
 from dbcheck.remote.address import AS_SSH, Proxy, SshOptions
+from dbcheck.runner.assemble import entry_host
 from tests.kit.refusals import refused
 
 URL = "postgresql://u@127.0.0.1:5499/d"

@@ -14,13 +14,13 @@ import pytest
 from rich.console import Console
 
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.cli.lab_cycles import described, lab_cycles, until_shown
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.lab_cycles import described, lab_cycles, until_shown
 
 
 def outcomes(letters: str, closed: list[bool]) -> Generator[Outcome, None, None]:

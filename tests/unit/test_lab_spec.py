@@ -11,8 +11,8 @@ import click
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.groups import Verb, grouped
-from dbcheck.cli.lab_options import StorageOptions
+from dbcheck.cli.flags.groups import Verb, grouped
+from dbcheck.cli.flags.lab import StorageOptions
 from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
 
 

@@ -17,7 +17,6 @@ import pytest
 from dbcheck.audit.mysql import RULES
 from dbcheck.audit.rules import flagged, judge
 from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.cli.guard import guard
 from dbcheck.cycle.preflight.before_load import require_failover
 from dbcheck.engines.mysql.check import require_known
 from dbcheck.engines.mysql.engine import MysqlEngine
@@ -41,6 +40,7 @@ from dbcheck.model.managed import (
 from dbcheck.model.server import ServerFacts, difference, unread_identity
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
+from dbcheck.runner.guard import guard
 from tests.kit.cases import case
 from tests.kit.recorded_servers import RecordedLink
 from tests.kit.samples import CLEAN, FACTS

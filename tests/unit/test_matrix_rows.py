@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.matrix_rows import Matrix, read_matrix
-from dbcheck.cli.matrix_target import session_url
 from dbcheck.config import files
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
+from dbcheck.runner.matrix_rows import Matrix, read_matrix
+from dbcheck.runner.matrix_target import session_url
 
 HEAD = '[defaults]\nengine = "postgresql"\nrung = "process"\n'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from dbcheck.cli.campaign_fleet import allow_open_files
+from dbcheck.runner.campaign_fleet import allow_open_files
 
 FILES = resource.RLIMIT_NOFILE
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from dbcheck.cli import USAGE, output
+from dbcheck.cli import USAGE
 from dbcheck.cli.root import run
 from dbcheck.ports.listener import LoadStatus, Phase
+from dbcheck.report.console import console
 from dbcheck.report.live import LiveProgress
 from dbcheck.report.progress import PlainProgress
 from tests.kit.poisoned_reports import REPORTS, shown
@@ -41,15 +42,15 @@ def test_the_styles_of_a_text_stay_on_its_characters() -> None:
 @pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])
 def test_progress_shows_what_a_terminal_would_obey(kind: type[PlainProgress]) -> None:
     file = io.StringIO()
-    console = output.console(file=file, width=300)
-    view = kind(console)
+    terminal = console(file=file, width=300)
+    view = kind(terminal)
     view.line(EVIL, EVIL)
     view.phase(Phase.CUT, EVIL)
     view.load(LoadStatus(1.0, 10, 5, 3.0, {}, 2, 0.0))
     view.phase(Phase.GONE, EVIL)
     view.ask(EVIL)
     if isinstance(view, LiveProgress):
-        console.print(view._draw())
+        terminal.print(view._draw())
     text = file.getvalue()
     assert is_harmless(text)
     assert text.count(r"\r\n PASS \x9b31m\u202e[/nope]") == 5
@@ -94,5 +95,5 @@ def test_a_terminal_without_columns_is_shown_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "0")
-    output.console().print("1 row is missing")
+    console().print("1 row is missing")
     assert capsys.readouterr().out == "1 row is missing\n"

@@ -11,8 +11,6 @@ import pytest
 from rich.console import Console
 
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.assemble import entry_rig, power_switch
-from dbcheck.cli.guard import require_passable
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import DECLARABLE, CutClass, shown
@@ -24,6 +22,8 @@ from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
 from dbcheck.power.kinds.sysrq import SysrqPlan
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.assemble import entry_rig, power_switch
+from dbcheck.runner.guard import require_passable
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 

@@ -8,13 +8,13 @@ from typing import cast
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.cli import assemble
-from dbcheck.cli.guard import guard
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.host import Expected, Identity
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.power import interlock
+from dbcheck.runner import assemble
+from dbcheck.runner.guard import guard
 from tests.kit.samples import FACTS
 from tests.unit.inventories import loaded
 

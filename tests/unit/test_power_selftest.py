@@ -11,7 +11,7 @@ import pytest
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, PowerError
-from dbcheck.cli import assemble, power
+from dbcheck.cli import power
 from dbcheck.hosts.host import TargetHost
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.volumes import VolumeDepth
@@ -20,6 +20,7 @@ from dbcheck.model.depth import Depth, Reached
 from dbcheck.model.host import Identity, Volume
 from dbcheck.power import selftest, wiring
 from dbcheck.probe import idle_cut
+from dbcheck.runner import assemble
 
 
 class Plug:

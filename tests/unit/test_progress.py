@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbcheck.cli import output
 from dbcheck.model.flushes import Counts, UnderLoad
 from dbcheck.ports.listener import LoadStatus, Phase, Progress, Unit
+from dbcheck.report.console import progress_console
 from dbcheck.report.live import LiveProgress, progress
 from dbcheck.report.progress import PlainProgress
 
@@ -259,7 +259,7 @@ def test_a_cycle_goes_on_though_nobody_reads_how_it_goes(
     kind: type[PlainProgress], number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", Gone(number))
-    view = kind(output.progress_console())
+    view = kind(progress_console())
     view.phase(Phase.RESTORE, "the power comes back")
     view.ask("restore")
     view.load(status(9.0))

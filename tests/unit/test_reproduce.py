@@ -9,15 +9,15 @@ from pathlib import Path
 import click
 import pytest
 
-from dbcheck.cli.groups import Verb, grouped
-from dbcheck.cli.lab_options import (
+from dbcheck.cli.flags.groups import Verb, grouped
+from dbcheck.cli.flags.lab import (
     ServerOptions,
     StorageOptions,
     flags_of_lab,
     lab_spec,
 )
-from dbcheck.cli.load_options import WorkloadOptions
-from dbcheck.cli.options import drawn
+from dbcheck.cli.flags.load import WorkloadOptions
+from dbcheck.cli.flags.shared import drawn
 from dbcheck.cli.reproduce import steps_of
 from dbcheck.config.workload_file import load
 from dbcheck.config.workload_file import load as named

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from dbcheck.cli import output, reconcile, reconcile_server, resumable
+from dbcheck.cli import output, reconcile
 from dbcheck.model.cut import Gone
+from dbcheck.runner import reconciling, resumable
 from tests.kit.nodes import having
 from tests.kit.samples import LOAD
 
@@ -31,7 +32,7 @@ def test_a_run_that_is_not_final_is_told_to_go_on_with_the_same_flags(
 ) -> None:
     run, shown = tmp_path / "a run", []
     outcome = SimpleNamespace(run=SimpleNamespace(path=run))
-    monkeypatch.setattr(reconcile_server, "reconciled", lambda *_, **__: outcome)
+    monkeypatch.setattr(reconciling, "reconciled", lambda *_, **__: outcome)
     monkeypatch.setattr(
         output, "end_with", lambda *_, reconcile, **__: shown.append(reconcile)
     )

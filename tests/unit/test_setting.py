@@ -14,10 +14,9 @@ from msgspec import Meta
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Setting, flags_of, settings_of
 from dbcheck.campaign.compare import configuration
-from dbcheck.cli.explore_options import RecordOptions
-from dbcheck.cli.groups import FlagsOf, Group, Verb, grouped
-from dbcheck.cli.lab_options import StorageOptions
-from dbcheck.cli.matrix_rows import read_matrix
+from dbcheck.cli.flags.explore import RecordOptions
+from dbcheck.cli.flags.groups import FlagsOf, Group, Verb, grouped
+from dbcheck.cli.flags.lab import StorageOptions
 from dbcheck.cli.run import command as run
 from dbcheck.config.target import TargetSettings
 from dbcheck.config.validated import Command
@@ -25,6 +24,7 @@ from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.matrix_rows import read_matrix
 from dbcheck.witness.window import WindowLimits
 from tests.kit.stored_run import manifest
 

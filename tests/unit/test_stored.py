@@ -12,12 +12,13 @@ import pytest
 
 from dbcheck.base.errors import RunWriteError
 from dbcheck.campaign.folder import CampaignFolder, Plan
-from dbcheck.cli import campaign_run, root
+from dbcheck.cli import root
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import to_values
 from dbcheck.lab.drive.image import copy_drive
 from dbcheck.model.verdict import Verdict
+from dbcheck.runner import campaign_run
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader

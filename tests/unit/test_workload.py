@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.matrix_rows import read_matrix
 from dbcheck.config import files, workload_file
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import PlanKind, Workload
+from dbcheck.runner.matrix_rows import read_matrix
 
 GOOD: dict[str, Any] = {
     "plan": "insert",

@@ -10,9 +10,9 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.entry_options import EntryOptions
-from dbcheck.cli.groups import Flag, FlagsOf
-from dbcheck.cli.options import completed
+from dbcheck.cli.flags.groups import Flag, FlagsOf
+from dbcheck.cli.flags.shared import completed
+from dbcheck.cli.flags.target import EntryOptions
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import DECLARABLE, CutClass, SwitchKind
 from dbcheck.power.kinds.exec import ExecPlan

@@ -31,7 +31,7 @@ from click.types import OptionHelpExtra
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Declared, settings_of
-from dbcheck.cli.values import FILE, Number
+from dbcheck.cli.flags.values import FILE, Number
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct, UsageError
-from dbcheck.cli import assemble
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.cut import CutClass, OtherUsers
@@ -19,6 +18,7 @@ from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
 from dbcheck.power import consent, interlock
 from dbcheck.remote.addresses import locate_target
+from dbcheck.runner import assemble
 
 # A connection that was just closed is seen for a moment.
 _TRIES, _RETRY_S = 10, 0.2

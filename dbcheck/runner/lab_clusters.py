@@ -12,9 +12,6 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.cli.lab_cycles import LIMITS, described
-from dbcheck.cli.lab_faults import faults
-from dbcheck.cli.lab_rig import lab_node, lab_rig
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
@@ -29,6 +26,9 @@ from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.lab_cycles import LIMITS, described
+from dbcheck.runner.lab_faults import faults
+from dbcheck.runner.lab_rig import lab_node, lab_rig
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 

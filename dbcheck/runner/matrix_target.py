@@ -7,9 +7,6 @@ from dataclasses import replace
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.cli import assemble
-from dbcheck.cli.matrix_cycles import Measured
-from dbcheck.cli.resumable import resumable_cycle
 from dbcheck.config.secret import Secret
 from dbcheck.cycle import observable
 from dbcheck.cycle.control import run_control
@@ -19,6 +16,9 @@ from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner import assemble
+from dbcheck.runner.matrix_cycles import Measured
+from dbcheck.runner.resumable import resumable_cycle
 
 
 def on_target(

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
-from dbcheck.cli import assemble, output
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.power.kinds.manual import ManualPlan
+from dbcheck.report.console import progress_console
 from dbcheck.report.live import progress
+from dbcheck.runner import assemble
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import RunFolder, reconcile_command, require_run_id
 from dbcheck.witness.window import WindowLimits
@@ -52,7 +53,7 @@ def reconciled(
     window = WindowLimits()
     with (
         _advising_a_name(entry),
-        progress(output.progress_console(), live=live) as view,
+        progress(progress_console(), live=live) as view,
         assemble.opened_witness(entry, window, new_key) as witness,
     ):
         folder = folder or _recalled(witness, run_id, runs)

@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 from dbcheck.base.errors import DbcheckError
-from dbcheck.cli.entry_options import (
-    HostOptions,
-    Named,
-    RestartOptions,
-    TargetOptions,
-    WitnessOptions,
-)
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
@@ -35,28 +28,6 @@ MAYBE_CUT = (
     " may have been cut. Once the server answers, and before anything else writes to"
     " it, run: {command}"
 )
-
-
-def reconcile_flags(
-    named: Named,
-    target: TargetOptions,
-    host: HostOptions,
-    witness: WitnessOptions,
-    restart: RestartOptions,
-) -> list[str]:
-    """Return the flags that dbcheck reconcile needs to log in and to read as much.
-
-    The run's manifest names the target and the witness.
-    """
-    name = ["--name", named.name] if named.name else []
-    return [
-        *name,
-        *named.arguments("inventory"),
-        *target.arguments("password_command"),
-        *witness.arguments("witness_identity", "witness_known_hosts"),
-        *host.arguments("target_host", "server_log"),
-        *restart.arguments("twice", "restart"),
-    ]
 
 
 def resumable_cycle(

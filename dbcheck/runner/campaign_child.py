@@ -1,4 +1,4 @@
-"""The process of one campaign of a fleet: python -m dbcheck.cli.campaign_child FD.
+"""The process of one campaign of a fleet: python -m dbcheck.runner.campaign_child FD.
 
 FD is the descriptor of its channel to the worker's task (fleet/task.py).  It ends as by
 Ctrl-C, with the power restored, when the worker asks for it, or dies.
@@ -23,8 +23,6 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError, HostError
 from dbcheck.base.local import Channel, NotAMessage
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cli import assemble, output
-from dbcheck.cli.campaign_run import both, run_stored
 from dbcheck.cycle.rig import Rig, Turns
 from dbcheck.fleet.messages import (
     END_S,
@@ -43,7 +41,10 @@ from dbcheck.fleet.messages import (
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.power.interlock import require_elsewhere
+from dbcheck.report.console import progress_console
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner import assemble
+from dbcheck.runner.campaign_run import both, run_stored
 
 _STATUS_S = 1.0  # between two on the load
 # A client that was taken for dead may still end its campaign.
@@ -175,7 +176,7 @@ class Reporting(PlainProgress):
     """Writes lines, which go to the worker's log, and sends what goes on."""
 
     def __init__(self, worker: Worker) -> None:
-        super().__init__(output.progress_console())
+        super().__init__(progress_console())
         self._worker = worker
         self._sent_s = 0.0
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.groups import Argument, Flag, FlagsOf, Group
-from dbcheck.cli.values import ANY_PATH
+from dbcheck.cli.flags.groups import Argument, Flag, FlagsOf, Group
+from dbcheck.cli.flags.values import ANY_PATH
 from dbcheck.config.target import TargetSettings
 from dbcheck.remote.address import SshOptions
 
@@ -188,6 +188,21 @@ class HostUrl(EntryOptions):
 
 
 @dataclass(frozen=True)
+class ProbedHost(HostUrl):
+    """The target's host, whose drives are looked at."""
+
+    target_host: Annotated[
+        str | None,
+        Flag(
+            "--target-host",
+            metavar="URL",
+            help="The target's host, ssh://user@host:port, or local: if it is this "
+            "one. The user there must be able to write in the directory of the log.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
 class HostOptions(HostUrl):
     """The target's host, which makes the evidence stronger, and the server's log."""
 
@@ -239,3 +254,25 @@ class RestartOptions(TwiceOptions, EntryOptions):
 
 
 Named = NamedByArgument | NamedByFlag
+
+
+def reconcile_flags(
+    named: Named,
+    target: TargetOptions,
+    host: HostOptions,
+    witness: WitnessOptions,
+    restart: RestartOptions,
+) -> list[str]:
+    """Return the flags that dbcheck reconcile needs to log in and to read as much.
+
+    The run's manifest names the target and the witness.
+    """
+    name = ["--name", named.name] if named.name else []
+    return [
+        *name,
+        *named.arguments("inventory"),
+        *target.arguments("password_command"),
+        *witness.arguments("witness_identity", "witness_known_hosts"),
+        *host.arguments("target_host", "server_log"),
+        *restart.arguments("twice", "restart"),
+    ]

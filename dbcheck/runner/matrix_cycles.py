@@ -9,14 +9,14 @@ from pathlib import Path
 
 from dbcheck.base import interrupt
 from dbcheck.base.errors import DbcheckError
-from dbcheck.cli.lab_cluster import cluster_cycles
-from dbcheck.cli.lab_cycles import lab_cycles, lab_workload
-from dbcheck.cli.matrix_rows import Row
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
 from dbcheck.report.words.run import with_bound
+from dbcheck.runner.lab_clusters import cluster_cycles
+from dbcheck.runner.lab_cycles import lab_cycles, lab_workload
+from dbcheck.runner.matrix_rows import Row
 
 
 @dataclass(slots=True)

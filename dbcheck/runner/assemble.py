@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
-from dbcheck.cli.drive_scope import server_on
+from dbcheck.base.errors import HostError, UsageError
 from dbcheck.config.secret import Secret, variable
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
@@ -48,6 +47,12 @@ from dbcheck.witness.window import WindowLimits
 if TYPE_CHECKING:
     from dbcheck.load.farworkers import FarWorkers
 
+from collections.abc import Sequence
+
+from dbcheck.cycle.host import data_directory
+from dbcheck.power.driveonly import Server
+from dbcheck.rows.table import LEDGER
+
 PASSWORD_VARIABLE = "DBCHECK_PASSWORD"
 
 
@@ -76,7 +81,7 @@ def scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     """
     switch = power_switch(entry, ask)
     if isinstance(entry.power, LabPlan):
-        from dbcheck.cli import lab_rig
+        from dbcheck.runner import lab_rig
 
         return lab_rig.scoped(switch, entry.power.name, entry.power_scope)
     host = power_host(entry)
@@ -148,7 +153,7 @@ def far_workers(
 def entry_host(entry: Entry) -> TargetHost | None:
     """Return the host that *entry* names, None if it is not to be asked."""
     if isinstance(entry.power, LabPlan) and not entry.host:
-        from dbcheck.cli import lab_rig
+        from dbcheck.runner import lab_rig
 
         return lab_rig.host_of(entry.power.name)
     return power_host(entry)
@@ -159,7 +164,7 @@ def restarter(entry: Entry) -> Restarter | None:
     if entry.restart:
         return RestartProgram(entry.restart, entry.return_s)
     if isinstance(entry.power, LabPlan):
-        from dbcheck.cli import lab_rig
+        from dbcheck.runner import lab_rig
 
         return lab_rig.restarter_of(entry.power.name)
     return None
@@ -194,7 +199,7 @@ def entry_rig(
         before_load=partial(_remember_consent, entry),
     )
     if isinstance(entry.power, LabPlan):
-        from dbcheck.cli import lab_rig
+        from dbcheck.runner import lab_rig
 
         return lab_rig.joined(rig, entry.power.name)
     return rig
@@ -253,3 +258,36 @@ def cut_nodes(entry: Entry, site: Site) -> list[tuple[Entry, Node]]:
     if not entry.standbys:
         return [(entry, site.writer)]
     return [(one, site.nodes[one.name]) for one in entry.cut_with]
+
+
+def server_on(engine: Engine, start: Callable[[], str] | None = None) -> Server:
+    """Return the server as the switch of its drives needs it; nothing is asked yet.
+
+    start: see power.driveonly.Server.
+    """
+
+    def directory() -> str:
+        return data_directory(engine.facts())
+
+    def places() -> Sequence[str]:
+        return [place.path for place in engine.places((LEDGER,))]
+
+    return Server(directory, places, start)
+
+
+def entry_label(entry: Entry) -> str:
+    """Return what messages call the target of *entry*."""
+    return entry.name or entry.target or entry.host or ""
+
+
+def required_host(entry: Entry) -> TargetHost:
+    """Return the host of *entry*; raise HostError if none is named."""
+    host = entry_host(entry)
+    if host is None:
+        raise HostError(
+            "its host is not known",
+            id=ErrorId.TARGET_HOST_MISSING,
+            hint="Name it by --target-host, or by ansible_host in the inventory, "
+            "without dbcheck_ask_host: false.",
+        )
+    return host

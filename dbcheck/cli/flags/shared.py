@@ -12,8 +12,9 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.groups import F, Flag, Group, option
-from dbcheck.cli.values import FILE, FOLDER, Number
+from dbcheck.cli.flags.groups import F, Flag, Group, option
+from dbcheck.cli.flags.values import FILE, FOLDER, Number
+from dbcheck.runs.folder import RUNS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -98,9 +99,6 @@ def until() -> Callable[[F], F]:
         help="Make as many cuts as show with 95% confidence, if none loses, that at "
         "most this share of cuts lose; 0.05 takes 59 cuts. The first loss ends it.",
     )
-
-
-RUNS = Path("runs")
 
 
 def runs() -> Callable[[F], F]:

@@ -13,12 +13,12 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result
-from dbcheck.cli import output
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.remote.addresses import boot_id
+from dbcheck.report.console import progress_console
 from dbcheck.report.fleet import fleet_view
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run_fleet(
         client = stack.enter_context(_client(address, len(campaigns), root))
         from dbcheck.fleet.coordinator import Coordinator
 
-        console = output.progress_console()
+        console = progress_console()
         view = stack.enter_context(fleet_view(console, live=not as_json))
         try:
             errors = Coordinator(client, campaigns, cutting, view).run()

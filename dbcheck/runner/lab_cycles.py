@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
 
-from dbcheck.cli.lab_rig import lab_rig
 from dbcheck.cycle.control import facts_of, run_controls
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
@@ -25,6 +24,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.report.drives import faults
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
+from dbcheck.runner.lab_rig import lab_rig
 from dbcheck.runs.stored import make_folder
 
 # The moments of the cut, seconds of load: a server on this machine is at its pace soon.

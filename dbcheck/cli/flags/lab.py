@@ -11,8 +11,8 @@ import click
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import flags_of
-from dbcheck.cli.groups import Flag, FlagsOf, Group
-from dbcheck.cli.values import SEED
+from dbcheck.cli.flags.groups import Flag, FlagsOf, Group
+from dbcheck.cli.flags.values import SEED
 from dbcheck.lab.clusters.spec import (
     NODES_MAX,
     ClusterSpec,

@@ -1,4 +1,4 @@
-"""The rig of a lab, and what a lab adds to a rig of flags."""
+"""The rig of a lab: for cycles, for recording a load and replaying one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.drive_scope import server_on
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
+from dbcheck.explore.folder import Exploration
+from dbcheck.explore.opened import Opened
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabRestarter, start_server
@@ -20,7 +21,9 @@ from dbcheck.ports.restart import Restarter
 from dbcheck.ports.site import Node
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
+from dbcheck.report.console import progress_console
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner.assemble import server_on
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
@@ -127,3 +130,20 @@ def lab_rig(
         limits=limits,
         lab=lab.spec.to_values(),
     )
+
+
+_NOWHERE = Path()  # for what stores no run
+_RETURN_S = 10  # more than the lab itself waits; what recovers longer is INCONCLUSIVE
+
+
+def rig_of(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> Rig:
+    """Return the rig of a lab that records or replays, which asks no host."""
+    rig = lab_rig(lab, view, runs, Limits(return_s=_RETURN_S), lab.switch())
+    node = replace(rig.site.writer, host=None, log_path="")
+    return replace(rig, site=rig.site.with_writer(node))
+
+
+def opened(folder: Exploration) -> Opened:
+    """Open a stored exploration; nothing is shown of how its states are read."""
+    unheard = PlainProgress(progress_console(), frozenset())
+    return Opened(folder, lambda lab: rig_of(lab, unheard))

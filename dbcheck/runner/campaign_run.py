@@ -13,19 +13,18 @@ from dbcheck.base.errors import DbcheckError, FleetError, RunWriteError, UsageEr
 from dbcheck.campaign.campaign import WAIT_S, locked, run_campaign
 from dbcheck.campaign.folder import CampaignFolder, folders_in
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
-from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, assemble, output
-from dbcheck.cli.guard import guard, require_passable, require_sole
-from dbcheck.cli.options import RUNS
-from dbcheck.cli.say import say
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
-from dbcheck.model.verdict import Verdict
 from dbcheck.power import consent
 from dbcheck.power.registry import UNATTENDED
+from dbcheck.report.console import progress_console
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
+from dbcheck.runner import assemble
+from dbcheck.runner.guard import guard, require_passable, require_sole
+from dbcheck.runs.folder import RUNS
 from dbcheck.runs.stored import require_own, write
 from dbcheck.witness.window import WindowLimits
 
@@ -114,15 +113,6 @@ def stored(root: Path) -> list[CampaignFolder]:
     return folders
 
 
-def remember(folders: Sequence[CampaignFolder]) -> None:
-    """Note that new campaigns are this user's own; say what it means if that fails."""
-    try:
-        for folder in folders:
-            folder.remember()
-    except RunWriteError as error:
-        say(f"--resume will need --inventory: {error}", err=True)
-
-
 def run_one(
     entry: Entry, folder: CampaignFolder, *, as_json: bool
 ) -> list[CampaignResult]:
@@ -132,7 +122,7 @@ def run_one(
     """
     with (
         folder.locked(),
-        progress(output.progress_console(), live=not as_json) as view,
+        progress(progress_console(), live=not as_json) as view,
     ):
         try:
             run_stored(entry, folder, view)
@@ -186,17 +176,3 @@ def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], 
         second()
 
     return call
-
-
-def exit_code(shown: Sequence[CampaignResult]) -> int:
-    """Return the exit code for several campaigns: that of the worst."""
-    codes = set(map(_exit_code, shown))
-    return next(code for code in (FAIL, FAILED, INCONCLUSIVE, PASS) if code in codes)
-
-
-def _exit_code(shown: CampaignResult) -> int:
-    if shown.verdict is Verdict.FAIL:
-        return FAIL
-    if shown.error:
-        return FAILED
-    return INCONCLUSIVE if shown.verdict is Verdict.INCONCLUSIVE else PASS

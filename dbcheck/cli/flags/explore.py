@@ -9,9 +9,9 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.groups import Flag, FlagsOf, Group
-from dbcheck.cli.lab_options import ServerOptions, pairs_of
-from dbcheck.cli.values import SECONDS
+from dbcheck.cli.flags.groups import Flag, FlagsOf, Group
+from dbcheck.cli.flags.lab import ServerOptions, pairs_of
+from dbcheck.cli.flags.values import SECONDS
 from dbcheck.lab.spec import ENGINES, DriveSpec, LabSpec
 
 _SERVER, _LAB = ServerOptions.flags(), FlagsOf(LabSpec).flags()
