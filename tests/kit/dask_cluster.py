@@ -48,15 +48,16 @@ class Cluster:
         given: Mapping[str, str] = NOTHING,
         ahead_s: int = 0,
         threads: int = 1,
+        port: int = 0,
     ) -> subprocess.Popen[bytes]:
         """Start a worker; wait for nothing.
 
         given: variables of its environment.  ahead_s: its monotonic clock is so far
-        ahead of that of this machine, for which root is needed.
+        ahead of that of this machine, for which root is needed.  port: 0 for any.
         """
         name = f"worker-{len(self.workers)}"
         words = ["worker", self.address, "--no-nanny", "--nthreads", str(threads)]
-        words += ["--no-dashboard", "--name", name]
+        words += ["--no-dashboard", "--name", name, "--worker-port", str(port)]
         words += ["--local-directory", str(self.folder)]
         self.workers[name] = self._start(name, words, given, ahead_s)
         return self.workers[name]

@@ -31,10 +31,12 @@ from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.fleet import RigStatus, State
 from dbcheck.runner.campaign_child import Worker
 from tests.kit import played_campaign
+from tests.kit.dask_cluster import cluster
 from tests.kit.samples import PLAN
 from tests.kit.waiting import wait_until
 
 ENDED = ("", "")
+RESOURCES = "DASK_DISTRIBUTED__WORKER__RESOURCES"  # of a worker, from its start
 
 
 class View:
@@ -121,6 +123,47 @@ def test_a_job_that_began_does_not_begin_again(desk: Desk) -> None:
     assert (rig.state, rig.error) == (State.ENDED, "")
     assert len(desk.campaign("a-cut-wait-cut")[1].cycles()) == 2
     assert sum("begins" in line for line in desk.view.lines) == 1
+
+
+def test_a_job_whose_worker_is_killed_before_the_cut_does_not_begin_again(
+    desk: Desk, tmp_path: Path
+) -> None:
+    """A new worker at the same address is given the same task by the scheduler."""
+    given = {name: os.environ[name] for name in (played_campaign.GO, "PYTHONPATH")}
+    with (
+        cluster(tmp_path / "dask", 2, given) as dask,
+        dask_cluster.connected(dask.address) as client,
+    ):
+        client.run(setattr, task, "CHILD", "tests.kit.played_campaign")
+        desk.client = client
+        coordinator = desk.coordinator("a-wait-cut", "b-wait-cut")
+        rig, other = coordinator._rigs.values()
+        runner = threading.Thread(target=coordinator.run)
+        runner.start()
+        try:
+            for name in ("a-wait-cut", "b-wait-cut"):
+                wait_until(lambda: _is_at(desk, name, "wait"), "it waits")  # noqa: B023
+            future, worker = rig.future, rig.worker
+            assert future is not None
+            name = dask_cluster.workers_about(client)[worker]["name"]
+            dask.workers[name].kill()
+            wait_until(lambda: rig.state is State.LOST, "it is lost")
+            assert future.status == "pending"  # the scheduler is to run it once more
+            given[RESOURCES] = repr(dict(rig.needs))
+            dask.add_worker(given, port=int(worker.rpartition(":")[2]))
+            future.result(timeout=30)  # it asked to begin, and was refused
+        finally:
+            desk.go()
+            runner.join()
+    assert (rig.state, other.state) == (State.LOST, State.ENDED)
+    assert rig.error == (
+        f"its worker {worker} ended, in the midst of the campaign."
+        " Continue it with --resume, which first settles what it was at."
+    )
+    assert rig.error_id == ErrorId.FLEET_WORKER_LOST
+    assert sum("a-wait-cut: begins" in line for line in desk.view.lines) == 1
+    assert not desk.campaign("a-wait-cut")[1].cycles()
+    assert len(desk.campaign("b-wait-cut")[1].cycles()) == 1
 
 
 def _begins_and_ends(job: Job) -> None:
