@@ -77,10 +77,10 @@ class User:
         """
         script = (
             "from dbcheck.cycle.preflight import before_load;"
-            "from dbcheck.cli import main, power_options;"
+            "from dbcheck.cli import main; from dbcheck.cli.flags import power;"
             "before_load.require_independent = lambda *_: 'the test says so';"
-            "plan = power_options.ManualPlan;"
-            f"power_options.ManualPlan = lambda declared: plan({off_s}, declared);"
+            "plan = power.ManualPlan;"
+            f"power.ManualPlan = lambda declared: plan({off_s}, declared);"
             "main()"
         )
         words = ["run", *self.rig, "--json", *flags]
