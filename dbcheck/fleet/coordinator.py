@@ -10,6 +10,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from distributed import Client, Queue, wait
 
@@ -20,30 +21,23 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.fleet import placing
 from dbcheck.fleet.messages import (
     ALIVE_S,
-    Alive,
     Begin,
     Ended,
     Envelope,
-    Go,
     Kept,
     Listing,
     Piece,
-    Refused,
     Status,
-    Stop,
-    TurnOver,
-    WantsTurn,
-    YourTurn,
+    Word,
     packed,
     unpacked,
 )
 from dbcheck.fleet.rig import FleetRig, rig_of
 from dbcheck.fleet.task import run_job
-from dbcheck.fleet.view import FleetView
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.power import consent
-from dbcheck.report.fleet import State
+from dbcheck.report.fleet import RigStatus, State
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import RunFolder
 
@@ -54,6 +48,16 @@ _QUEUED = 64  # messages that the scheduler holds at most
 CLOSE_S = 10.0  # for tasks that have sent all there is
 OPEN = (State.WAITING, State.RUNNING)
 RESUME = "Continue it with --resume, which first settles what it was at."
+
+
+class FleetView(Protocol):
+    """Receives what goes on; must return at once and never raise."""
+
+    def line(self, title: str, detail: str) -> None:
+        """Note an event of one target, or of the fleet."""
+
+    def show(self, rigs: Sequence[RigStatus]) -> None:
+        """Note how far each target is, a few times a second."""
 
 
 class Coordinator:
@@ -151,7 +155,7 @@ class Coordinator:
                 try:
                     self._handle(rig, envelope)
                 except DbcheckError as error:  # its folder cannot be written
-                    rig.say(Stop())
+                    rig.say(Word.STOP)
                     self._end(rig, State.LOST, f"{error.with_hint} {RESUME}", error.id)
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_S:
@@ -161,7 +165,7 @@ class Coordinator:
             self._spoke_s = now_s
             for rig in self._rigs.values():
                 if rig.state is State.RUNNING:
-                    rig.say(Alive())
+                    rig.say(Word.ALIVE)
         self._give_turns()
 
     def _received(self) -> Iterator[Envelope]:
@@ -186,9 +190,9 @@ class Coordinator:
             rig.incoming.take(message)
         elif isinstance(message, Listing):
             self._keep(rig, message)
-        elif isinstance(message, WantsTurn):
+        elif message is Word.WANTS_TURN:
             self._wanting[rig.job.attempt] = None
-        elif isinstance(message, TurnOver):
+        elif message is Word.TURN_OVER:
             self._turns.pop(rig.job.attempt, None)
         elif isinstance(message, Ended):
             self._end(rig, State.ENDED, message.error, message.error_id)
@@ -196,14 +200,14 @@ class Coordinator:
     def _begin(self, rig: FleetRig, worker: str, down: Queue) -> None:
         """Let a job begin, unless it did, or is to end."""
         if rig.state is not State.WAITING or self._stopping:
-            down.put(packed(Refused()))
+            down.put(packed(Word.REFUSED))
             down.close()
             return
         rig.state, rig.worker, rig.heard_s = State.RUNNING, worker, time.monotonic()
         rig.down = down
         own = worker.startswith("inproc:")
         self._view.line(rig.entry.name, "begins" if own else f"begins on {worker}")
-        rig.say(Go())
+        rig.say(Word.GO)
 
     def _keep(self, rig: FleetRig, listing: Listing) -> None:
         """Say what is missing of a folder; what is complete may lead to a cut."""
@@ -239,7 +243,7 @@ class Coordinator:
                     break
                 self._turns[attempt] = None
             del self._wanting[attempt]
-            self._rigs[attempt].say(YourTurn())
+            self._rigs[attempt].say(Word.YOUR_TURN)
         held = [a for a in self._turns if self._rigs[a].state is not State.RUNNING]
         if self._wanting and len(held) == self._cutting and not self._stopping:
             names = ", ".join(self._rigs[attempt].entry.name for attempt in held)
@@ -309,6 +313,6 @@ class Coordinator:
         self._stopped = True
         for rig in self._rigs.values():
             if rig.state is State.RUNNING:
-                rig.say(Stop())
+                rig.say(Word.STOP)
             elif rig.state is State.WAITING:
                 self._end(rig, State.ENDED, "it did not begin")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from dbcheck.inventory.entry import Entry
@@ -44,7 +45,25 @@ class Job:
         return self.entry.name
 
 
-# From the process of a campaign, by way of its task, to the client.
+class Word(Enum):
+    """What is said in a word."""
+
+    # From the process of a campaign, by way of its task, to the client.
+    WANTS_TURN = auto()  # the target is to be without power from YOUR_TURN on
+    TURN_OVER = auto()  # the target has its power, and keeps it
+    STORE = auto()  # the client is to hold all of the folder before anything goes on
+    # From either end to the other.
+    ALIVE = auto()
+    # From the client to a task.
+    GO = auto()  # the job may begin: no other worker has begun it
+    REFUSED = auto()  # it may not: it did elsewhere, or the client ends
+    YOUR_TURN = auto()  # the target may be without power
+    STOP = auto()  # the campaign is to end as Ctrl-C ends it, with the power restored
+    # What a task notes itself.
+    LOST = (
+        auto()
+    )  # nothing was heard of the client for LOST_S, or the scheduler is gone
+    CLOSED = auto()  # the process has closed its end, as it does when it ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +73,6 @@ class Status:
     phase: str
     detail: str
     rate: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WantsTurn:
-    """The target is to be without power from when the client says YourTurn."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnOver:
-    """The target has its power, and keeps it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """All that the folder holds is to be the client's before anything goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +86,11 @@ class Ended:
     error_id: str = ""
 
 
-# From a task to the client.
-
-
 @dataclass(frozen=True, slots=True)
 class Begin:
     """A worker asks whether it may run the job; down: its queue for the answers."""
 
     down: str
-
-
-@dataclass(frozen=True, slots=True)
-class Alive:
-    """The other end is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,34 +113,11 @@ class Listing:
     files: Mapping[str, str]
 
 
-# From the client to a task.
-
-
-@dataclass(frozen=True, slots=True)
-class Go:
-    """The job may begin: no other worker has begun it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The job may not begin: it did elsewhere, or the client ends."""
-
-
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The client holds what was listed; missing: files that it does not."""
 
     missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class YourTurn:
-    """The target may be without power."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The campaign is to end as Ctrl-C ends it, with the power restored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,9 @@ from dbcheck.fleet.messages import (
     Begin,
     Ended,
     Envelope,
-    Go,
     Job,
     Kept,
-    Refused,
-    Stop,
-    Store,
-    YourTurn,
+    Word,
     packed,
     unpacked,
 )
@@ -72,14 +68,10 @@ def run_job(job: Job) -> None:
 def _may_begin(link: Link) -> bool:
     while True:
         answer = link.inbox.get()
-        if isinstance(answer, Lost):
+        if answer is Word.LOST:
             raise FleetError(_LOST, id=ErrorId.FLEET_CLIENT_LOST)
-        if isinstance(answer, Go | Refused | Stop):
-            return isinstance(answer, Go)
-
-
-class Lost:
-    """Nothing was heard of the client for LOST_S, or the scheduler is gone."""
+        if answer in (Word.GO, Word.REFUSED, Word.STOP):
+            return answer is Word.GO
 
 
 class Link:
@@ -123,11 +115,11 @@ class Link:
             except TimeoutError:
                 if time.monotonic() - heard_s < LOST_S:
                     continue
-                message = Lost()
+                message = Word.LOST
             except Exception:  # of Dask, of whatever kind: the scheduler is gone
-                message = Lost()
+                message = Word.LOST
             self.inbox.put(message)
-            if isinstance(message, Lost):
+            if message is Word.LOST:
                 return
 
 
@@ -152,22 +144,22 @@ class Task:
         self, message: object, process: subprocess.Popen[bytes], channel: Channel
     ) -> bool:
         """Handle one message; say whether nothing is left to do."""
-        if isinstance(message, Lost):
+        if message is Word.LOST:
             raise FleetError(_LOST, id=ErrorId.FLEET_CLIENT_LOST)
-        if isinstance(message, Stop):
+        if message is Word.STOP:
             process.send_signal(signal.SIGTERM)
         elif isinstance(message, Ended):
             self._end(message)
-        elif isinstance(message, Store):
+        elif message is Word.STORE:
             self._store()
-        elif isinstance(message, _Closed):
+        elif message is Word.CLOSED:
             if self._ended is None:
                 self._end(Ended(self._ending(process), ErrorId.CAMPAIGN_PROCESS_LOST))
         elif isinstance(message, Kept):
             return self._is_kept(message, channel)
-        elif isinstance(message, YourTurn):
+        elif message is Word.YOUR_TURN:
             _pass_on(message, channel)
-        else:  # the campaign's own, or Alive, which answers the client's
+        else:  # the campaign's own, or ALIVE, which answers the client's
             self._link.send(message)
         return False
 
@@ -236,7 +228,7 @@ class Task:
         with contextlib.suppress(OSError, EOFError, NotAMessage):
             while True:
                 self._link.inbox.put(unpacked(channel.receive()))
-        self._link.inbox.put(_Closed())
+        self._link.inbox.put(Word.CLOSED)
 
     def _ending(self, process: subprocess.Popen[bytes]) -> str:
         """Return how a process ended that did not say why."""
@@ -245,10 +237,6 @@ class Task:
         text = self._log.read_bytes()[-_LOG_BYTES:].decode(errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return f"its process ended with {ended}: {lines[-1] if lines else 'no output'}"
-
-
-class _Closed:
-    """The process of the campaign has closed its end, as it does when it ends."""
 
 
 def _pass_on(message: object, channel: Channel) -> None:

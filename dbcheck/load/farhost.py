@@ -8,7 +8,6 @@ lease ends it when the client cannot be heard any more.
 from __future__ import annotations
 
 import asyncio
-import io
 import pickle
 import threading
 from collections.abc import Callable, Sequence
@@ -27,7 +26,6 @@ from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness, WitnessHostFacts
 
 OpenEngine = Callable[[], Engine]
-_ENGINE = "engine"
 
 
 class Order(Enum):
@@ -64,39 +62,22 @@ class Reached:
     witness: WitnessHostFacts
 
 
-class _Pickler(pickle.Pickler):
-    """Leaves the engine out, which may hold the password."""
-
-    def __init__(self, file: io.BytesIO, engine: Engine) -> None:
-        super().__init__(file)
-        self._engine = engine
-
-    def persistent_id(self, obj: Any) -> str | None:
-        return _ENGINE if obj is self._engine else None
-
-
-class _Unpickler(pickle.Unpickler):
-    """Puts the worker's own engine in its place."""
-
-    def __init__(self, file: io.BytesIO, engine: Engine) -> None:
-        super().__init__(file)
-        self._engine = engine
-
-    def persistent_load(self, pid: Any) -> Engine:
-        return self._engine
-
-
 def packed(job: Job) -> bytes:
-    """Return *job* without its engine: no secret goes over Dask."""
-    file = io.BytesIO()
-    _Pickler(file, job.sessions.engine).dump(job)
-    return file.getvalue()
+    """Return *job* without its engine, which may hold the password.
+
+    No secret goes over Dask.
+    """
+    no_engine: Any = None
+    return pickle.dumps(_with_engine(job, no_engine))
 
 
 def unpacked(content: bytes, engine: Engine) -> Job:
     """Return the job with the engine of this machine."""
-    job: Job = _Unpickler(io.BytesIO(content), engine).load()
-    return job
+    return _with_engine(pickle.loads(content), engine)
+
+
+def _with_engine(job: Job, engine: Engine) -> Job:
+    return replace(job, sessions=replace(job.sessions, engine=engine))
 
 
 async def reach(open_engine: OpenEngine, witness: Witness) -> Reached | DbcheckError:

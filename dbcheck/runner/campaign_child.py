@@ -31,10 +31,7 @@ from dbcheck.fleet.messages import (
     Job,
     Kept,
     Status,
-    Store,
-    TurnOver,
-    WantsTurn,
-    YourTurn,
+    Word,
     packed,
     unpacked,
 )
@@ -142,20 +139,19 @@ class Worker(Turns):
         )
 
     def take(self) -> None:
-        self._ask(WantsTurn(), YourTurn)
+        self._ask(Word.WANTS_TURN, Word.YOUR_TURN)
 
     def over(self) -> None:
-        self.send(TurnOver())
+        self.send(Word.TURN_OVER)
 
     def _store(self) -> None:
         """Have the client hold all that the folder does, before anything is cut."""
-        self._ask(Store(), Kept)
+        self._ask(Word.STORE, Kept())
 
-    def _ask(self, question: object, kind: type[object]) -> None:
+    def _ask(self, question: Word, wanted: object) -> None:
         interrupt.require_none()
         self.send(question)
-        answer = self._answer()
-        if not isinstance(answer, kind):
+        if self._answer() != wanted:
             raise FleetError("the worker is lost", id=ErrorId.FLEET_WORKER_LOST)
 
     def _answer(self) -> object:

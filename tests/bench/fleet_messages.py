@@ -16,7 +16,7 @@ from distributed import Client, Queue
 from rich.console import Console
 
 from dbcheck.fleet.coordinator import Coordinator
-from dbcheck.fleet.messages import Alive, packed
+from dbcheck.fleet.messages import Word, packed
 from dbcheck.load import dask_cluster
 from dbcheck.report.fleet import PlainFleet
 from tests.bench.fleet import PRELOAD, ROOT, WORKERS, campaign, cpu_s
@@ -69,7 +69,7 @@ def measured(rigs: int, each: int) -> list[str]:
 
 def _sent_per_s(client: Client) -> float:
     """Return how many messages a second the client can send, one after the other."""
-    queue, content = Queue("dbcheck-bench", client), packed(Alive())
+    queue, content = Queue("dbcheck-bench", client), packed(Word.ALIVE)
     began_s = time.monotonic()
     for _ in range(SENT):
         queue.put(content)
