@@ -18,7 +18,6 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.fleet import placing
 from dbcheck.fleet.messages import (
     ALIVE_S,
     Begin,
@@ -34,6 +33,7 @@ from dbcheck.fleet.messages import (
 )
 from dbcheck.fleet.rig import FleetRig, rig_of
 from dbcheck.fleet.task import run_job
+from dbcheck.fleet.workers import Workers, chosen, declare
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.power import consent
@@ -277,7 +277,7 @@ class Coordinator:
             why = f"failed: {rig.future.exception()}"
         return f"{what} {rig.worker} {why}, in the midst of the campaign. {RESUME}"
 
-    def _place(self, workers: placing.Workers) -> None:
+    def _place(self, workers: Workers) -> None:
         """Give each job that waits for a worker to one."""
         load: dict[str, int] = {}
         for rig in self._rigs.values():
@@ -289,13 +289,13 @@ class Coordinator:
         placed: dict[str, list[str]] = {}
         for rig in new if workers else ():
             try:
-                rig.worker = placing.chosen(list(rig.needs), workers, load)
+                rig.worker = chosen(list(rig.needs), workers, load)
             except FleetError as error:
                 self._end(rig, State.ENDED, error.with_hint, error.id)
                 continue
             load[rig.worker] = load.get(rig.worker, 0) + 1
             placed.setdefault(rig.worker, []).extend(rig.needs)
-        placing.declare(self._client, placed)
+        declare(self._client, placed)
         for rig in new:
             if rig.state is State.WAITING and rig.worker:
                 rig.future = self._client.submit(

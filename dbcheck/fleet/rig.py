@@ -10,9 +10,9 @@ from distributed import Future, Queue
 
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import finished, tally
-from dbcheck.fleet import placing
 from dbcheck.fleet.messages import Job, Status, packed
 from dbcheck.fleet.mirror import Incoming, needed
+from dbcheck.fleet.workers import resources_of
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.verdict import Tally
 from dbcheck.power.wiring import recall_reached
@@ -23,7 +23,7 @@ from dbcheck.report.fleet import RigStatus, State
 class FleetRig:
     """One campaign.
 
-    needs:   the resources that its task takes, see placing.resources_of().
+    needs:   the resources that its task takes, see resources_of().
     shown:   the files of the results that the view has shown.
     down:    the queue to the task; None until one has begun.
     future:  of the task; None until the job is placed on a worker.
@@ -104,7 +104,7 @@ def rig_of(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fleet
         folder=folder,
         job=Job(attempt, entry, recall_reached(entry.wiring), up, files, own),
         incoming=Incoming(folder.path, files),
-        needs=placing.resources_of(entry),
+        needs=resources_of(entry),
         planned=plan.cuts,
         shown={folder.file_of(cycle) for cycle in cycles},
         counted=tally(cycles),

@@ -80,7 +80,7 @@ def _client(
 ) -> contextlib.AbstractContextManager[Client]:
     if address != LOCAL:
         return dask_cluster.connected(address)
-    from dbcheck.fleet.local import own_workers
+    from dbcheck.fleet.workers import own_workers
 
     return own_workers(jobs, root)
 

@@ -21,10 +21,15 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import FleetError
 from dbcheck.base.local import Channel
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.fleet import placing, task
+from dbcheck.fleet import task
 from dbcheck.fleet.coordinator import Coordinator
-from dbcheck.fleet.local import AT_ONCE_MAX, own_workers
 from dbcheck.fleet.messages import Begin, Ended, Job, packed
+from dbcheck.fleet.workers import (
+    AT_ONCE_MAX,
+    chosen,
+    own_workers,
+    resources_of,
+)
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.exec import ExecPlan
@@ -292,11 +297,11 @@ def test_what_two_targets_share_is_one_resource() -> None:
     plan = ExecPlan(cut=("pdu", "7"))
     one = Entry("a", "postgresql://a/d", "ssh://w/a", power=plan)
     two = Entry("b", "postgresql://b/d", "ssh://w/b/", power=plan)
-    shared = placing.resources_of(one).keys() & placing.resources_of(two).keys()
+    shared = resources_of(one).keys() & resources_of(two).keys()
     assert [name.split()[1] for name in shared] == ["outlet"]
     workers = {"tcp://x": {"nthreads": 1, "resources": dict.fromkeys(shared, 1)}}
     workers["tcp://w"] = {"nthreads": 9, "resources": {}}
-    assert placing.chosen(list(placing.resources_of(two)), workers, {}) == "tcp://x"
+    assert chosen(list(resources_of(two)), workers, {}) == "tcp://x"
 
 
 def _state(desk: Desk, name: str) -> State | None:

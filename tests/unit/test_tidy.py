@@ -22,7 +22,7 @@ ORDERED = (
     *("model", "rows", "rows/plans", "server_log"),
     *("cycle", "cycle/preflight", "cycle/recovery", "campaign", "probe"),
     *("base", "config", "runs", "agent/host", "judge", "audit", "remote", "power"),
-    *("power/kinds", "inventory", "load", "hosts", "explore", "evidence"),
+    *("power/kinds", "inventory", "load", "hosts", "explore", "evidence", "fleet"),
     *("runner", "cli/flags", "lab/clusters", "report", "report/words", "report/html"),
 )
 MODULE = re.compile(r"(?<![\w*./-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py\b")

@@ -1,23 +1,72 @@
-"""Which worker runs a job, so that no host, outlet or witness is in two jobs at once.
+"""The workers of a fleet: those of this machine, and which one runs a job.
 
-Each of them is a resource of one worker (Dask: worker resources), of which it has one.
-Dask itself then runs jobs that need the same one after the other, also those of several
-clients: the second finds the resource where the first put it.
+No host, outlet or witness is in two jobs at once.  Each of them is a resource of one
+worker (Dask: worker resources), of which it has one.  Dask itself then runs jobs that
+need the same one after the other, also those of several clients: the second finds the
+resource where the first put it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from distributed import Client, Worker
+import dask.config
+from distributed import Client, LocalCluster, Worker
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import FleetError
 from dbcheck.inventory.entry import Entry
+from dbcheck.runs import stored
+
+WORKERS_MAX = 4
+AT_ONCE_MAX = 32  # campaigns; the process of each takes some 90 MiB
+_SCRATCH = ".workers"
+# Dask always listens for HTTP: only here, and with nothing to answer.
+_HTTP = "127.0.0.1:0"
+_QUIET: Mapping[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 
 Workers = Mapping[str, Mapping[str, Any]]  # dask.workers_about()
+
+
+@contextlib.contextmanager
+def own_workers(jobs: int, root: Path) -> Iterator[Client]:
+    """Give a client of workers for so many *jobs*; end them afterwards.
+
+    They run up to AT_ONCE_MAX campaigns at once, as threads of this process: each
+    campaign has a process of its own anyway, and whoever can connect to a port of
+    Dask's can run programs as this user.
+    root: the folder of the campaigns, in which the workers have theirs meanwhile.
+    """
+    scratch = root / _SCRATCH
+    shutil.rmtree(scratch, ignore_errors=True)  # of a client that was killed
+    stored.make_folder(scratch)
+    at_once = min(jobs, AT_ONCE_MAX)
+    count = min(at_once, WORKERS_MAX)
+    try:
+        with (
+            dask.config.set(_QUIET),
+            LocalCluster(
+                n_workers=count,
+                threads_per_worker=-(-at_once // count),
+                processes=False,
+                dashboard_address=_HTTP,
+                worker_dashboard_address=_HTTP,
+                scheduler_kwargs={"dashboard": False},
+                local_directory=str(scratch),
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def resources_of(entry: Entry) -> dict[str, float]:
