@@ -53,7 +53,7 @@ from dbcheck.model.verdict import (
     Tally,
     Verdict,
 )
-from dbcheck.ports.abilities import makes_checkpoints
+from dbcheck.ports.engine import Feature
 from dbcheck.ports.listener import Listener, Phase, Progress, Unit
 from dbcheck.ports.site import Node
 from dbcheck.ports.witness import Witness, WitnessLock
@@ -201,7 +201,7 @@ def _cycle(rig: Rig, folder: CampaignFolder, plan: Plan, *, is_first: bool) -> N
 def _next_moment(rig: Rig, plan: Plan, cycles: Sequence[Cycle]) -> Moment:
     writer, chores = rig.site.writer, plan.workload.housekeeping
     strata = list(Stratum if chores else WITHOUT_CHORES)
-    if not makes_checkpoints(writer.engine):
+    if not writer.engine.has(Feature.CHECKPOINT):
         strata.remove(Stratum.CHECKPOINT)
     if writer.host is None:  # a hold is for the canaries there
         strata.remove(Stratum.HOLD)

@@ -15,7 +15,6 @@ from dbcheck.cli.flags.shared import ConsentOptions
 from dbcheck.cli.flags.target import InventoryOptions
 from dbcheck.cli.flags.values import SECONDS
 from dbcheck.cli.say import say
-from dbcheck.cycle.observable import data_mark
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
 from dbcheck.model.cut import CutClass
@@ -212,7 +211,7 @@ def _tested(
         PlainProgress(progress_console()),
         engine.facts(),
         engine.places((LEDGER,)),
-        data_mark(engine),
+        engine.mark_data,
         lambda: selftest.run(switch, host, wait_s),
         switch.cut_class,
     )

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 
 from dbcheck.base.errors import WitnessError
-from dbcheck.cycle import observable
 from dbcheck.cycle.cycle import finish_cycle, put_back, require_answered, turn
 from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.outcome import Outcome
@@ -75,7 +74,7 @@ def _weaken(rig: Rig, started: Started) -> None:
     """Weaken the server and note it in the log; end what the preflight began if not."""
     process = rig.lab.get("rung") == Rung.PROCESS.value
     try:
-        text = observable.weaken_durability(rig.site.writer.engine, process=process)
+        text = rig.site.writer.engine.weaken_durability(process=process)
         started.log.note({"event": "relaxed", "how": text})
     except BaseException:
         with contextlib.suppress(WitnessError):  # the first error is the one to show

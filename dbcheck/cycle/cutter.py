@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from dbcheck.base.errors import EngineError, PartlyCut, PowerError
 from dbcheck.base.limits import BEHIND_S
 from dbcheck.base.system import now_us
-from dbcheck.cycle import observable
 from dbcheck.cycle.following import Following
 from dbcheck.cycle.hold import Holding
 from dbcheck.cycle.preflight.before_load import Started
@@ -358,7 +357,7 @@ class Cutter:
 
         def ask() -> None:
             try:
-                refused = observable.checkpoint(self._rig.site.writer.engine)
+                refused = self._rig.site.writer.engine.checkpoint()
             except EngineError as error:
                 refused = str(error)
             if not refused:

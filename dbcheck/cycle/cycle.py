@@ -15,7 +15,6 @@ from dbcheck.base.errors import (
     RunWriteError,
     UsageError,
 )
-from dbcheck.cycle import observable
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.fetching import fetch_logs, require_no_load
 from dbcheck.cycle.judging import judge_run
@@ -279,7 +278,7 @@ def put_back(rig: Rig) -> None:
     if rig.site.promise is not None:
         return
     try:
-        text = observable.restore_durability(rig.site.writer.engine)
+        text = rig.site.writer.engine.restore_durability()
     except EngineError as error:
         text = (
             "the control's settings could not be undone; they stay until the server"

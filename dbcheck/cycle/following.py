@@ -10,7 +10,7 @@ from dbcheck.base.system import now_us
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.replication import ReplicationSeen, ReplicationTally
 from dbcheck.model.server import ServerFacts
-from dbcheck.ports.abilities import Followers, replicates
+from dbcheck.ports.connection import Followers
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,6 @@ def begin_following(rig: Rig, server: ServerFacts) -> Following | None:
 
     server: the writer's facts.  Raise EngineError.
     """
-    engine = rig.site.writer.engine
-    if rig.site.promise is None or not replicates(engine):
+    if rig.site.promise is None:
         return None
-    return Following(engine.open_followers(server=server))
+    return Following(rig.site.writer.engine.open_followers(server=server))

@@ -16,7 +16,6 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.base.system import clocks_us
-from dbcheck.cycle import observable
 from dbcheck.hosts import host as agent_host
 from dbcheck.model.depth import Completed
 from dbcheck.model.host import (
@@ -125,7 +124,7 @@ def inspect_host(
     if node.host is None:
         return None, None
     log_path = node.log_path or _found_log(listener, node.host, server.server_log)
-    mark_data = observable.data_mark(node.engine) if may_write else lambda: ""
+    mark_data = node.engine.mark_data if may_write else lambda: ""
     return begin(node.host, log_path, server, places, mark_data)
 
 
@@ -138,7 +137,7 @@ def begin(
 ) -> tuple[HostBefore, HostCanaries]:
     """Do what inspect_host() does on a host that is to be asked.
 
-    mark_data: see ports.abilities.DataMark.
+    mark_data: see Engine.mark_data().
     """
     directory = data_directory(server)
     require_own_data(host, directory, server, mark_data)

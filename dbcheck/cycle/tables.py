@@ -19,15 +19,13 @@ from dbcheck.base.errors import (
     TableLost,
     TableRefused,
 )
-from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.recovery.reading_log import ReadingLog
 from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX, bounded
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import CheckOutcome, ServerFacts, TableCheck
-from dbcheck.ports import abilities
-from dbcheck.ports.engine import Engine
+from dbcheck.ports.engine import Engine, Feature
 from dbcheck.ports.listener import Phase, Progress, Unit
 from dbcheck.rows.conditions import ConditionCheck
 from dbcheck.rows.earlier import EpochTotals
@@ -50,7 +48,7 @@ def require_sound(engine: Engine, tables: Sequence[TableSpec]) -> None:
     that cannot be made refuses nothing: the rows are looked at all the same.
     """
     try:
-        check = observable.check_tables(engine, tables)
+        check = engine.check_tables(tables)
     except (ConnectionLost, OtherServer, TableLost, TableRefused):
         raise
     except EngineError:
@@ -73,7 +71,7 @@ def conditions_after(
     if not plan.conditions:
         return None
     try:
-        return observable.broken_conditions(engine, plan.conditions, epoch, facts)
+        return engine.broken_conditions(plan.conditions, epoch, server=facts)
     except ConnectionLost as error:
         why = log.why(error)
         reason = why.damage or why.crashed
@@ -92,7 +90,7 @@ def check_after(
     check broke off, which proves nothing in either direction.
     """
     try:
-        return observable.check_tables(engine, tables, facts)
+        return engine.check_tables(tables, server=facts)
     except ConnectionLost as error:
         cause = log.why(error)
         if cause.damage:
@@ -121,7 +119,7 @@ def with_room(
     Raise TargetChanged if rows that were left are not there now.
     """
     engine, tables = rig.site.writer.engine, tables_of(workload)
-    can_drop = abilities.keeps_house(engine)
+    can_drop = engine.has(Feature.HOUSEKEEPING)
     if emptied is None or not can_drop or not _is_short(known, node):
         return known
     now = engine.prepare(tables, server=node.facts)
@@ -133,7 +131,7 @@ def with_room(
     rig.listener.phase(Phase.PREFLIGHT, text)
     known = known.without_rows()
     emptied(known)
-    observable.discard(engine, tables, node.facts)
+    engine.discard(tables, server=node.facts)
     return known
 
 
@@ -196,7 +194,7 @@ def _fill(rig: Rig, table: TableSpec, rows: Fill, server: ServerFacts) -> None:
     engine = rig.site.writer.engine
     began = time.monotonic()
     done = shown = 0
-    for count in observable.fill(engine, table, rows, server):
+    for count in engine.fill(table, rows, server=server):
         done += count
         rig.listener.progress(Progress(table.name, done, rows.rows, Unit.ROWS))
         if done * _STEPS // rows.rows > shown:

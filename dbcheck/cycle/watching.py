@@ -35,7 +35,7 @@ from dbcheck.model.watched import (
     tables_looked,
     volumes_looked,
 )
-from dbcheck.ports.abilities import can_be_watched
+from dbcheck.ports.engine import Feature
 from dbcheck.ports.host import Counting, Look, TargetHost
 from dbcheck.ports.listener import Phase
 from dbcheck.rows.plans.registry import tables_of
@@ -120,7 +120,7 @@ class Watching:
 def watch_server(rig: Rig, started: Started) -> Watching | None:
     """Look at the writer's settings and tables; None if its server shows none."""
     engine, manifest = rig.site.writer.engine, started.manifest
-    if not can_be_watched(engine):
+    if not engine.has(Feature.WATCH):
         return None
     facts = manifest.writer.facts
     # A canary that a session holds is lost with that session, which is watched.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dbcheck.engines.link import Link
 from dbcheck.engines.watch import Watch
-from dbcheck.ports.engine import KeyRead
+from dbcheck.ports.connection import KeyRead
 from dbcheck.rows.table import TableSpec
 
 

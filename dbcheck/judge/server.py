@@ -25,7 +25,7 @@ _OF_A_ROLE = (
     "synchronous_standby_names",
 )
 
-# Families of servers that number their tables, see ports.abilities.TableIdentity.
+# Families of servers that number their tables, see Engine.table_identity().
 _IDENTIFIED = ("postgresql", "mysql")
 _REPLACED = "truncated, rewritten or recreated"
 

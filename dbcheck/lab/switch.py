@@ -102,7 +102,7 @@ def start_server(name: str) -> str:
 
 
 class LabRestarter:
-    """Restarts the server of a running lab (ports.restart.Restarter).
+    """Restarts the server of a running lab (ports.site.Restarter).
 
     What does not come back is a result: LabSwitch.failure() has the reason.
     """

@@ -33,7 +33,7 @@ from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Replaced
 from dbcheck.model.unobserved import Gap, Observed, Rounds
 from dbcheck.model.watched import WatchTally, settings_looked
-from dbcheck.ports.engine import Session
+from dbcheck.ports.connection import Session
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, LOAD_SESSION_MAX, AckValues
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dbcheck.base.errors import EngineError, WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.model.witness import Watermark
-from dbcheck.ports.engine import KeyRead, NewestRows
+from dbcheck.ports.connection import KeyRead, NewestRows
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import ROW_ID_MAX, SEQ_MAX, SESSION_MAX, AckValues
 

@@ -1,93 +1,95 @@
 """What a cycle needs of every database server; each docstring is the contract.
 
-What only some servers can do is in ports.abilities.
+What only some servers can do has a default here: "not observable", never a finding
+about the server, or a refusal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
 
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import NoCanary, UsageError
+from dbcheck.model.audited import OtherSettings
 from dbcheck.model.cut import OtherUsers
+from dbcheck.model.depth import HeldCanary
 from dbcheck.model.places import Place
-from dbcheck.model.server import ServerFacts
+from dbcheck.model.replication import Descent, Detached, Membership, Received
+from dbcheck.model.server import Refill, ServerFacts, TableCheck
+from dbcheck.ports.connection import Followers, NewestRows, Session
+from dbcheck.ports.host import Look
 from dbcheck.rows.acks import Row
-from dbcheck.rows.operation import Operation, StatementSpec
-from dbcheck.rows.table import TableFacts, TableSpec
+from dbcheck.rows.chores import ChoreKind
+from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.operation import StatementSpec
+from dbcheck.rows.prepared import Decisions
+from dbcheck.rows.table import Definition, TableFacts, TableSpec
 
 if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a second
+    from dbcheck.rows.fill import Fill
     from dbcheck.rows.survivors import RowBatch
 
 
-class Session(Protocol):
-    """One client connection of the load, with one operation in flight at most.
+class Feature(Enum):
+    """What only some servers can do or show.
 
-    No call blocks.  Every call but close() may raise CommitUnknown if the connection
-    broke (the operation in flight is then legally present or absent, as a whole), and
-    EngineError if the server refused and it is certainly absent.
+    Each names its methods of Engine: an engine overrides all of them, or none.
     """
 
-    def fileno(self) -> int:
-        """Return the descriptor that an event loop waits on; the same until close()."""
-
-    def send(self, operation: Operation, *, look: bool = False) -> bool:
-        """Begin to commit *operation*, in one round trip however many its statements.
-
-        Return whether all of it was sent; if not, call flush() whenever the
-        descriptor is writable, until that returns True.
-        look: read this session's own settings() in the same round trip.
-        """
-
-    def flush(self) -> bool:
-        """Send what is left; return whether nothing is."""
-
-    def receive(self) -> int | None:
-        """Read what has come, to be called whenever the descriptor is readable.
-
-        Return the auto-increment id that the first of the session's statements gave its
-        row, once the operation in flight is answered, and only if the server confirmed
-        that each statement changed as many rows as it must, that the transaction is
-        committed and that none is open any more; None as long as more must come.
-        """
-
-    def settings(self) -> Mapping[str, str]:
-        """Return the settings that decide whether this session's commits are durable.
-
-        Those that a session may have otherwise than its server, as the last operation
-        found them that was sent to look and that receive() has confirmed; {} if none
-        was, or if the server has none of them.
-        """
-
-    def close(self) -> None:
-        """End the connection, also in the middle of an operation; never raises."""
+    CHECKPOINT = ("checkpoint",)
+    CRASH_CANARY = ("plant_canary", "canary")
+    CONTROL = ("weaken_durability", "open_weak_session")
+    SERVER_CONTROL = ("check_weakening", "restore_durability")
+    LOG_OVER_SQL = ("logged",)
+    NAMES_IN_LOG = ("names_in_log",)
+    TABLE_IDENTITY = ("table_identity", "table_definition")
+    COUNTED_DELETES = ("deleted",)
+    REFILL = ("refill",)
+    CONDITIONS = ("broken_conditions",)
+    TABLE_CHECK = ("check_tables",)
+    TWO_PHASE = ("require_two_phase", "prepared", "decide")
+    COUNTED_DECISIONS = ("decisions",)
+    FILL = ("fill",)
+    HOUSEKEEPING = ("lacking", "present", "discard")
+    OTHER_SETTINGS = ("other_settings",)
+    WATCH = ("open_look",)
+    DATA_MARK = ("mark_data",)
+    REPLICATION = (
+        *("open_followers", "membership", "received", "promote", "accepts"),
+        *("takes_writes", "descent"),
+    )
+    GROUP_MEMBER = ("require_alone",)
+    GROUP_BOOTSTRAP = (
+        *("require_may_bootstrap", "detached", "require_all_of", "bootstrap_group"),
+        *("end_bootstrap", "join_group"),
+    )
 
 
-class KeyRead(NamedTuple):
-    """The id of a row, and the session and seq of its key, as they were read."""
-
-    row_id: int
-    session: int
-    seq: int
-
-
-class NewestRows(Protocol):
-    """A connection that reads a table's newest rows while others write to it."""
-
-    def read(self, after_id: int) -> Sequence[KeyRead]:
-        """Return the newest rows with an id above *after_id*, in order of their ids.
-
-        Those of one epoch that are committed at this moment, as far as the server
-        shows it; 1000 at most.  Blocks.  Raise EngineError.
-        """
-
-    def sever(self) -> None:
-        """End a read() of another thread, which then raises; never raises."""
-
-    def close(self) -> None:
-        """End the connection; never raises."""
+# Of what a user asks for: why it is refused (%s: the target), the id, the hint.
+_REFUSALS = {
+    Feature.CONTROL: (
+        "no control can run on %s: dbcheck cannot make this kind of server acknowledge"
+        " commits too early",
+        ErrorId.CONTROL_NOT_SUPPORTED,
+        "Run without a control.",
+    ),
+    Feature.TWO_PHASE: (
+        "dbcheck cannot prepare transactions on %s",
+        ErrorId.TWO_PHASE_NOT_SUPPORTED,
+        "Run another workload.",
+    ),
+    Feature.FILL: (
+        "dbcheck cannot fill the tables on %s",
+        ErrorId.FILLING_NOT_SUPPORTED,
+        "Run without rows_before.",
+    ),
+}
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """One database server.  Every call opens what it needs and leaves nothing open.
 
     server: the facts of a server, None for any.  Raise OtherServer if the connection
@@ -97,6 +99,7 @@ class Engine(Protocol):
     family: str  # whose rules hold (audit.rules.RULES): "postgresql" or "mysql"
     target: str  # the URL without any password
 
+    @abstractmethod
     def endpoints(self) -> Sequence[tuple[str, int]]:
         """Return each host that the driver may connect to, and its port.
 
@@ -105,9 +108,11 @@ class Engine(Protocol):
         out.
         """
 
+    @abstractmethod
     def facts(self) -> ServerFacts:
         """Read the server's facts; raise EngineError if it cannot be reached."""
 
+    @abstractmethod
     def check(
         self, statements: Sequence[StatementSpec], payload_bytes: int = 0
     ) -> None:
@@ -120,20 +125,24 @@ class Engine(Protocol):
         trigger ...), and a limit that the largest operation would exceed.
         """
 
+    @abstractmethod
     def places(self, tables: Sequence[TableSpec]) -> tuple[Place, ...]:
         """Return the directories that an ack depends on, as far as SQL shows them.
 
         The data directory comes first; the tables need not exist yet.
         """
 
+    @abstractmethod
     def other_users(self) -> OtherUsers:
         """Return who else uses this server, as far as this account may see."""
 
+    @abstractmethod
     def prepare(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> dict[str, TableFacts]:
         """Create the tables that are not there; return what each holds, by its name."""
 
+    @abstractmethod
     def open_session(
         self,
         statements: Sequence[StatementSpec],
@@ -145,14 +154,17 @@ class Engine(Protocol):
         The first of them is an INSERT of one row, which every operation has once.
         """
 
+    @abstractmethod
     def open_newest(
         self, table: TableSpec, epoch: int, *, server: ServerFacts | None = None
     ) -> NewestRows:
         """Connect to read the newest rows of *epoch*; raise EngineError if refused."""
 
+    @abstractmethod
     def row(self, table: TableSpec, row_id: int) -> Row | None:
         """Return the row with that id over a new connection; classic: only its id."""
 
+    @abstractmethod
     def ready(self) -> str | None:
         """Try to connect, at most 5 s: None if the server takes queries and is out
         of recovery, else the reason.
@@ -160,6 +172,7 @@ class Engine(Protocol):
         Raise OtherProduct if dbcheck does not judge such servers, for which no wait
         helps; nothing else."""
 
+    @abstractmethod
     def survivors(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
@@ -172,5 +185,323 @@ class Engine(Protocol):
         index disagrees with its table, ConnectionLost if the connection broke.
         """
 
+    @abstractmethod
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names."""
+
+    def has(self, feature: Feature) -> bool:
+        """Return whether servers of this kind have a feature, or may have it."""
+        return all(
+            getattr(type(self), name) is not getattr(Engine, name)
+            for name in feature.value
+        )
+
+    def require(self, feature: Feature) -> None:
+        """Raise UsageError if servers of this kind lack what a user asks for."""
+        if not self.has(feature):
+            raise self._refusal(feature)
+
+    def _refusal(self, feature: Feature) -> UsageError:
+        text, error_id, hint = _REFUSALS[feature]
+        return UsageError(text % self.target, id=error_id, hint=hint)
+
+    def checkpoint(self) -> str:
+        """Request a checkpoint; return "" once it is made, or why there was none."""
+        return "this server has no statement that requests a checkpoint"
+
+    def plant_canary(
+        self, epoch: int, *, server: ServerFacts | None = None
+    ) -> HeldCanary | None:
+        """Leave a row that recovery from a crash removes and a shutdown keeps.
+
+        Return what has to be held until the server is back; raise NoCanary.
+        """
+        raise NoCanary(
+            "no crash canary: this kind of server has none",
+            id=ErrorId.CANARY_NOT_POSSIBLE,
+        )
+
+    def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
+        """Return whether the canary that was planted is there, None if unknown."""
+        return None
+
+    def weaken_durability(self, *, process: bool) -> str:
+        """Prepare the server for a control; return a description of the change.
+
+        Of a control the commits are acked before they are durable.
+        process: the cut ends the server's process and takes nothing else.
+        What this changes beyond sessions ends with the server's process, or is recorded
+        on the server before it is changed, for restore_durability().
+        """
+        raise self._refusal(Feature.CONTROL)
+
+    def open_weak_session(
+        self,
+        statements: Sequence[StatementSpec],
+        *,
+        server: ServerFacts | None = None,
+    ) -> Session:
+        """Connect as open_session() does; require early acks.
+
+        Raise EngineError if the server's commits are durable when they are acked.
+        """
+        raise self._refusal(Feature.CONTROL)
+
+    def check_weakening(self) -> None:
+        """Raise EngineError, with the GRANT as hint, if weakening would be refused."""
+        return
+
+    def restore_durability(self) -> str | None:
+        """Undo weaken_durability(), also that of a client that died.
+
+        Return a description of what was restored, None if there was nothing.
+        """
+        return None
+
+    def logged(self, since_us: int, *, server: ServerFacts | None = None) -> str | None:
+        """Return the logged lines since then that are about crashes and shutdowns.
+
+        None if SQL does not show them, or not to this account.
+        since_us: microseconds, on the clock of ServerFacts.clock_us.
+        """
+        return None
+
+    def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
+        """Return how the server's log names the tables and their files, () if unknown.
+
+        A line that has one of them, not followed by more of a name, is about a table.
+        """
+        return ()
+
+    def table_identity(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> str:
+        """Return the identifier of the table itself, "" if the account may not see it.
+
+        Restarts, crashes, inserts and deletes keep it.  After TRUNCATE, a rewrite, or
+        DROP and CREATE it is another one.  Raise ConnectionLost.
+        """
+        return ""
+
+    def table_definition(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> Definition:
+        """Return how the table is defined now.  Raise ConnectionLost."""
+        return Definition()
+
+    def deleted(
+        self, table: TableSpec, *, server: ServerFacts | None = None
+    ) -> int | None:
+        """Return the number of rows deleted from *table* since the server started.
+
+        Those of transactions that were rolled back may count, and those of the last
+        seconds may be missing.  None if it counts none, or if its count may be older.
+        Raise EngineError, also if the account may not see the count.
+        """
+        return None
+
+    def refill(
+        self,
+        tables: Sequence[TableSpec],
+        since_us: int,
+        *,
+        server: ServerFacts | None = None,
+    ) -> Refill | None:
+        """Return what it may have taken from others since its process started.
+
+        tables: those whose rows count.  since_us: what it shows from before then does
+        not count; microseconds since the epoch, by the server's clock.  None if it took
+        nothing, so far as a server of this kind shows that; what this one hides is
+        Refill.unknown.
+        Raise EngineError, also if another server answers.
+        """
+        return None
+
+    def broken_conditions(
+        self, statement: str, epoch: int, *, server: ServerFacts | None = None
+    ) -> ConditionCheck:
+        """Return what sql/FAMILY/STATEMENT.sql finds among the rows of *epoch*.
+
+        Raise EngineError if the server does not answer.
+        """
+        return ConditionCheck(not_done="this kind of server cannot be asked for them")
+
+    def check_tables(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> TableCheck | None:
+        """Have all of the tables checked; never when their rows are yet to be read.
+
+        The check may mark what it finds, and the server may end itself at it.  None if
+        it has no such check.  Raise ConnectionLost, OtherServer.
+        """
+        return None
+
+    def require_two_phase(self, transactions: int, *, weak: bool) -> None:
+        """Raise EngineError, with the fix as hint, if so many cannot be prepared.
+
+        weak: for a control; and if none of them can be acked before it is durable.
+        """
+        raise self._refusal(Feature.TWO_PHASE)
+
+    def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
+        """Return the names of dbcheck's transactions that are prepared.
+
+        Of those that write to its tables; see rows.prepared.Name.
+        """
+        raise self._refusal(Feature.TWO_PHASE)
+
+    def decide(
+        self, name: str, *, commit: bool, server: ServerFacts | None = None
+    ) -> None:
+        """Commit a prepared transaction, or roll it back.
+
+        Raise NotPrepared if the server has none of that name, else EngineError.
+        """
+        raise self._refusal(Feature.TWO_PHASE)
+
+    def decisions(self, *, server: ServerFacts | None = None) -> Decisions | None:
+        """Return how many prepared transactions it decided since it started.
+
+        None if it does not count them.  Raise EngineError.
+        """
+        return None
+
+    def fill(
+        self, table: TableSpec, rows: Fill, *, server: ServerFacts | None = None
+    ) -> Iterator[int]:
+        """Insert *rows* in transactions; yield how many each committed.
+
+        What was committed stays, whatever ends the rest.  Raise EngineError if the
+        server inserts another number of rows than it was sent.
+        """
+        raise self._refusal(Feature.FILL)
+
+    def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
+        """Return which chores cannot be done, and why, with the GRANT if one helps."""
+        return dict.fromkeys(kinds, "dbcheck knows no such statement here")
+
+    def present(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> tuple[TableSpec, ...]:
+        """Return those of the tables that are there; raise EngineError if one is not
+        dbcheck's."""
+        raise NotImplementedError
+
+    def discard(
+        self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
+    ) -> None:
+        """Drop those that are there and are dbcheck's."""
+        return
+
+    def other_settings(self) -> tuple[OtherSettings, ...]:
+        """Return what is set for other accounts and databases, or is not durable there.
+
+        As far as this account may see it; raise EngineError.
+        """
+        return ()
+
+    def open_look(
+        self,
+        settings: Collection[str],
+        epoch: int | None,
+        tables: Sequence[TableSpec] = (),
+        *,
+        server: ServerFacts | None = None,
+    ) -> Look:
+        """Connect to look at those of the *settings* that can change while it runs.
+
+        And at how *tables* are defined; at how often triggers and the like were
+        changed in the whole database or server, as far as it counts that; and at when
+        the server last loaded or set a setting, as far as it shows that.
+        epoch: of the crash canary, if its row can vanish and be looked at; else None.
+        """
+        raise NotImplementedError
+
+    def mark_data(self) -> str:
+        """Write a new mark into the data directory and return it.
+
+        Return "" if the files of this server's data directory identify it.
+        """
+        return ""
+
+    def open_followers(self, *, server: ServerFacts | None = None) -> Followers:
+        """Connect to list the nodes that follow this one.
+
+        Here and below, down to descent(): the server can be a node of a cluster, one
+        node of which takes the writes.
+        """
+        raise NotImplementedError
+
+    def membership(self) -> Membership | None:
+        """Return how the node that this one follows knows it, None if there is none."""
+        raise NotImplementedError
+
+    def received(self) -> Received:
+        """Return how far this node has received and applied the writer's log."""
+        raise NotImplementedError
+
+    def promote(self) -> None:
+        """Ask this node to take over from the writer, and do not wait for that.
+
+        Raise EngineError, with the GRANT as hint if one helps.
+        """
+        raise NotImplementedError
+
+    def accepts(self) -> bool:
+        """Return whether anything accepts connections at the server's address.
+
+        Also a server that starts, or refuses us; never raises.
+        """
+        raise NotImplementedError
+
+    def takes_writes(self) -> bool:
+        """Return whether this node follows no other and takes writes; never raises."""
+        raise NotImplementedError
+
+    def descent(self) -> Descent:
+        """Return whose log this node continues, once it was promoted."""
+        raise NotImplementedError
+
+    def require_alone(self) -> None:
+        """Raise EngineError if other servers would give it back what it lost."""
+        return
+
+    def require_may_bootstrap(self) -> None:
+        """Raise EngineError, with the GRANT, if this account may not do what follows.
+
+        Here and below: a group that does not form by itself once all nodes were cut.
+        """
+        raise NotImplementedError
+
+    def detached(self) -> Detached:
+        """Return what the server is, and has.
+
+        Raise EngineError if it is in a group, or tries to join one.
+        """
+        raise NotImplementedError
+
+    def require_all_of(self, others: Mapping[str, str]) -> None:
+        """Raise EngineError if another node has transactions that this one lacks.
+
+        others: by the names of the other nodes, the transactions that they have.
+        """
+        raise NotImplementedError
+
+    def bootstrap_group(self) -> None:
+        """Have it form its group again, as the only member so far.
+
+        Raise EngineError, with what to do, and StillBootstraps if end_bootstrap() is
+        due.
+        """
+        raise NotImplementedError
+
+    def end_bootstrap(self) -> None:
+        """Have it form no group when it next starts; raise StillBootstraps."""
+        raise NotImplementedError
+
+    def join_group(self) -> None:
+        """Have it join the group that another node has formed, unless it has joined.
+
+        Raise EngineError, with what to do if that helps.
+        """
+        raise NotImplementedError

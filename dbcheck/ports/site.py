@@ -17,7 +17,16 @@ from dbcheck.model.replication import Promotion
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import TargetHost
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.ports.restart import Restarter
+
+
+class Restarter(Protocol):
+    """Shuts a server down in an orderly way, and starts it again."""
+
+    def restart(self) -> None:
+        """Return once it was started; it may still take no queries.
+
+        Raise PowerError if that could not be done, or took too long.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from dbcheck.audit.stack import volatile
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle import observable
 from dbcheck.cycle.host import (
     data_directory,
     facts_as_the_server_finds,
@@ -48,7 +47,7 @@ def probe_flushes(
     """
     server = engine.facts()
     plan = InsertPlan(Schedule(seed, random.randrange(1, EPOCH_MAX), (PAYLOAD_BYTES,)))
-    observable.require_alone(engine)
+    engine.require_alone()
     engine.check(plan.statements, PAYLOAD_BYTES)
     facts = server_facts(engine, host, server)
     logs = log_volumes(facts)

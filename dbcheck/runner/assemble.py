@@ -24,8 +24,7 @@ from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.replication import PromotedBy
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.ports.restart import Restarter
-from dbcheck.ports.site import Node, Site
+from dbcheck.ports.site import Node, Restarter, Site
 from dbcheck.ports.witness import Witness
 from dbcheck.power import consent
 from dbcheck.power.driveonly import DriveOnlySwitch

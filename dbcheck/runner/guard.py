@@ -14,8 +14,7 @@ from dbcheck.model.cut import CutClass, OtherUsers
 from dbcheck.model.host import Expected
 from dbcheck.model.managed import SERVICE
 from dbcheck.model.server import ServerFacts
-from dbcheck.ports.abilities import replicates
-from dbcheck.ports.engine import Engine
+from dbcheck.ports.engine import Engine, Feature
 from dbcheck.power import consent, interlock
 from dbcheck.remote.addresses import locate_target
 from dbcheck.runner import assemble
@@ -60,7 +59,7 @@ def _without_standbys(entry: Entry, engine: Engine, found: OtherUsers) -> int:
 
     The nodes of a group are connected to each other otherwise than as clients.
     """
-    if SiteKind(entry.topology).is_group or not replicates(engine):
+    if SiteKind(entry.topology).is_group or not engine.has(Feature.REPLICATION):
         return found.connections
     try:
         with contextlib.closing(engine.open_followers()) as followers:

@@ -22,7 +22,6 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.promised import kept_by
 from dbcheck.model.replication import PromotedBy
-from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
@@ -117,7 +116,6 @@ def await_standbys(rig: Rig, cluster: ClusterLab) -> None:
     settings = engine.facts().settings
     kept = kept_by(rig.site.kind, Promise.WRITER_GONE, settings, {})
     waits = cluster.patroni_sets_synchronous or not kept.contradiction
-    assert replicates(engine)
 
     def all_there() -> bool:
         found = followers.read()

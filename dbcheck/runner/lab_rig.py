@@ -17,8 +17,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabRestarter, start_server
 from dbcheck.model.cut import PowerScope
 from dbcheck.ports.power import PowerSwitch
-from dbcheck.ports.restart import Restarter
-from dbcheck.ports.site import Node
+from dbcheck.ports.site import Node, Restarter
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
 from dbcheck.report.console import progress_console

@@ -8,9 +8,9 @@ from dataclasses import replace
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.config.secret import Secret
-from dbcheck.cycle import observable
 from dbcheck.cycle.control import run_control
 from dbcheck.cycle.cycle import require_answered
+from dbcheck.cycle.preflight.before_load import require_server
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
@@ -42,7 +42,7 @@ def on_target(
         url = session_url(node.engine.target, one.row.settings)
         engine = assemble.engine(url, password) if one.row.settings else node.engine
         try:
-            observable.check(engine, one.row.workload, weak=one.row.relaxed)
+            require_server(engine, one.row.workload, weak=one.row.relaxed)
         except DbcheckError as error:
             one.fail(error)
         else:

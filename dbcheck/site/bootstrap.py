@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, StillBootstraps
 from dbcheck.model.replication import Membership, Received, most_advanced
-from dbcheck.ports.abilities import Bootstraps, may_bootstrap
 from dbcheck.ports.site import Node
-from dbcheck.site.cluster import replicating
 
 AGAIN_S = 10.0  # what was refused is tried again so much later
 
@@ -41,7 +39,7 @@ class Bootstrap:
         lacks the privileges to form it again.
         """
         for name, node in self._nodes.items():
-            membership = replicating(node).membership()
+            membership = node.engine.membership()
             if membership is None:
                 raise EngineError(
                     f"node {name} has left the group since it was checked",
@@ -50,7 +48,7 @@ class Bootstrap:
                 )
             self._before[name] = membership
             try:
-                _able(node).require_may_bootstrap()
+                node.engine.require_may_bootstrap()
             except EngineError as error:
                 raise EngineError(
                     f"node {name}: {error}", id=error.id, hint=error.hint
@@ -64,7 +62,7 @@ class Bootstrap:
         if not (name := self._left_on):
             return ""
         try:
-            _able(self._nodes[name]).end_bootstrap()
+            self._nodes[name].engine.end_bootstrap()
         except EngineError as error:
             return f"{name}: {error.with_hint}"
         self._left_on = ""
@@ -78,7 +76,7 @@ class Bootstrap:
         found, before = {}, self._received
         for name, node in self._nodes.items():
             try:
-                found[name] = replicating(node).received()
+                found[name] = node.engine.received()
             except EngineError as error:
                 return f"{name} does not answer yet: {error}"
         self._received = found
@@ -100,7 +98,7 @@ class Bootstrap:
         try:
             others = {n: self._transactions(n) for n in self._nodes}
             del others[name]
-            _able(self._nodes[name]).require_all_of(others)
+            self._nodes[name].engine.require_all_of(others)
         except EngineError as error:
             why = f"{name} cannot form the group again: {error.with_hint}"
             return self._put_off(name, why)
@@ -114,7 +112,7 @@ class Bootstrap:
             " group by hand"
         )
         try:
-            _able(self._nodes[name]).bootstrap_group()
+            self._nodes[name].engine.bootstrap_group()
         except StillBootstraps as error:
             self._left_on = name
             return f"{name}: {error.with_hint}"
@@ -129,7 +127,7 @@ class Bootstrap:
         """Return those that a node has; raise EngineError unless it is as before."""
         before = self._before.get(name)
         try:
-            found = _able(self._nodes[name]).detached()
+            found = self._nodes[name].engine.detached()
         except EngineError as error:
             raise EngineError(
                 f"{name}: {error}", id=error.id, hint=error.hint
@@ -163,7 +161,7 @@ class Bootstrap:
             return self._why[names[0]]
         name = due[0]
         try:
-            _able(self._nodes[name]).join_group()
+            self._nodes[name].engine.join_group()
         except EngineError as error:
             why = f"{name} did not join the group: {error.with_hint}"
         else:
@@ -193,9 +191,3 @@ def _split(found: Mapping[str, Received]) -> str:
                 " Replication on one of them before any client writes"
             )
     return ""
-
-
-def _able(node: Node) -> Bootstraps:
-    engine = node.engine
-    assert may_bootstrap(engine)  # those of the family that such groups are of can
-    return engine

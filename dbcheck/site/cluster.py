@@ -31,7 +31,7 @@ from dbcheck.model.replication import (
     WriterOff,
     most_advanced,
 )
-from dbcheck.ports.abilities import Replicates, replicates
+from dbcheck.ports.engine import Feature
 from dbcheck.ports.power import DriveScoped, Preparing
 from dbcheck.ports.site import Node
 
@@ -231,14 +231,14 @@ class Cluster:
 
     def _with_descent(self, found: Promotion) -> Promotion:
         try:
-            return replace(found, descent=replicating(self.reader).descent())
+            return replace(found, descent=self.reader.engine.descent())
         except EngineError:
             return found
 
     def _require_possible(self) -> None:
         for name, node in self._nodes.items():
-            family = node.engine.family
-            if family != self.kind.family or not replicates(node.engine):
+            engine, family = node.engine, node.engine.family
+            if family != self.kind.family or not engine.has(Feature.REPLICATION):
                 raise UsageError(
                     f"node {name} cannot be one of a cluster of the topology"
                     f" {self.kind.value}: it is a {family} server",
@@ -276,7 +276,7 @@ class Cluster:
 
     def _look(self) -> WriterOff:
         """Look at the old writer now.  A switch that fails to read shows nothing."""
-        answers = replicating(self.writer).accepts()
+        answers = self.writer.engine.accepts()
         try:
             return WriterOff(self.writer.power.state(), answers)
         except PowerError:
@@ -288,7 +288,7 @@ class Cluster:
         Something else promoted it, or a client that was lost.
         """
         standbys = (name for name in self._nodes if name != self.writer_name)
-        taken = (n for n in standbys if replicating(self._nodes[n]).takes_writes())
+        taken = (n for n in standbys if self._nodes[n].engine.takes_writes())
         return next(taken, "")
 
     def _connected(self, off: WriterOff) -> str:
@@ -334,7 +334,7 @@ class Cluster:
             if name == self.writer_name:
                 continue
             try:
-                received = replicating(node).received()
+                received = node.engine.received()
             except EngineError as error:
                 silent = silent or f"{name} does not answer: {error}"
                 continue
@@ -397,12 +397,5 @@ def _each(
     return done, failed
 
 
-def replicating(node: Node) -> Replicates:
-    """Return the engine of a node of a cluster."""
-    engine = node.engine
-    assert replicates(engine)  # as the constructor requires
-    return engine
-
-
 def _by_sql(_name: str, node: Node) -> None:
-    replicating(node).promote()
+    node.engine.promote()

@@ -14,7 +14,7 @@ from dbcheck.model.cluster import Promise, SiteKind
 from dbcheck.model.replication import PromotedBy, Promotion, Received
 from dbcheck.ports.site import Node
 from dbcheck.site.bootstrap import Bootstrap
-from dbcheck.site.cluster import Cluster, replicating
+from dbcheck.site.cluster import Cluster
 
 
 class Group(Cluster):
@@ -68,7 +68,7 @@ class Group(Cluster):
 
     def prepare(self, seed: int) -> None:
         with contextlib.suppress(EngineError):
-            member = replicating(self.writer).membership()
+            member = self.writer.engine.membership()
             self._writer_member = member.name if member else ""
         if self._bootstrap:
             self._bootstrap.prepare()
@@ -136,7 +136,7 @@ class Group(Cluster):
             return f"{name} still counts {self.writer_name} as a member"
         if received.position != received.applied:
             return f"{name} still applies what it has received"
-        if not replicating(self._nodes[name]).takes_writes():
+        if not self._nodes[name].engine.takes_writes():
             return f"{name} takes no writes"
         return ""
 
@@ -156,7 +156,7 @@ class Group(Cluster):
         Return that, or None and the error, "" if it answered that it has not joined.
         """
         try:
-            received = replicating(self._nodes[name]).received()
+            received = self._nodes[name].engine.received()
         except EngineError as error:
             return None, f": {error}"
         if not received.connected:

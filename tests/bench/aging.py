@@ -13,17 +13,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
 from rich.console import Console
 from sqlalchemy.engine import make_url
 
 from dbcheck.config import workload_file
-from dbcheck.cycle import observable
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.ports.abilities import BulkFill
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.table import LEDGER
@@ -95,11 +92,11 @@ def _timed(
     engine = open_engine(lab.target_url, lab.password)
     engine.drop()
     engine.prepare((LEDGER,))
-    observable.checkpoint(engine)
+    engine.checkpoint()
     environment = os.environ | {"PGPASSWORD": lab.password, "MYSQL_PWD": lab.password}
     began = time.monotonic()
     if is_ours:
-        for _ in cast(BulkFill, engine).fill(LEDGER, fill):
+        for _ in engine.fill(LEDGER, fill):
             pass
     else:
         with file.open("rb") as rows:
@@ -119,7 +116,7 @@ def _written(lab: Lab, fill: Fill, file: Path) -> list[str]:
     engine.drop()
     engine.prepare((LEDGER,))
     if lab.spec.engine == "postgresql":
-        for _ in cast(BulkFill, engine).fill(LEDGER, fill):
+        for _ in engine.fill(LEDGER, fill):
             pass
         where += ["-p", str(to.port), "-U", str(to.username), "-d", str(to.database)]
         columns = f"{_COLUMNS[1:-1]}"

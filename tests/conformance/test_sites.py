@@ -17,9 +17,10 @@ from dbcheck.ports.site import Node, Site
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 from dbcheck.site.single import SingleServer
+from tests.kit.bare_engine import BareEngine
 
 
-class Server:
+class Server(BareEngine):
     """An engine and its switch, which share one power supply."""
 
     attended = False

@@ -16,7 +16,7 @@ from dbcheck.engines.mysql.session import MysqlSession
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
-from dbcheck.ports.engine import Session
+from dbcheck.ports.connection import Session
 from dbcheck.rows.acks import Row
 from dbcheck.rows.plans.plan import INSERT
 from tests.fuzz.target import Target

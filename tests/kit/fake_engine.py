@@ -11,12 +11,13 @@ from dbcheck.model.server import ServerFacts
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import Definition, TableSpec
+from tests.kit.bare_engine import BareEngine
 from tests.kit.samples import FACTS, MANIFEST
 
 ACKED = 5  # of session 1, before the rows are read
 
 
-class FakeEngine:
+class FakeEngine(BareEngine):
     """A server that came back with every row; *reading* is called as they are read."""
 
     target = MANIFEST.writer.target

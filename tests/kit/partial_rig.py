@@ -13,6 +13,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node
 from dbcheck.rows.operation import StatementSpec
 from dbcheck.rows.table import TableSpec
+from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import site_of
 from tests.kit.stored_run import manifest
 
@@ -57,7 +58,7 @@ class Closed:
         self.times += 1
 
 
-class Parts:
+class Parts(BareEngine):
     """An engine and a witness, as far as the end of a preflight needs them."""
 
     family, target, url, kind = "mysql", "mysql://h/d", "file:/w", "file"

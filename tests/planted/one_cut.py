@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
@@ -63,7 +62,7 @@ class OneCut:
         for other in self.log.parent.glob("acks-*.log"):
             other.unlink()
         manifest = self.second.manifest
-        now = observable.table_identity(self.bench.rig.site.writer.engine, LEDGER)
+        now = self.bench.rig.site.writer.engine.table_identity(LEDGER)
         assert now == manifest.tables[LEDGER.name].identity
 
     @property

@@ -10,7 +10,6 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
-from dbcheck.cycle import observable
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.model.server import CheckOutcome
@@ -88,7 +87,7 @@ def test_an_index_that_lost_rows_fails(site: Site, table: TableSpec) -> None:
     listed = (outcome.run.path / "losses.csv").read_text().splitlines()[1:]
     assert len(listed) == LOST
     assert all(line.startswith("index-mismatch,,,") for line in listed)
-    check = observable.check_tables(site.rig.site.writer.engine, (LEDGER, table))
+    check = site.rig.site.writer.engine.check_tables((LEDGER, table))
     assert check is not None
     assert check.outcome is CheckOutcome.INDEX, check
     with pytest.raises(EngineError, match="damaged already|_key is corrupted"):

@@ -16,7 +16,7 @@ from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.cutmoment import SENT_AGE_MAX_S
 from dbcheck.load.sessions import commit
-from dbcheck.ports.engine import Session
+from dbcheck.ports.connection import Session
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER

@@ -12,7 +12,6 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.config.workload_file import load
-from dbcheck.cycle import observable
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.outcome import Outcome
@@ -21,7 +20,6 @@ from dbcheck.cycle.recovery import in_doubt
 from dbcheck.cycle.recovery.survivors import Survivors
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.model.server import ServerFacts
-from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Key
 from dbcheck.rows.loss import LossKind
@@ -54,13 +52,13 @@ def two_phase() -> Workload:
 def left_by(site: Site) -> list[Name]:
     """Return the transactions that the server lists as prepared."""
     engine = site.rig.site.writer.engine
-    names = map(Name.read, observable.prepared(engine, engine.facts()))
+    names = map(Name.read, engine.prepared(server=engine.facts()))
     return [name for name in names if name is not None]
 
 
 def decide(site: Site, name: Name, *, commit: bool) -> None:
     engine = site.rig.site.writer.engine
-    observable.decide(engine, str(name), engine.facts(), commit=commit)
+    engine.decide(str(name), commit=commit, server=engine.facts())
 
 
 class Planted:
@@ -197,7 +195,7 @@ def breaking(real: Callable[..., Any], error: BaseException) -> Callable[..., An
 
 
 PLACES = {
-    "in the midst": (observable, "decide"),
+    "in the midst": (None, "decide"),  # of the engine's class
     "when all were decided": (Survivors, "again"),
 }
 
@@ -210,7 +208,8 @@ def test_what_dbcheck_itself_decided_before_it_read_anew_is_no_loss(
     site: Site, monkeypatch: pytest.MonkeyPatch, place: str, ends: bool
 ) -> None:
     """ends: not the connection breaks, but the client ends, and another reconciles."""
-    of, name = PLACES[place]
+    owner, name = PLACES[place]
+    of = owner or type(site.rig.site.writer.engine)
     lost = ConnectionLost("it broke", 0, id=ErrorId.CONNECTION_LOST)
     error = KeyboardInterrupt() if ends else lost
     monkeypatch.setattr(of, name, breaking(getattr(of, name), error))
@@ -256,7 +255,6 @@ def test_what_an_earlier_run_left_prepared_is_rolled_back(site: Site) -> None:
 @engines("own_site", "postgresql")
 def test_a_server_that_cannot_prepare_so_many_is_refused(site: Site) -> None:
     engine = site.rig.site.writer.engine
-    assert abilities.commits_in_two_phases(engine)
     with pytest.raises(EngineError, match="max_prepared_transactions is 256") as caught:
         preflight(site.rig, replace(two_phase(), sessions=256), SEED)
     assert "max_prepared_transactions = 257" in caught.value.hint

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from dbcheck.engines.postgresql.session import PostgresqlSession
-from dbcheck.ports.engine import Engine, Session
+from dbcheck.ports.connection import Session
+from dbcheck.ports.engine import Engine
 from dbcheck.rows.operation import Operation, StatementSpec
 from tests.kit.sessions import run_on
 

@@ -17,7 +17,6 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.tables import age
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.server import ServerFacts
-from dbcheck.ports.abilities import BulkFill
 from dbcheck.ports.engine import Engine
 from dbcheck.rows import fill
 from dbcheck.rows.fill import PARTS, Fill
@@ -94,7 +93,7 @@ def test_filled_rows_are_those_of_the_schedule(
 ) -> None:
     engine.prepare((table,))
     rows = Fill(schedule(2**62, SIZES if table.columns == KEYED else ()), ROWS)
-    assert sum(cast(BulkFill, engine).fill(table, rows)) == ROWS
+    assert sum(engine.fill(table, rows)) == ROWS
     inspector = Inspector(rows.schedule, range(PARTS))
     found = [inspector.inspect(batch) for batch in batches(engine, table)]
     records = np.concatenate([records for records, _ in found])
@@ -118,7 +117,7 @@ def test_a_fill_keeps_its_packets_below_the_limit_of_the_server(
         try:
             engine.prepare((LEDGER,))
             rows = Fill(schedule(2**62), ROWS)
-            assert sum(cast(BulkFill, engine).fill(LEDGER, rows)) == ROWS
+            assert sum(engine.fill(LEDGER, rows)) == ROWS
         finally:
             cursor.execute(f"set global max_allowed_packet = {limit}")
 
@@ -218,7 +217,7 @@ class Changed:
     def fill(
         self, table: TableSpec, rows: Fill, *, server: ServerFacts | None = None
     ) -> Iterator[int]:
-        counts = cast(BulkFill, self._engine).fill(table, rows, server=server)
+        counts = self._engine.fill(table, rows, server=server)
         if self._server is None:
             yield next(counts)
             yield next(counts)

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.cycle import observable
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.verdict import Verdict
 from dbcheck.model.watched import FactKind, Looked, WatchTally
-from dbcheck.ports.abilities import can_be_watched
 from dbcheck.rows.table import LEDGER, PLAIN
 from tests.kit.labs import process_lab
 from tests.kit.rigs import ENGINES, Bench, bench, cut_beside, quick
@@ -136,9 +134,8 @@ def test_a_trigger_between_two_looks_leaves_its_count(
     with bench(process_lab(engine), tmp_path) as here:
         writer = here.rig.site.writer.engine
         writer.prepare((LEDGER,))
-        before = observable.table_definition(writer, LEDGER)
+        before = writer.table_definition(LEDGER)
         assert before.besides == PLAIN
-        assert can_be_watched(writer)
         with contextlib.closing(writer.open_look((), None, (LEDGER,))) as look:
             first = look.read()
             if engine == "postgresql":
@@ -149,7 +146,7 @@ def test_a_trigger_between_two_looks_leaves_its_count(
                 here.execute(MY_TRIGGER.format(here.table))
                 here.execute("drop trigger spoils")
             wait_until(lambda: counts(look.read()) != counts(first), "another count")
-        after = observable.table_definition(here.rig.site.writer.engine, LEDGER)
+        after = here.rig.site.writer.engine.table_definition(LEDGER)
         assert after.besides == PLAIN
         assert (after.version != before.version) is (engine == "postgresql")
 
@@ -163,7 +160,6 @@ def test_what_maintenance_does_alters_no_table(engine: str, tmp_path: Path) -> N
     with bench(process_lab(engine), tmp_path) as here:
         writer = here.rig.site.writer.engine
         writer.prepare((LEDGER,))
-        assert can_be_watched(writer)
         with contextlib.closing(writer.open_look((), None, (LEDGER,))) as look:
             before = tables(look.read())
             assert {fact.kind for fact in before} == set(OF_TABLES)

@@ -11,7 +11,6 @@ import pytest
 from dbcheck.base.errors import TargetChanged
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cycle import observable
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
@@ -63,7 +62,7 @@ def test_room_is_made_of_rows_that_were_judged(here: Bench, tmp_path: Path) -> N
     # A client that was lost once the tables were dropped left nothing to be missed.
     lost = campaign(here, tmp_path / "lost", cuts=1)
     lost.write_known(second.known().without_rows())
-    observable.discard(here.rig.site.writer.engine, tables_of(quick("mixed")))
+    here.rig.site.writer.engine.discard(tables_of(quick("mixed")))
     assert run_campaign(here.rig, lost).cuts == 1
 
     # Rows that no cycle has judged stay, and those of before with them.

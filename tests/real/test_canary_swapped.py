@@ -19,7 +19,6 @@ import pytest
 from dbcheck.agent.host.canary import RUN
 from dbcheck.agent.host.folder import BESIDE, INSIDE, MARKER
 from dbcheck.base.errors import HostError
-from dbcheck.cycle import observable
 from dbcheck.cycle.host import begin, end
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import PARTS, TargetHost, open_host
@@ -245,7 +244,7 @@ def test_the_servers_own_account_is_enough(
             facts.server_log,
             facts,
             engine.places((LEDGER,)),
-            observable.data_mark(engine),
+            engine.mark_data,
         )
         end(host, canaries, remove=True)
     assert before.canary_folder == f"{server.data}/{INSIDE}"

@@ -7,7 +7,6 @@ import contextlib
 import pytest
 
 from dbcheck.load.sessions import commit
-from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import KINDS, ChoreKind
@@ -18,11 +17,6 @@ from dbcheck.rows.table import LEDGER, SIDES, TableSpec
 
 SCHEDULE = Schedule(3, 4, (100,))
 COUNT = 60
-
-
-def housekeeping_of(engine: Engine) -> abilities.Housekeeping:
-    assert abilities.keeps_house(engine)
-    return engine
 
 
 def rows_of(engine: Engine, table: TableSpec) -> dict[int, int]:
@@ -40,8 +34,7 @@ def rows_of(engine: Engine, table: TableSpec) -> dict[int, int]:
 @pytest.mark.wide_with("mysql")
 def test_chores_leave_what_their_state_says(engine: Engine) -> None:
     """All kinds that the server has; MySQL's lab keeps a binary log, MariaDB's none."""
-    house = housekeeping_of(engine)
-    lacking = house.lacking(KINDS)
+    lacking = engine.lacking(KINDS)
     of_myrocks = {ChoreKind.REWRITE} if "rocksdb" in engine.target else set()
     assert set(lacking) <= {ChoreKind.VACUUM, ChoreKind.ROTATE} | of_myrocks
     kinds = [kind for kind in KINDS if kind not in lacking]
@@ -53,14 +46,14 @@ def test_chores_leave_what_their_state_says(engine: Engine) -> None:
     with contextlib.closing(session):
         for number in range(1, COUNT + 1):
             assert commit(session, plan.operation(HOUSEKEEPING_SESSION, number))
-            there = house.present(SIDES)
+            there = engine.present(SIDES)
             state = plan.chores.state(number)
             assert {table.name for table in there} == set(state)
             for table in there:
                 found = rows_of(engine, table)
                 assert set(found) == set(state[table.name].filled)
-    house.discard(SIDES)
-    assert not house.present(SIDES)
+    engine.discard(SIDES)
+    assert not engine.present(SIDES)
 
 
 @pytest.mark.parametrize("table", SIDES, ids=lambda table: table.name)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.lab.lab import Lab
 from tests.kit.labs import process_lab
@@ -136,7 +135,7 @@ def test_a_restart_puts_it_back_by_itself(abandoned: Bench) -> None:
     switch.restore()
     assert flush_log(abandoned) == 1
     abandoned.execute(f"set global {FLUSH} = 0")  # an administrator's own change
-    assert observable.restore_durability(abandoned.rig.site.writer.engine) is None
+    assert abandoned.rig.site.writer.engine.restore_durability() is None
     assert flush_log(abandoned) == 0
     assert "relaxed" not in tables(abandoned)
 

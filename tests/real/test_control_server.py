@@ -10,8 +10,8 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
-from dbcheck.cycle import observable
 from dbcheck.cycle.control import run_control
+from dbcheck.cycle.preflight.before_load import require_server
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.mysql.durability import TABLE
 from dbcheck.engines.mysql.storage import ENGINES as STORAGE
@@ -77,7 +77,7 @@ def test_a_relaxed_session_of_postgresql_alone_is_relaxed(
 ) -> None:
     engine = engine_of(postgresql_server)
     engine.prepare((LEDGER,))
-    said = observable.weaken_durability(engine, process=False)
+    said = engine.weaken_durability(process=False)
     assert said == "synchronous_commit = off (else on) in its own sessions"
     shown: dict[bool, str] = {}
     for relaxed in (False, True):
@@ -90,7 +90,7 @@ def test_a_relaxed_session_of_postgresql_alone_is_relaxed(
             session.close()
     assert shown == {False: "on", True: "off"}
     assert engine.facts().settings["synchronous_commit"] == "on"
-    assert observable.restore_durability(engine) is None
+    assert engine.restore_durability() is None
     engine.drop()
 
 
@@ -103,10 +103,10 @@ def test_a_server_is_relaxed_and_put_back(
     innodb.prepare((LEDGER,))
     with pytest.raises(EngineError, match="is 1 although a control"):
         weak_session(innodb)
-    observable.check(innodb, load("insert"), weak=True)
+    require_server(innodb, load("insert"), weak=True)
     # MySQL has a binary log, by default, on whose flush a commit hangs as well.
     both = innodb_server.name == "mysql"
-    said = observable.weaken_durability(innodb, process=process)
+    said = innodb.weaken_durability(process=process)
     changes = f"{SETTING} = {value} (was 1)" + ", sync_binlog = 0 (was 1)" * both
     assert said == f"{changes} on the whole server until the cut"
     assert look.flush_log == value
@@ -114,10 +114,10 @@ def test_a_server_is_relaxed_and_put_back(
     elsewhere = engine_of(innodb_server)  # all that another client knows
     said = f"{SETTING} is 1 again; a control had set it to {value}"
     said += ", sync_binlog is 1 again; a control had set it to 0" * both
-    assert observable.restore_durability(elsewhere) == said
+    assert elsewhere.restore_durability() == said
     assert look.flush_log == 1
     assert "relaxed" not in look.tables
-    assert observable.restore_durability(innodb) is None
+    assert innodb.restore_durability() is None
 
 
 @pytest.mark.wide_with("mysql")
@@ -126,15 +126,15 @@ def test_what_somebody_else_set_meanwhile_is_left(
 ) -> None:
     look = Administrator(innodb_server)
     innodb.prepare((LEDGER,))
-    observable.weaken_durability(innodb, process=True)
+    innodb.weaken_durability(process=True)
     look.execute(f"set global {SETTING} = 2")
     try:
-        assert SETTING not in (observable.restore_durability(innodb) or "")
+        assert SETTING not in (innodb.restore_durability() or "")
         assert look.flush_log == 2
         assert "relaxed" not in look.tables
         if innodb_server.name == "mysql":
             look.execute("set global sync_binlog = 0")
-        said = observable.weaken_durability(innodb, process=True)
+        said = innodb.weaken_durability(process=True)
         assert said.startswith(f"{SETTING} is 2")
         assert said.endswith("on the server already; nothing was changed")
         assert "relaxed" not in look.tables
@@ -150,10 +150,10 @@ def test_the_note_of_another_server_is_not_ours(
     """A replica gets the row, and not the setting."""
     look = Administrator(innodb_server)
     innodb.prepare((LEDGER,))
-    observable.weaken_durability(innodb, process=True)
+    innodb.weaken_durability(process=True)
     look.execute(f"update {TABLE} set server = server + 1")
     try:
-        assert observable.restore_durability(innodb) is None
+        assert innodb.restore_durability() is None
         assert look.flush_log == 0
     finally:
         look.execute("set global sync_binlog = 1")
@@ -169,13 +169,13 @@ def test_somebody_elses_table_of_that_name_is_respected(
     try:
         innodb.check((INSERT,))
         for refused in (
-            lambda: observable.check(innodb, load("insert"), weak=True),
-            lambda: observable.weaken_durability(innodb, process=True),
+            lambda: require_server(innodb, load("insert"), weak=True),
+            lambda: innodb.weaken_durability(process=True),
         ):
             with pytest.raises(EngineError, match="was not created by dbcheck"):
                 refused()
         assert look.flush_log == 1
-        assert observable.restore_durability(innodb) is None
+        assert innodb.restore_durability() is None
         assert innodb.drop() == []
         assert look.tables == {TABLE}
     finally:
@@ -212,10 +212,10 @@ def test_without_the_privilege_nothing_is_begun(
     for statement in statements(name, optional=True):
         least.run(statement)
     engine = least.engine()
-    observable.check(engine, load("insert"), weak=True)
+    require_server(engine, load("insert"), weak=True)
     engine.prepare((LEDGER,))
-    assert "(was 1)" in observable.weaken_durability(engine, process=False)
-    assert "is 1 again" in str(observable.restore_durability(engine))
+    assert "(was 1)" in engine.weaken_durability(process=False)
+    assert "is 1 again" in str(engine.restore_durability())
 
 
 def test_the_privilege_on_a_database_is_not_enough(
@@ -226,9 +226,9 @@ def test_the_privilege_on_a_database_is_not_enough(
         least.run(statement)
     least.run("grant all on dbcheck.* to dbcheck@'%';")
     with pytest.raises(EngineError, match="lacks SUPER"):
-        observable.check(least.engine(), load("insert"), weak=True)
+        require_server(least.engine(), load("insert"), weak=True)
     least.run("grant all on *.* to dbcheck@'%';")
-    observable.check(least.engine(), load("insert"), weak=True)
+    require_server(least.engine(), load("insert"), weak=True)
 
 
 def test_who_may_not_put_it_back_is_told(
@@ -240,8 +240,8 @@ def test_who_may_not_put_it_back_is_told(
     url = least.url.set(username="dbcheck").render_as_string()
     may = open_engine(url, least.server.password)
     may.prepare((LEDGER,))
-    observable.weaken_durability(may, process=False)
+    may.weaken_durability(process=False)
     with pytest.raises(EngineError, match="lacks SUPER") as caught:
-        observable.restore_durability(least.engine())
+        least.engine().restore_durability()
     assert "grant super" in caught.value.hint
-    assert "is 1 again" in str(observable.restore_durability(may))
+    assert "is 1 again" in str(may.restore_durability())

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import EngineError, NoCanary
-from dbcheck.cycle import observable
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
@@ -28,7 +27,7 @@ from tests.kit.waiting import wait_until
 
 def planted(engine: Engine, epoch: int) -> HeldCanary | None:
     engine.prepare((LEDGER,))
-    return observable.plant_canary(engine, epoch)
+    return engine.plant_canary(epoch)
 
 
 @contextlib.contextmanager
@@ -64,7 +63,7 @@ def test_a_crash_takes_the_row_and_a_shutdown_keeps_it(
         assert held is None or held.is_held()
         end()
         own_server.start()
-        assert observable.canary(engine, epoch) is kept, epoch
+        assert engine.canary(epoch) is kept, epoch
     engine.drop()
 
 
@@ -86,7 +85,7 @@ def test_a_canary_whose_files_are_gone_says_nothing(
             cursor.execute("select pg_relation_filepath('dbcheck.canary')")
             ((path,),) = cursor.fetchall()
         (own_server.data / path).unlink()
-    assert observable.canary(engine, 1) is None
+    assert engine.canary(1) is None
     assert list(batches(engine)) == []
     engine.drop()
 
@@ -106,12 +105,12 @@ def test_another_run_and_a_poor_account_are_told_that_they_have_none(
         )
     poor = open_engine(server.url.replace("dbcheck@", "poor@"), "secret")
     with pytest.raises(NoCanary, match="lacks LOCK TABLES") as caught:
-        observable.plant_canary(poor, 1)
+        poor.plant_canary(1)
     assert "grant lock tables on `dbcheck`.* to 'poor'" in caught.value.hint
     held = planted(rich, 2)
     assert held is not None
     with pytest.raises(NoCanary, match="[Ll]ock wait timeout"):
-        observable.plant_canary(rich, 3)
+        rich.plant_canary(3)
     assert held.is_held()
     with pytest.raises(EngineError, match="another session has the table") as locked:
         rich.drop()
@@ -123,7 +122,7 @@ def test_another_run_and_a_poor_account_are_told_that_they_have_none(
         for thread in others:
             cursor.execute(f"kill {thread}")
     wait_until(lambda: not held.is_held(), "its session is seen to be gone")
-    assert observable.canary(rich, 2) is True
+    assert rich.canary(2) is True
 
 
 @pytest.mark.wide_with("mysql")
@@ -133,7 +132,4 @@ def test_a_cut_of_power_takes_the_row(kind: str, tmp_path: Path) -> None:
     with bench(LabSpec(kind), tmp_path) as here:
         started = here.cut_cycle()
         assert not started.manifest.no_canary
-        assert (
-            observable.canary(here.rig.site.writer.engine, started.manifest.epoch)
-            is False
-        )
+        assert here.rig.site.writer.engine.canary(started.manifest.epoch) is False

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.cycle import observable
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.diagnosis import Cause
@@ -121,11 +120,11 @@ def test_rows_deleted_after_the_cut_fail_and_the_deletes_are_named_first(
 ) -> None:
     with bench(LabSpec(engine), tmp_path) as here:
         started, server = here.cut_cycle(), here.rig.site.reader.engine
-        assert not observable.deleted(server, LEDGER)  # None: not opened since
+        assert not server.deleted(LEDGER)  # None: not opened since
         which = f"epoch = {started.manifest.epoch} and session = 1 and seq <= {REMOVED}"
         here.execute(f"delete from {here.table} where {which}")
         wait_until(
-            lambda: observable.deleted(server, LEDGER) == REMOVED,
+            lambda: server.deleted(LEDGER) == REMOVED,
             "the server counts them",
         )
         outcome = here.judge(started)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import HostError
-from dbcheck.cycle import observable
 from dbcheck.cycle.host import data_directory, require_own_data
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
@@ -43,17 +42,15 @@ def test_only_the_servers_own_directory_is_taken(
     facts = engine.facts()
     own = data_directory(facts)
     with contextlib.closing(open_host("local:")) as host:
-        require_own_data(host, own, facts, observable.data_mark(engine))
+        require_own_data(host, own, facts, engine.mark_data)
         empty, copy = tmp_path / "empty", tmp_path / "copy"
         empty.mkdir()
         copied(Path(own), copy)
         changed(copy)
         for directory in (str(empty), str(copy)):
             with pytest.raises(HostError, match="not the data directory") as caught:
-                require_own_data(host, directory, facts, observable.data_mark(engine))
+                require_own_data(host, directory, facts, engine.mark_data)
             assert "container" in caught.value.hint
         with pytest.raises(HostError, match="No such file"):
-            require_own_data(
-                host, str(tmp_path / "none"), facts, observable.data_mark(engine)
-            )
-        require_own_data(host, own, facts, observable.data_mark(engine))
+            require_own_data(host, str(tmp_path / "none"), facts, engine.mark_data)
+        require_own_data(host, own, facts, engine.mark_data)

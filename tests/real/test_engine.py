@@ -15,14 +15,14 @@ from sqlalchemy import make_url
 
 from dbcheck.audit.rules import flagged
 from dbcheck.base.errors import CommitUnknown, EngineError
-from dbcheck.cycle import observable
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.sessions import commit
 from dbcheck.model.server import is_restarted
-from dbcheck.ports.engine import Engine, Session
+from dbcheck.ports.connection import Session
+from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Row
 from dbcheck.rows.operation import Operation, StatementSpec
 from dbcheck.rows.plans.classic import INSERT_ID, ClassicPlan
@@ -127,10 +127,10 @@ def test_a_table_that_was_replaced_is_another_one(
     with contextlib.closing(connect(server.url, server.password)) as connection:
         for statement in ("delete from", "truncate table", "truncate table"):
             connection.cursor().execute(f"{statement} dbcheck.ledger")
-            seen.append(observable.table_identity(engine, LEDGER))
+            seen.append(engine.table_identity(LEDGER))
     assert seen[0] == first != ""
     engine.drop()
-    assert not observable.table_identity(engine, LEDGER)
+    assert not engine.table_identity(LEDGER)
     seen.append(held(engine).identity)
     assert len(set(seen)) == 4
 
@@ -329,15 +329,15 @@ def test_a_start_is_told_the_same_until_the_next(own_server: DatabaseServer) -> 
 def test_the_canary_of_another_cycle_is_left_alone(engine: Engine) -> None:
     engine.prepare((LEDGER,))
     for epoch in (1, 2):
-        if held := observable.plant_canary(engine, epoch):
+        if held := engine.plant_canary(epoch):
             held.close()
-    assert observable.canary(engine, 1) is True
-    assert observable.canary(engine, 2) is True
-    assert observable.canary(engine, 3) is False
+    assert engine.canary(1) is True
+    assert engine.canary(2) is True
+    assert engine.canary(3) is False
 
 
 def test_a_checkpoint_is_made_or_explained(engine: Engine) -> None:
-    why = observable.checkpoint(engine)
+    why = engine.checkpoint()
     assert bool(why) is (engine.family == "mysql")
 
 

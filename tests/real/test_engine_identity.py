@@ -12,7 +12,6 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import OtherServer, UsageError
-from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.lab.servers.base import DatabaseServer
@@ -137,10 +136,10 @@ def test_only_the_server_that_was_meant_is_read_or_written(
     now = engine.facts()
     calls: list[Callable[..., Any]] = [
         partial(engine.prepare, (LEDGER,)),
-        partial(observable.table_identity, engine, LEDGER),
+        partial(engine.table_identity, LEDGER),
         partial(engine.open_session, (INSERT,)),
-        partial(observable.plant_canary, engine, 1),
-        partial(observable.canary, engine, 1),
+        partial(engine.plant_canary, 1),
+        partial(engine.canary, 1),
         lambda server: list(engine.survivors((LEDGER,), server=server)),
     ]
     for call in calls:

@@ -10,12 +10,10 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
-from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.registry import open_engine
 from dbcheck.load.sessions import commit
 from dbcheck.model.server import CheckOutcome
-from dbcheck.ports import abilities
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.chores import KINDS, ChoreKind
 from dbcheck.rows.plans.plan import INSERT, InsertPlan
@@ -65,10 +63,10 @@ def test_the_documented_account_is_enough(least: Least) -> None:
         assert [(whose, len(batch)) for whose, batch in found] == [(table, 1)]
     facts = engine.facts()
     assert is_same(facts.identity, engine.facts().identity)
-    assert observable.checkpoint(engine)
+    assert engine.checkpoint()
     if least.server.name == "postgresql":
         assert facts.unreadable.keys() == {"data_directory"}
-        check = observable.check_tables(engine, (LEDGER,))
+        check = engine.check_tables((LEDGER,))
         assert check is not None
         assert check.outcome is CheckOutcome.NOT_DONE
         assert "as a superuser run: create extension amcheck;" in check.reason
@@ -79,18 +77,18 @@ def test_the_documented_account_is_enough(least: Least) -> None:
                 continue
             if has_pages or "verify_heapam" not in statement:
                 least.run(statement)
-        assert bool(observable.checkpoint(least.engine())) is not has_role
+        assert bool(least.engine().checkpoint()) is not has_role
         assert "data_directory" in least.engine().facts().identity
-        check = observable.check_tables(engine, (LEDGER,))
+        check = engine.check_tables((LEDGER,))
         assert check is not None
         assert check.outcome is CheckOutcome.SOUND
         checked = "the indexes and pages" if has_pages else "the indexes"
         assert f"nothing wrong with {checked} of ledger" in check.reason
     if least.server.name == "mysql":
-        assert observable.logged(engine, 0) is None
+        assert engine.logged(0) is None
         for statement in statements("mysql", optional=True):
             least.run(statement)
-        assert observable.logged(least.engine(), 0) is not None
+        assert least.engine().logged(0) is not None
     assert {"dbcheck.fs", "dbcheck.ledger"} <= set(engine.drop())
 
 
@@ -120,7 +118,6 @@ def test_listing_prepared_transactions_takes_one_more_grant_on_mysql(
     for line in statements(name):
         least.run(line)
     engine = least.engine()
-    assert abilities.commits_in_two_phases(engine)
     if name == "mysql":
         with pytest.raises(EngineError, match="cannot list prepared") as caught:
             engine.require_two_phase(1, weak=False)
@@ -138,7 +135,6 @@ def test_the_chores_of_an_account_are_known(least: Least) -> None:
     for line in statements(name):
         least.run(line)
     engine = least.engine()
-    assert abilities.keeps_house(engine)
     never: set[ChoreKind] = {
         "postgresql": set[ChoreKind](),
         "mariadb": {ChoreKind.VACUUM, ChoreKind.ROTATE},
@@ -158,7 +154,6 @@ def test_the_chores_of_an_account_are_known(least: Least) -> None:
         if any(word in line for word in grants):
             least.run(line)
     again = least.engine()
-    assert abilities.keeps_house(again)
     assert set(again.lacking(KINDS)) == never
 
 

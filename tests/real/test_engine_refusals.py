@@ -24,7 +24,7 @@ from dbcheck.base.errors import (
 )
 from dbcheck.config import files
 from dbcheck.config.workload_file import load
-from dbcheck.cycle import observable
+from dbcheck.cycle.preflight.before_load import require_server
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.session import MysqlSession
@@ -129,7 +129,7 @@ def test_a_connection_that_dies_in_a_transaction_is_an_error_of_the_engine(
     postgresql.prepare((LEDGER,))
     monkeypatch.setattr(PostgresqlLink, "rows", spoilt)
     with pytest.raises(EngineError, match=said):
-        observable.plant_canary(postgresql, 1)
+        postgresql.plant_canary(1)
     assert run(postgresql, "select to_regclass('dbcheck.canary')") == [(None,)]
 
 
@@ -461,7 +461,7 @@ def test_a_standby_is_refused(new_server: NewServer) -> None:
         engine.check((INSERT,))
     assert "recovery" in (engine.ready() or "")
     with pytest.raises(OtherServer, match="it is a standby"):
-        observable.canary(engine, 1, server=engine.facts())
+        engine.canary(1, server=engine.facts())
 
 
 def test_a_read_only_postgresql_is_refused(postgresql: Engine) -> None:
@@ -572,11 +572,11 @@ def test_a_member_of_a_group_is_refused(new_server: NewServer) -> None:
     server.start()
     engine = engine_of(server)
     insert = load("insert")
-    observable.check(engine, insert, weak=False)  # no peer gives back what it loses
+    require_server(engine, insert, weak=False)  # no peer gives back what it loses
     run(engine, "set global group_replication_start_on_boot = ON")
     with pytest.raises(EngineError, match="rejoins its replication group"):
-        observable.check(engine, insert, weak=False)
-    observable.check(engine, insert, weak=False, grouped=True)
+        require_server(engine, insert, weak=False)
+    require_server(engine, insert, weak=False, grouped=True)
 
 
 @pytest.mark.wide
@@ -589,17 +589,17 @@ def test_a_member_that_was_started_is_refused_whatever_its_settings(
     engine, insert = engine_of(server), load("insert")
     run(engine, *bootstrap_of(server))
     with pytest.raises(EngineError, match="its state is ONLINE") as at:
-        observable.check(engine, insert, weak=False)
+        require_server(engine, insert, weak=False)
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER
     assert "STOP GROUP_REPLICATION" in at.value.hint
     run(engine, "stop group_replication")
     with pytest.raises(EngineError, match="super_read_only is") as read_only:
-        observable.check(engine, insert, weak=False)
+        require_server(engine, insert, weak=False)
     assert read_only.value.id is ErrorId.SERVER_READ_ONLY
     statements = read_only.value.hint.partition("run: ")[2]
     assert statements in at.value.hint
     run(engine, *statements.removesuffix(";").split(";"))
-    observable.check(engine, insert, weak=False)
+    require_server(engine, insert, weak=False)
 
 
 @pytest.mark.parametrize("engine", ["mysql", "mariadb"], indirect=True)
@@ -611,9 +611,9 @@ def test_a_packet_that_the_server_refuses_is_named_before_the_load(
     sizes, insert_alone = load("sizes"), load("insert")
     run(engine, "set global max_allowed_packet = 1048576")
     try:
-        observable.check(engine, insert_alone, weak=False)
+        require_server(engine, insert_alone, weak=False)
         with pytest.raises(EngineError, match="is 1,048,576 bytes") as caught:
-            observable.check(engine, sizes, weak=False)
+            require_server(engine, sizes, weak=False)
         engine.prepare((LEDGER,))
         row = Schedule(seed=1, epoch=3, payload_bytes=(1048576,)).row(1, 1)
         with (
@@ -622,7 +622,7 @@ def test_a_packet_that_the_server_refuses_is_named_before_the_load(
         ):
             commit(session, insert(row))
         run(engine, caught.value.hint.removeprefix("Run: ").partition(";")[0])
-        observable.check(engine, sizes, weak=False)
+        require_server(engine, sizes, weak=False)
         with closing(engine.open_session((INSERT,))) as session:
             assert commit(session, insert(row))
     finally:

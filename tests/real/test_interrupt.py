@@ -14,7 +14,6 @@ import pytest
 
 from dbcheck.base.errors import DbcheckError
 from dbcheck.base.interrupt import led_to
-from dbcheck.cycle import observable
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.rows.table import LEDGER
@@ -88,8 +87,8 @@ def look(here: Bench) -> None:
 
 
 def relax(here: Bench) -> None:
-    observable.weaken_durability(here.rig.site.writer.engine, process=True)
-    observable.restore_durability(here.rig.site.writer.engine)
+    here.rig.site.writer.engine.weaken_durability(process=True)
+    here.rig.site.writer.engine.restore_durability()
 
 
 def begin(here: Bench) -> None:

@@ -29,7 +29,8 @@ from dbcheck.load.sessions import Sessions
 from dbcheck.model.cut import Gone
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.unobserved import GAP_US
-from dbcheck.ports.engine import Engine, Session
+from dbcheck.ports.connection import Session
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION, AckValues
 from dbcheck.rows.operation import Operation

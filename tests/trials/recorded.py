@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from dbcheck.ports.abilities import weakens_sessions
-from dbcheck.ports.engine import Engine, Session
+from dbcheck.ports.connection import Session
+from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness, WitnessLog
 from dbcheck.rows.operation import Operation, StatementSpec
 from tests.trials.agents import change_agent
@@ -104,7 +104,6 @@ class RecordedEngine:
         self, statements: Sequence[StatementSpec], **options: Any
     ) -> Session:
         """Open a control's session that records."""
-        assert weakens_sessions(self.inner)
         session = self.inner.open_weak_session(statements, **options)
         return cast(Session, _RecordedSession(session))
 

@@ -26,6 +26,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.rows.earlier import EpochTotals
 from dbcheck.rows.table import TableFacts, TableSpec
 from dbcheck.runs.folder import RunFolder
+from tests.kit.bare_engine import BareEngine
 from tests.kit.cycles import record, records_of
 from tests.kit.host_samples import BEFORE, VOLUME
 from tests.kit.nodes import after_of, having, one, with_node
@@ -188,7 +189,7 @@ def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
     folder = CampaignFolder.create(tmp_path / "c", replace(PLAN, control=False))
     folder.write_known(Known(A, "", ALL_LEFT))
     power: Any = SimpleNamespace(attended=False)
-    engine: Any = SimpleNamespace(checkpoint=lambda: None)
+    engine: Any = BareEngine(checkpoint=lambda: None)
     rig = with_node(rig_of(RecordingListener(), engine=engine), power=power)
 
     def run_cycle(*given: Any) -> Any:

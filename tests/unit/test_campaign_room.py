@@ -12,6 +12,7 @@ from dbcheck.base.errors import TargetChanged
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.tables import with_room
 from dbcheck.rows.table import TableFacts, TableSpec
+from tests.kit.bare_engine import BareEngine
 from tests.kit.host_samples import BEFORE, VOLUME
 from tests.kit.nodes import after_of, having
 from tests.kit.partial_rig import RecordingListener, rig_of
@@ -23,7 +24,7 @@ KNOWN = Known({"system_identifier": "1"}, "ID", {TABLE: LEFT}, {TABLE: ()}, 1000
 DROPPED = "8 rows of earlier cycles, all judged, are dropped to make room"
 
 
-class Server:
+class Server(BareEngine):
     """Counts its rows, and notes what is done to it in turn."""
 
     def __init__(self, table: TableFacts = LEFT) -> None:
@@ -41,7 +42,7 @@ class Server:
     lacking = present = prepare  # what else belongs to that ability
 
 
-class Simple:
+class Simple(BareEngine):
     """A server of a kind whose tables dbcheck cannot drop."""
 
     done: Sequence[object] = ()

@@ -18,6 +18,7 @@ from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.rig import Rig, Turns
 from dbcheck.model.verdict import CycleVerdict
 from dbcheck.runs.folder import RunFolder
+from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.samples import MANIFEST, PLAN
@@ -46,7 +47,7 @@ def turns() -> Counted:
 @pytest.fixture
 def rig(turns: Counted) -> Rig:
     power: Any = SimpleNamespace(attended=False)
-    engine: Any = SimpleNamespace(checkpoint=lambda: None)
+    engine: Any = BareEngine(checkpoint=lambda: None)
     made = with_node(rig_of(RecordingListener(), engine=engine), power=power)
     return replace(made, turns=turns, store=lambda: turns.said.append("store"))
 

@@ -16,6 +16,7 @@ from dbcheck.model.replication import Descent, PromotedBy, Received
 from dbcheck.ports.site import Node
 from dbcheck.site import cluster
 from dbcheck.site.cluster import Cluster
+from tests.kit.bare_engine import BareEngine
 
 NOT_OFF = (
     "the old writer a still answers or has power; dbcheck promotes no standby until it"
@@ -23,7 +24,7 @@ NOT_OFF = (
 )
 
 
-class Server:
+class Server(BareEngine):
     """A node: its engine and its switch at once."""
 
     attended = False

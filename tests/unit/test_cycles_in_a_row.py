@@ -23,6 +23,7 @@ from dbcheck.runner.matrix_cycles import Measured
 from dbcheck.runner.matrix_rows import Row
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of
 from tests.kit.stored_run import manifest, stored_run
@@ -68,7 +69,7 @@ def rows(
 ) -> list[Measured]:
     """Run two rows of two cuts each on a target."""
     patch.setattr(matrix_target, "resumable_cycle", cycle)
-    engine: Any = SimpleNamespace(target="", check=lambda *_: None)
+    engine: Any = BareEngine(target="", check=lambda *_: None)
     load = outcome.manifest.workload
     each = [Row(n, None, load, {}, False, "", None, None, cuts=2) for n in "ab"]
     measured = list(map(Measured, each))

@@ -15,11 +15,12 @@ from dbcheck.model.cut import Cut, PowerState
 from dbcheck.model.replication import Descent, Detached, Membership, Received
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
+from tests.kit.bare_engine import BareEngine
 
 ALL = ("a", "b", "c")
 
 
-class Member:
+class Member(BareEngine):
     """A node: its engine and its switch at once."""
 
     attended = False

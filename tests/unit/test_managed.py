@@ -41,6 +41,7 @@ from dbcheck.model.server import ServerFacts, difference, unread_identity
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runner.guard import guard
+from tests.kit.bare_engine import BareEngine
 from tests.kit.cases import case
 from tests.kit.recorded_servers import RecordedLink
 from tests.kit.samples import CLEAN, FACTS
@@ -255,7 +256,7 @@ def test_no_host_can_be_named() -> None:
     require_failover(node(CutClass.FAILOVER), MANAGED)
 
 
-class Managed:
+class Managed(BareEngine):
     """The engine of such a server, as far as the guard asks it."""
 
     def endpoints(self) -> list[tuple[str, int]]:

@@ -23,6 +23,7 @@ from dbcheck.model.records import NodeAfter, NodeAtTheCut, RestoreRecord
 from dbcheck.ports.site import Node
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
+from tests.kit.bare_engine import BareEngine
 from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import after_of, having
 from tests.kit.partial_rig import RecordingListener
@@ -31,7 +32,7 @@ from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 def server(name: str) -> Any:
     facts = replace(FACTS, identity={"node": name})
-    return SimpleNamespace(
+    return BareEngine(
         target=name,
         family="postgresql",
         facts=lambda: facts,

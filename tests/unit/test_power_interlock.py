@@ -15,6 +15,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.power import interlock
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import guard
+from tests.kit.bare_engine import BareEngine
 from tests.kit.samples import FACTS
 from tests.unit.inventories import loaded
 
@@ -108,7 +109,7 @@ all:
 """
 
 
-class Server:
+class Server(BareEngine):
     """The engine, as far as the guard asks it."""
 
     def __init__(self, *hosts: str) -> None:

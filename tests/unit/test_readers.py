@@ -13,7 +13,7 @@ from dbcheck.base.errors import EngineError, WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.load.readers import Readers
 from dbcheck.model.witness import Watermark
-from dbcheck.ports.engine import KeyRead
+from dbcheck.ports.connection import KeyRead
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import AckValues
 

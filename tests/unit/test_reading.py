@@ -26,6 +26,7 @@ from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
 from dbcheck.runs.folder import RunFolder
+from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import after_of, site_of
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import FACTS, MANIFEST
@@ -51,7 +52,7 @@ REFUSED = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
 
 
 @dataclass
-class Server:
+class Server(BareEngine):
     """A server with one prepared transaction.
 
     refills, counted: what it shows at one look after the other, the last for good.

@@ -47,7 +47,8 @@ def _log(
         ),
     )
     engine = SimpleNamespace(
-        names_in_log=lambda tables: ("app/t",), logged=lambda since_us, server: over_sql
+        names_in_log=lambda tables: ("app/t",),
+        logged=lambda since_us, server=None: over_sql,
     )
     power = SimpleNamespace(failure=lambda: "")
     site = site_of(engine, power, host)

@@ -15,6 +15,7 @@ from dbcheck.rows.operation import TwoPhase
 from dbcheck.rows.plans.twophase import PART
 from dbcheck.rows.prepared import LeftFate, LeftOver, Name, Undecided
 from dbcheck.rows.survivors import DIFFERENT
+from tests.kit.bare_engine import BareEngine
 from tests.kit.cycles import EPOCH, record, records_of
 from tests.kit.samples import FACTS
 from tests.kit.twophase import PLAN, Model
@@ -285,7 +286,7 @@ def test_what_became_of_each_transaction_that_was_listed() -> None:
     )
 
 
-class _Deciding:
+class _Deciding(BareEngine):
     """A server's prepared transactions; one is decided by another client."""
 
     def __init__(self, left: set[Name], taken: Name) -> None:

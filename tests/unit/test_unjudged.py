@@ -27,6 +27,7 @@ from dbcheck.rows.table import TableSpec
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import after_of, having, site_of
 from tests.kit.refusals import refused
 from tests.kit.samples import FACTS, LOAD, MANIFEST
@@ -43,7 +44,7 @@ def left(load: LoadRecord) -> dict[str, object]:
     return {"event": LOAD_EVENT, "load": stored.to_bytes(load).decode()}
 
 
-class Server:
+class Server(BareEngine):
     """A server; asked: what it was asked for, in turn."""
 
     family, target = "postgresql", "postgresql://u@other/d"

@@ -16,7 +16,6 @@ from dbcheck.audit.servers import (
 from dbcheck.audit.stack import subjects_of, unseen_host
 from dbcheck.audit.subject import Subject
 from dbcheck.base.errors import EngineError, HostError
-from dbcheck.cycle import observable
 from dbcheck.cycle.host import (
     data_directory,
     facts_as_the_server_finds,
@@ -99,7 +98,7 @@ def audited_of(
         below = subjects_of(facts, readings, page_bytes, guarded=guarded)
     family = engine.family
     itself = server_subject(family, server, facts, readings, unasked)
-    others = other_subjects(itself, observable.other_settings(engine))
+    others = other_subjects(itself, engine.other_settings())
     subjects = [itself, *others, *below]
     return Audited(subjects, located(family, subjects))
 

@@ -20,7 +20,6 @@ from dbcheck.base.errors import (
     WitnessError,
 )
 from dbcheck.base.system import now_us
-from dbcheck.cycle import observable
 from dbcheck.cycle.host import HostCanaries, end_canaries, inspect_host
 from dbcheck.cycle.preflight.audit import audit_before
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
@@ -44,7 +43,7 @@ from dbcheck.model.records import Manifest, NodeBefore
 from dbcheck.model.replication import Membership
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.verdict import ControlFacts
-from dbcheck.ports.engine import Engine
+from dbcheck.ports.engine import Engine, Feature
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.power import DriveScoped
 from dbcheck.ports.site import Node
@@ -53,7 +52,7 @@ from dbcheck.rows.acks import PREFLIGHT_SESSION, Ack, Row
 from dbcheck.rows.chores import problem
 from dbcheck.rows.operation import Operation
 from dbcheck.rows.plans.plan import Plan
-from dbcheck.rows.plans.registry import tables_of
+from dbcheck.rows.plans.registry import payload_bytes_max, statements_of, tables_of
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule, epoch_of
 from dbcheck.rows.table import SIDES
 from dbcheck.rows.workload import PlanKind, Workload
@@ -135,7 +134,7 @@ def preflight(
     engine = rig.site.writer.engine
     rig.listener.phase(Phase.PREFLIGHT, f"{engine.target} and {rig.witness.url}")
     witness = _require_fit(rig, workload, known, control=control)
-    if text := observable.restore_durability(engine):
+    if text := engine.restore_durability():
         rig.listener.phase(Phase.CONTROL, text)
     canaries: dict[str, HostCanaries] = {}
     held: HeldCanary | None = None
@@ -186,7 +185,7 @@ def _plant_canary(rig: Rig, manifest: Manifest) -> tuple[HeldCanary | None, str]
         return None, "no crash canary: a node of a group may copy another's data"
     try:
         engine, server = rig.site.writer.engine, manifest.writer.facts
-        return observable.plant_canary(engine, manifest.epoch, server), ""
+        return engine.plant_canary(manifest.epoch, server=server), ""
     except NoCanary as error:
         text = f"{error}. {error.hint}" if error.hint else str(error)
         rig.listener.phase(Phase.PREFLIGHT, text)
@@ -215,7 +214,8 @@ def _with_possible_chores(rig: Rig, workload: Workload) -> Workload:
     if not workload.housekeeping:
         return workload
     engine = rig.site.writer.engine
-    kinds, lacking = observable.possible_chores(engine, workload.housekeeping)
+    lacking = engine.lacking(workload.housekeeping)
+    kinds = tuple(kind for kind in workload.housekeeping if kind not in lacking)
     for kind, why in lacking.items():
         rig.listener.phase(Phase.PREFLIGHT, f"no chore {kind.value}: {why}")
     if why := problem(kinds) if kinds else "none of its chores can be done":
@@ -244,7 +244,7 @@ def _require_fit(
     if rig.site.promise is not None:
         # Before check(), which refuses a member of any group, as this names what fits.
         require_kind(rig.site, engine.facts().identity)
-    observable.check(engine, workload, weak=control, grouped=grouped)
+    require_server(engine, workload, weak=control, grouped=grouped)
     if known.identity:
         known.require_same(engine.target, engine.facts())
     for node in rig.site.nodes.values():
@@ -258,10 +258,38 @@ def _require_fit(
     if rig.far is not None:
         rig.far.require_fit(engine.facts(), rig.witness, witness)
     if workload.rows_before:
-        observable.require_fill(engine)
+        engine.require(Feature.FILL)
     if workload.plan is PlanKind.TWO_PHASE:
-        observable.require_two_phase(engine, workload.sessions + 1, weak=control)
+        _require_two_phase(engine, workload.sessions + 1, weak=control)
     return witness
+
+
+def require_server(
+    engine: Engine, workload: Workload, *, weak: bool, grouped: bool = False
+) -> None:
+    """Raise EngineError as Engine.check() does, for a cycle or for a control.
+
+    weak: the cycle is a control.  Raise UsageError for a server that has none, and
+    EngineError, with the GRANT as hint, if the account may not run one.
+    grouped: it is tested together with the others of its group.
+    """
+    if weak:
+        engine.require(Feature.CONTROL)
+    if not grouped:
+        engine.require_alone()
+    engine.check(statements_of(workload), payload_bytes_max(workload))
+    if weak:
+        engine.check_weakening()
+
+
+def _require_two_phase(engine: Engine, transactions: int, *, weak: bool) -> None:
+    """Raise EngineError if so many transactions cannot be prepared at once.
+
+    Those that an earlier run left prepared are rolled back first.
+    """
+    for name in engine.prepared():
+        engine.decide(name, commit=False)
+    engine.require_two_phase(transactions, weak=weak)
 
 
 def _nodes(
@@ -340,7 +368,7 @@ def _manifest(
     before = nodes[site.writer_name]
     tables = engine.prepare(tables_of(workload), server=before.facts)
     if workload.housekeeping:
-        observable.discard(engine, SIDES)  # that earlier cycles left
+        engine.discard(SIDES)  # that earlier cycles left
     # Preparing may have given the data a name by which they are recognised.
     facts = replace(before.facts, identity=engine.facts().identity)
     nodes = {**nodes, site.writer_name: replace(before, facts=facts)}
@@ -392,7 +420,7 @@ def _scope(node: Node) -> PowerScope:
 
 def _checkpointed(rig: Rig) -> str:
     """Have the server write a checkpoint; return why it wrote none, or ""."""
-    skipped = observable.checkpoint(rig.site.writer.engine)
+    skipped = rig.site.writer.engine.checkpoint()
     made = f"no checkpoint: {skipped}" if skipped else "checkpointed"
     detail = f"{WARM_ROWS} rows committed and seen; {made}"
     rig.listener.phase(Phase.WARM, detail)

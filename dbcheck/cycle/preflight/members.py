@@ -21,7 +21,6 @@ from dbcheck.model.replication import (
     name_in_log,
 )
 from dbcheck.model.server import ServerFacts
-from dbcheck.ports.abilities import replicates
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
@@ -83,7 +82,7 @@ def membership_of(
     cluster.
     """
     engine, writes = site.nodes[name].engine, name == site.writer_name
-    if site.promise is None or not replicates(engine):
+    if site.promise is None:
         return None
     writer = facts.identity if writes else known[site.writer_name].facts.identity
     if writes and not site.kind.is_group:
@@ -376,9 +375,7 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
 
 
 def _followers(node: Node) -> Sequence[Follower]:
-    engine = node.engine
-    assert replicates(engine)
-    with contextlib.closing(engine.open_followers()) as followers:
+    with contextlib.closing(node.engine.open_followers()) as followers:
         return followers.read()
 
 

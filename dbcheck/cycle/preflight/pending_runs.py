@@ -27,8 +27,7 @@ from dbcheck.cycle.fetching import at_most, room_for_log
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted, is_same_data
-from dbcheck.ports import abilities
-from dbcheck.ports.engine import Engine
+from dbcheck.ports.engine import Engine, Feature
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.witness import Witness
 from dbcheck.rows.plans.registry import tables_of
@@ -148,7 +147,7 @@ class _Server:
     @cached_property
     def _has_ledger(self) -> bool:
         engine = self._engine
-        return bool(abilities.keeps_house(engine) and engine.present([LEDGER]))
+        return engine.has(Feature.HOUSEKEEPING) and bool(engine.present([LEDGER]))
 
     def has_run_of(self, manifest: Manifest) -> bool:
         """Say whether the run was made on this server.  Raise EngineError."""

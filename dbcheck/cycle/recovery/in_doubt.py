@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dbcheck.base.errors import ConnectionLost, EngineError, NotPrepared, OtherServer
-from dbcheck.cycle import observable
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.twophase import PART
@@ -20,7 +19,7 @@ from dbcheck.rows.survivors import DIFFERENT, Records
 
 def listed(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
     """Return those of a run's transactions that the server lists as prepared."""
-    names = map(Name.read, observable.prepared(engine, facts))
+    names = map(Name.read, engine.prepared(server=facts))
     return [name for name in names if name is not None and name.epoch == epoch]
 
 
@@ -82,7 +81,7 @@ _RUNS_ON = "the server was not restarted since the load, so dbcheck left them al
 
 def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:
     try:
-        observable.decide(engine, str(name), facts, commit=is_committed(name.seq))
+        engine.decide(str(name), commit=is_committed(name.seq), server=facts)
     except (ConnectionLost, OtherServer):
         raise
     except EngineError as error:

@@ -33,7 +33,6 @@ from dbcheck.load.sessions import commit
 from dbcheck.model.cluster import SiteKind
 from dbcheck.model.records import AfterRecord, Elsewhere, Manifest, NodeAfter
 from dbcheck.model.replication import Received
-from dbcheck.ports.abilities import replicates
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
 from dbcheck.rows.acks import PREFLIGHT_SESSION
@@ -187,7 +186,6 @@ class _Others:
         """
         engine, target = node.engine, node.engine.target
         ends_s = time.monotonic() + APPLIED_S
-        assert replicates(engine)  # as every node of a group
         while True:
             interrupt.require_none()
             membership, received = engine.membership(), engine.received()
@@ -300,7 +298,6 @@ class _Rejoined:
 
     def _follows(self, node: Node) -> bool:
         engine = node.engine
-        assert replicates(engine)  # as every node of a cluster
         try:
             return engine.membership() is not None and engine.received().connected
         except EngineError:  # it starts

@@ -24,8 +24,8 @@ from dbcheck.base.errors import (
     TableConverted,
     TableLost,
     TableRefused,
+    unless_refused,
 )
-from dbcheck.cycle import observable
 from dbcheck.cycle.fetching import require_no_load
 from dbcheck.cycle.recovery import in_doubt
 from dbcheck.cycle.recovery.reading_log import ReadingLog
@@ -250,8 +250,8 @@ class Reading:
         self.tables = {
             table.name: replace(
                 survivors.facts_of(table),
-                identity=observable.table_identity(engine, table, facts),
-                definition=observable.table_definition(engine, table, facts),
+                identity=engine.table_identity(table, server=facts),
+                definition=engine.table_definition(table, server=facts),
             )
             for table in self._plan.tables
         }
@@ -277,7 +277,9 @@ class Reading:
         if not self._is_writer:
             return None
         engine, table = self._rig.site.reader.engine, self._plan.tables[0]
-        return _most(self.deleted, observable.deleted(engine, table, facts))
+        with unless_refused():
+            return _most(self.deleted, engine.deleted(table, server=facts))
+        return self.deleted
 
     def _has_run_on(self, facts: ServerFacts) -> bool:
         """Say whether it is the very process that took the load: it is not cut yet."""
@@ -290,8 +292,9 @@ class Reading:
         A server that was not restarted counts those of the load, and is not asked.
         """
         if self._is_writer and not self._has_run_on(facts):
-            found = observable.decisions(self._rig.site.reader.engine, facts)
-            self.decisions = largest(self.decisions, found)
+            with unless_refused():
+                found = self._rig.site.reader.engine.decisions(server=facts)
+                self.decisions = largest(self.decisions, found)
 
     def _read_rows(self, survivors: Survivors, facts: ServerFacts) -> None:
         """Store the rows; then decide what is prepared, and look at that once more.
@@ -387,11 +390,11 @@ class Reading:
         if not self._is_writer:
             return
         if not manifest.no_canary and self.canary is None:
-            is_there = observable.canary(engine, manifest.epoch, facts)
+            is_there = engine.canary(manifest.epoch, server=facts)
             # Before the cut it is there, and a later reading may find it gone.
             shows_nothing = is_there and self._has_run_on(facts)
             self.canary = None if shows_nothing else is_there
-        self.logged = observable.logged(engine, manifest.writer.facts.clock_us, facts)
+        self.logged = engine.logged(manifest.writer.facts.clock_us, server=facts)
 
     def _ask_of_others(self, facts: ServerFacts) -> None:
         """Ask whether a server that is tested alone took anything from others.
@@ -404,7 +407,7 @@ class Reading:
             return
         engine, tables = self._rig.site.reader.engine, self._plan.tables
         asked = replace(facts, may_follow=True)  # or it would be another server
-        found = observable.refill(engine, tables, writer.clock_us, asked)
+        found = engine.refill(tables, writer.clock_us, server=asked)
         self.refill = of_both(self.refill, found)
 
     def _again(self, broke: _Broken) -> ServerFacts | None:

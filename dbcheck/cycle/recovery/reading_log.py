@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from dbcheck.base import interrupt
 from dbcheck.base.errors import ConnectionLost, EngineError, HostError
-from dbcheck.cycle import observable
 from dbcheck.model.host import HostBefore, LogMarks, LogTail
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.site import Site
@@ -92,7 +91,7 @@ class ReadingLog:
 
         "" if it names none, or only that of others, which may be older than the cut.
         """
-        names = observable.names_in_log(self._node.engine, tables)
+        names = self._node.engine.names_in_log(tables)
         return "; ".join(damage(self._since_start(), names)) if names else ""
 
     def shows_an_orderly_end(self) -> bool | None:
@@ -114,7 +113,7 @@ class ReadingLog:
         if log is not None and not (log.rewound or log.truncated):
             return "" if self._is_shared(log.text, log) else since_start(log.text)
         with contextlib.suppress(EngineError):
-            found = observable.logged(self._node.engine, facts.started_us, facts)
+            found = self._node.engine.logged(facts.started_us, server=facts)
             return found if found and not self._is_shared(found, log) else ""
         return ""
 
@@ -145,5 +144,5 @@ class ReadingLog:
             if self._node.host is not None and self._marks is not None:
                 return self._node.host.read_log(self._path, self._marks).text
         with contextlib.suppress(EngineError):  # it may be down
-            return observable.logged(self._node.engine, self._facts.clock_us)
+            return self._node.engine.logged(self._facts.clock_us)
         return ""

@@ -9,7 +9,6 @@ import numpy as np
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, NotBack, PowerError, TableLost, UsageError
-from dbcheck.cycle import observable
 from dbcheck.cycle.recovery.reading import other_lineage
 from dbcheck.cycle.recovery.reading_log import ReadingLog
 from dbcheck.cycle.recovery.survivors import Comparison, Survivors
@@ -97,7 +96,7 @@ class _Second:
         self._epoch = manifest.epoch
         self._survivors = Survivors(rig, run, manifest, facts)
         plan, engine = manifest.plan(), rig.site.reader.engine
-        present = observable.present(engine, plan.sides, facts) if plan.sides else ()
+        present = engine.present(plan.sides, server=facts) if plan.sides else ()
         stored = [one for one in plan.sides if one.name in after.survivors]
         self._tables = (*plan.tables, *dict.fromkeys((*stored, *present)))
         self._absent = {one for one in plan.sides if one not in present}

@@ -15,7 +15,6 @@ import numpy as np
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, IndexDamaged, TableLost
-from dbcheck.cycle import observable
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore
 from dbcheck.model.records import (
@@ -186,7 +185,9 @@ class Survivors:
     def store_sides(self) -> dict[str, StoredRows]:
         """Store the rows of the side tables that are there and can be opened."""
         stored: dict[str, StoredRows] = {}
-        for table in observable.present(self._engine, self._plan.sides, self._facts):
+        sides = self._plan.sides
+        found = self._engine.present(sides, server=self._facts) if sides else ()
+        for table in found:
             batches = (batch for _, batch in self._batches((table,)))
             try:
                 stored[table.name] = self._written(table, batches)

@@ -23,7 +23,7 @@ _OF_SESSIONS = frozenset(
 
 
 class Look(Watch):
-    """A connection that looks at what is set for the server; see ports.abilities.
+    """A connection that looks at what is set for the server; see ports.host.Look.
 
     What every session of dbcheck sets for itself is left out: it does not change.
     """

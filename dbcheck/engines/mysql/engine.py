@@ -68,7 +68,7 @@ from dbcheck.model.places import Place, numbered
 from dbcheck.model.server import ServerFacts, TableCheck
 from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.conditions import Broken
+from dbcheck.rows.conditions import Broken, ConditionCheck
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.operation import StatementSpec, verbs_by_table
 from dbcheck.rows.prepared import Decisions
@@ -107,7 +107,7 @@ START_ERROR_US = 250_000
 
 
 class MysqlEngine(Replicating):
-    """One MySQL or MariaDB server; contracts in ports.engine and ports.abilities.
+    """One MySQL or MariaDB server; contracts in ports.engine.
 
     The tables are those of the plans, canary, on MariaDB identity and marker, and
     "relaxed" while a control runs, in the URL's database, by default "dbcheck".
@@ -439,10 +439,10 @@ class MysqlEngine(Replicating):
 
     def broken_conditions(
         self, statement: str, epoch: int, *, server: ServerFacts | None = None
-    ) -> tuple[Broken, ...]:
+    ) -> ConditionCheck:
         with self._open(self._database, server=server) as link:
             rows = link.rows(statement, {"epoch": epoch}, answer_s=SCAN_S)
-        return tuple(Broken(*map(int, row)) for row in rows)
+        return ConditionCheck(tuple(Broken(*map(int, row)) for row in rows))
 
     def check_tables(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

@@ -92,7 +92,7 @@ def view_of(
 
 
 class Members(MysqlWatch):
-    """A connection to a node that lists the others in its view; see ports.abilities.
+    """A connection to a node that lists the others in its view; see ports.connection.
 
     Every one of them has received what a client was answered.
     """

@@ -61,7 +61,7 @@ class View:
 
 
 class Members(MysqlWatch):
-    """A connection to a member that lists the others; see ports.abilities."""
+    """A connection to a member that lists the others; see ports.connection."""
 
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*."""

@@ -67,7 +67,7 @@ _STARTED = {
 def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
     """Return what the server may have taken from others, None if nothing shows any.
 
-    since_us: as ports.abilities.ShowsRefill has it.  Raise EngineError.
+    since_us: as Engine.refill() has it.  Raise EngineError.
     """
     if is_replica(link, link.product):
         how = "follows another server as its replica"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -27,7 +27,8 @@ from dbcheck.model.replication import (
     Received,
 )
 from dbcheck.model.server import Refill, ServerFacts
-from dbcheck.ports.abilities import Followers
+from dbcheck.ports.connection import Followers
+from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import TableSpec
 
 CONNECT_S = 10.0
@@ -42,7 +43,7 @@ SEMI_SYNC = tuple(
 
 
 class ClusterProtocol(Protocol):
-    """How servers are one cluster; see ports.abilities.Replicates."""
+    """How servers are one cluster; see Feature.REPLICATION."""
 
     def followers(self, link: MysqlLink, /) -> Followers: ...
 
@@ -88,12 +89,8 @@ def group_identity(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, s
     return {}
 
 
-class Replicating(ABC):
-    """Contracts in ports.abilities: Replicates, Grouped, Bootstraps, ShowsRefill."""
-
-    @abstractmethod
-    def endpoints(self) -> list[tuple[str, int]]:
-        """Return where the driver connects; see ports.engine."""
+class Replicating(Engine):
+    """What belongs to clusters; contracts in ports.engine."""
 
     @abstractmethod
     def _open(

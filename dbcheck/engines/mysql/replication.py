@@ -17,7 +17,7 @@ UNREGISTERED = "a replica that is not registered"
 
 
 class Followers(MysqlWatch):
-    """A connection to the source that lists its replicas; see ports.abilities.
+    """A connection to the source that lists its replicas; see ports.connection.
 
     A source does not show which of its replicas are semi-synchronous, only how many.
     It counts how often it stopped waiting (no_times), and the commits that no replica

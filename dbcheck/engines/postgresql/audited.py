@@ -31,7 +31,7 @@ _CHANGES = Fact(FactKind.CHANGE_COUNT, "triggers, rules or inheritance")
 
 
 class Look(Watch):
-    """A connection that looks at settings, tables and the canary; see ports.abilities.
+    """A connection that looks at settings, tables and the canary; see ports.host.Look.
 
     An idle session takes over what a reload changed before it runs its next statement
     (postgres.c, PostgresMain).

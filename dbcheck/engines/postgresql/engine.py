@@ -45,9 +45,10 @@ from dbcheck.model.managed import OWN_DATABASES, SERVICE, of_hosts, of_postgresq
 from dbcheck.model.places import Place, numbered
 from dbcheck.model.replication import Descent, Membership, Received
 from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
+from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.conditions import Broken
+from dbcheck.rows.conditions import Broken, ConditionCheck
 from dbcheck.rows.fill import Fill
 from dbcheck.rows.operation import StatementSpec, verbs_by_table
 from dbcheck.rows.survivors import RowBatch
@@ -76,8 +77,8 @@ SETTINGS = (
 )
 
 
-class PostgresqlEngine:
-    """One PostgreSQL server; contracts in ports.engine and ports.abilities.
+class PostgresqlEngine(Engine):
+    """One PostgreSQL server; contracts in ports.engine.
 
     The tables are those of the schema dbcheck in the URL's database.
     """
@@ -323,14 +324,14 @@ class PostgresqlEngine:
         with self._open(server=server) as link:
             yield from fill(link, table, rows)
 
-    def checkpoint(self) -> str | None:
-        """Ask for a checkpoint; return None, or why there was none."""
+    def checkpoint(self) -> str:
+        """Ask for a checkpoint; return "", or why there was none."""
         try:
             with self._open() as link:
                 link.rows("checkpoint", answer_s=CHECKPOINT_S)
         except EngineError as error:
             return str(error)
-        return None
+        return ""
 
     def plant_canary(self, epoch: int, *, server: ServerFacts | None = None) -> None:
         """Leave a row in an unlogged table; recovery from a crash removes it.
@@ -376,10 +377,10 @@ class PostgresqlEngine:
 
     def broken_conditions(
         self, statement: str, epoch: int, *, server: ServerFacts | None = None
-    ) -> tuple[Broken, ...]:
+    ) -> ConditionCheck:
         with self._open(server=server) as link:
             rows = link.rows(statement, {"epoch": epoch}, answer_s=SCAN_S)
-        return tuple(Broken(*map(int, row)) for row in rows)
+        return ConditionCheck(tuple(Broken(*map(int, row)) for row in rows))
 
     def check_tables(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None

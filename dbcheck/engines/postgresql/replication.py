@@ -29,7 +29,7 @@ _READ_FILE = (
 
 
 class Followers(Watch):
-    """A connection to the writer that lists its standbys; see ports.abilities."""
+    """A connection to the writer that lists its standbys; see ports.connection."""
 
     def read(self) -> Sequence[Follower]:
         found = self._rows("followers")

@@ -136,7 +136,7 @@ class PromotionProgram:
 
 
 class RestartProgram:
-    """Runs one program, without a shell; see ports.restart.Restarter.
+    """Runs one program, without a shell; see ports.site.Restarter.
 
     Its arguments may hold no secret: they are shown in errors and by ps(1).
     """

@@ -1,0 +1,90 @@
+"""What an engine connects for a cycle; each docstring is the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from dbcheck.model.replication import Follower
+from dbcheck.rows.operation import Operation
+
+
+class Session(Protocol):
+    """One client connection of the load, with one operation in flight at most.
+
+    No call blocks.  Every call but close() may raise CommitUnknown if the connection
+    broke (the operation in flight is then legally present or absent, as a whole), and
+    EngineError if the server refused and it is certainly absent.
+    """
+
+    def fileno(self) -> int:
+        """Return the descriptor that an event loop waits on; the same until close()."""
+
+    def send(self, operation: Operation, *, look: bool = False) -> bool:
+        """Begin to commit *operation*, in one round trip however many its statements.
+
+        Return whether all of it was sent; if not, call flush() whenever the
+        descriptor is writable, until that returns True.
+        look: read this session's own settings() in the same round trip.
+        """
+
+    def flush(self) -> bool:
+        """Send what is left; return whether nothing is."""
+
+    def receive(self) -> int | None:
+        """Read what has come, to be called whenever the descriptor is readable.
+
+        Return the auto-increment id that the first of the session's statements gave its
+        row, once the operation in flight is answered, and only if the server confirmed
+        that each statement changed as many rows as it must, that the transaction is
+        committed and that none is open any more; None as long as more must come.
+        """
+
+    def settings(self) -> Mapping[str, str]:
+        """Return the settings that decide whether this session's commits are durable.
+
+        Those that a session may have otherwise than its server, as the last operation
+        found them that was sent to look and that receive() has confirmed; {} if none
+        was, or if the server has none of them.
+        """
+
+    def close(self) -> None:
+        """End the connection, also in the middle of an operation; never raises."""
+
+
+class KeyRead(NamedTuple):
+    """The id of a row, and the session and seq of its key, as they were read."""
+
+    row_id: int
+    session: int
+    seq: int
+
+
+class NewestRows(Protocol):
+    """A connection that reads a table's newest rows while others write to it."""
+
+    def read(self, after_id: int) -> Sequence[KeyRead]:
+        """Return the newest rows with an id above *after_id*, in order of their ids.
+
+        Those of one epoch that are committed at this moment, as far as the server
+        shows it; 1000 at most.  Blocks.  Raise EngineError.
+        """
+
+    def sever(self) -> None:
+        """End a read() of another thread, which then raises; never raises."""
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+
+
+class Followers(Protocol):
+    """A connection to the writer of a cluster that lists the nodes that follow it."""
+
+    def read(self) -> Sequence[Follower]:
+        """Return them as they are now; blocks.  Raise EngineError."""
+
+    def sever(self) -> None:
+        """End a read() of another thread, which then raises; never raises."""
+
+    def close(self) -> None:
+        """End the connection; never raises."""
