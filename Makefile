@@ -49,15 +49,15 @@ wide: pages servers
 # docs/track-record.md, and the next call goes on. First the tests that take minutes.
 soak: servers
 	$(PYTEST) -m soak --timeout 3600
-	$(BIN)/python -m tests.soak $(SOAK)
+	$(BIN)/python -m tools.soak $(SOAK)
 
 # The documents that are made from the code; a test of each compares them.
 reference: setup
-	$(BIN)/python -m tests.rules
-	$(BIN)/python -m tests.switches
-	$(BIN)/python -m tests.schema
-	$(BIN)/python -m tests.reference
-	$(BIN)/python -m tests.manpages
+	$(BIN)/python -m tools.docs.rules
+	$(BIN)/python -m tools.docs.switches
+	$(BIN)/python -m tools.docs.schema
+	$(BIN)/python -m tools.docs.reference
+	$(BIN)/python -m tools.docs.manpages
 
 # The documentation as a site, in build/docs/html; a link that leads nowhere ends it. The
 # manual pages: MANPATH=build/docs/man: man dbcheck
@@ -102,10 +102,10 @@ fix: setup
 fuzz: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r constraints/fuzz.txt
 	$(PYTEST) tests/property --hypothesis-profile fuzz --timeout 3600
-	$(BIN)/python -m tests.fuzz
+	$(BIN)/python -m tools.fuzz
 
 bench: setup
-	$(BIN)/python -m tests.bench $(BENCH)
+	$(BIN)/python -m tools.bench $(BENCH)
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

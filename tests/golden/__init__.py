@@ -8,12 +8,17 @@ depth of the cut; of a stored run also how many rows were lost, and the bound.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import RunResult, to_values
+from dbcheck.runs.folder import RunFolder
+from dbcheck.witness.log import FrameLogReader
+from tests.runs import make
 
 STORED, PLANTED = (
     Path(__file__).with_name(f"{name}.json") for name in ("stored", "planted")
@@ -47,6 +52,17 @@ def summary_of_stored(result: RunResult) -> Summary:
         "earlier_losses": to_values(result.earlier_losses),
         "bound": bound and {key: bound[key] for key in BOUND},
     }
+
+
+def judge_stored() -> dict[str, Summary]:
+    """Return how each stored run is judged."""
+    found = {}
+    for expected in sorted(Path(make.__file__).parent.glob("*.json")):
+        with tempfile.TemporaryDirectory() as folder:
+            place = make.copied(expected.with_suffix(""), Path(folder) / "run")
+            result = judge_run(RunFolder.open(place), FrameLogReader()).result
+            found[expected.stem] = summary_of_stored(result)
+    return found
 
 
 def read(file: Path) -> dict[str, Any]:

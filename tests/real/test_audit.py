@@ -35,7 +35,7 @@ from tests.kit.labs import lab_of
 from tests.kit.rigs import Said
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.users import DBCHECK
-from tests.schema import FOLDER
+from tools.docs.schema import FOLDER
 
 TABLES = tables_of(load("insert"))
 ENGINES = ("postgresql", "mariadb", "mysql")

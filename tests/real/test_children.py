@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base import children
-from tests.unit.inventories import loaded
+from tests.kit.inventories import loaded
 
 INVENTORY = """\
 all:

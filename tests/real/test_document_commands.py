@@ -49,8 +49,8 @@ WITH_VERDICTS = ("audit", "lab", "matrix", "probe")
 ELSEWHERE = {
     "docs/guides/flush-settings.md": "tests/real/test_guide_flush_settings.py",
     "docs/commands.md": "what --help shows, with words in capitals",
-    "docs/examples/README.md": "python -m tests.examples",
-    "docs/examples/fail.md": "python -m tests.examples",
+    "docs/examples/README.md": "python -m tools.docs.examples",
+    "docs/examples/fail.md": "python -m tools.docs.examples",
     "docs/guides/ci.md": "tests/real/test_ci_job.py",
 }
 NOT_A_LAB = (

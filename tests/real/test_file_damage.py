@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.damage.servers import SETUPS, Prepared, prepared
-from tests.damage.sweep import damaged, kept_from_starting
 from tests.kit.servers import skip_without_server
+from tools.damage.servers import SETUPS, Prepared, prepared
+from tools.damage.sweep import damaged, kept_from_starting
 
 
 @pytest.fixture(scope="module")

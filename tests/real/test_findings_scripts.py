@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.lab.machine import SERVERS
-from tests.findings import CANNOT_RUN, SCRIPTS, SEEN, UNSEEN
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
+from tools.findings import CANNOT_RUN, SCRIPTS, SEEN, UNSEEN
 
 _SCRIPT = SCRIPTS["mariadb-first-page"]
 

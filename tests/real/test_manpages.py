@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.commandtree import contexts, options_of
-from tests.manpages import FOLDER, name_of
+from tools.docs.manpages import FOLDER, name_of
 
 pytestmark = pytest.mark.wide
 

@@ -30,7 +30,7 @@ from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import server_pid
 from tests.kit.labs import lab_of
 from tests.kit.waiting import wait_until
-from tests.schema import FOLDER
+from tools.docs.schema import FOLDER
 
 ENGINES = ("postgresql", "mariadb", "mysql")
 COMMITS = 60

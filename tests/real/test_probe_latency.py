@@ -26,7 +26,7 @@ from dbcheck.probe.latency import MAIN, FileioResult, Spread
 from dbcheck.probe.measure_latency import Effort, probe_server
 from tests.kit.labs import lab_of
 from tests.kit.waiting import wait_until
-from tests.schema import FOLDER
+from tools.docs.schema import FOLDER
 
 COUNT = 20
 

@@ -18,7 +18,7 @@ from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from tests.kit import switch_programs as real
 from tests.kit.plugs import Plug
-from tests.switches import recipe
+from tools.docs.switches import recipe
 
 pytestmark = pytest.mark.wide
 

@@ -26,7 +26,7 @@ from dbcheck.cli.receipt import PRESET, receipt
 from dbcheck.model.audited import OtherSettings, RuleStanding, Severity
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_rows import read_matrix
-from tests import rules as document
+from tools.docs import rules as document
 
 # rule -> (a safe value, an unsafe one), as servers, kernel and tools spell them
 VALUES = {
@@ -234,7 +234,7 @@ def test_a_fix_is_text_for_people_where_no_subject_is_known(rule: Rule) -> None:
 
 
 def test_the_document_is_made_of_the_rules() -> None:
-    """Write it anew with: python -m tests.rules."""
+    """Write it anew with: python -m tools.docs.rules."""
     assert document.FILE.read_text() == document.text()
     shown = [rule for rules in document.SECTIONS.values() for rule in rules]
     assert shown == all_rules()

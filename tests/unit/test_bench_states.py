@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tests.bench import states, states_daemon
-from tests.bench.parts import Parts, differences
+from tools.bench import states, states_daemon
+from tools.bench.parts import Parts, differences
 
 
 def test_a_part_does_not_count_what_parts_inside_of_it_take() -> None:

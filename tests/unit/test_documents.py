@@ -15,7 +15,7 @@ from tests.kit.documents import DOCUMENTS, ROOT
 METHOD = ROOT / "docs" / "method.md"
 # `unit/test_x.py` or `tests/unit/test_x.py`, perhaps with ::test_name; or `trials/`.
 _CITED = re.compile(
-    r"`(?:tests/)?((?:unit|property|real|planted|trials|fuzz|bench)/[\w/]*(?:\.py)?)"
+    r"`(?:tests/)?((?:unit|property|real|planted|trials|fuzz)/[\w/]*(?:\.py)?)"
     r"(?:::(\w+))?`"
 )
 _COMMAND = re.compile(r"python -m pytest \"?tests/([\w/]+\.py)(?:::(\w+))?")

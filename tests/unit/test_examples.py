@@ -15,7 +15,16 @@ from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
 from dbcheck.model.verdict import Verdict
-from tests.examples import DEMO, DOCS, EXAMPLES, FOLDER, HOST, Example, files_of, text
+from tools.docs.examples import (
+    DEMO,
+    DOCS,
+    EXAMPLES,
+    FOLDER,
+    HOST,
+    Example,
+    files_of,
+    text,
+)
 
 FILES = (*sorted(FOLDER.iterdir()), DEMO)
 PAGES = {each.name: (FOLDER / f"{each.name}.html").read_text() for each in EXAMPLES}
@@ -70,7 +79,7 @@ def test_the_folder_holds_the_examples_and_what_says_how_they_were_made() -> Non
     named = {name for each in EXAMPLES for name in files_of(each)}
     assert there == named | {"README.md"}
     written = (FOLDER / "README.md").read_text()
-    assert written == text(), "run python -m tests.examples, or correct that module"
+    assert written == text(), "run python -m tools.docs.examples, or correct it"
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.name)

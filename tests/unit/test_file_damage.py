@@ -1,6 +1,6 @@
 """What real servers logged of damaged files, and of what was not their data's fault.
 
-tests/damage made the damage and the causes, one at a time, and recorded the logs.
+tools/damage made the damage and the causes, one at a time, and recorded the logs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.item import Standing
 from dbcheck.judge.serverlog import crash_in
 from dbcheck.model.host import LogTail
-from tests.damage.__main__ import recorded
-from tests.damage.sweep import NO_DAMAGE, Line, judged
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, VOLUME, after
+from tools.damage.__main__ import recorded
+from tools.damage.sweep import NO_DAMAGE, Line, judged
 
 LINES = recorded()
 DOWN = [line for line in LINES if line.verdict in ("FAIL", "INCONCLUSIVE")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.findings import RECORDINGS, SCRIPTS
+from tools.findings import RECORDINGS, SCRIPTS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "findings.md").read_text("utf-8")
 PARTS = ("Tested and affected", "Lost", "Severity", "Way around")

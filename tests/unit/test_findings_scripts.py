@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.findings import FOLDER, RECORDINGS, REPLAY, SCRIPTS, loads
+from tools.findings import FOLDER, RECORDINGS, REPLAY, SCRIPTS, loads
 
 _SHARED = {"innodb", "server"}  # which some of them need beside them
 _MOST_LINES = 150

@@ -14,9 +14,9 @@ from dbcheck.explore.states import Timeline
 from dbcheck.judge.results import Finding, LostBlock, StateJudgement, StateResult
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
-from tests.findings import FOLDER
-from tests.findings.store import stored
 from tests.kit.recordings import SIZE, Came, Flushed, recording_of
+from tools.findings import FOLDER
+from tools.findings.store import stored
 
 BYTES = 1024
 # The first flush covers two writes; the second one, which covers all, is too late.

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests import golden
-from tests.golden.__main__ import judge_stored
 
 NAME = "test_rows.py::test_a_fault[missing]"
 ITEMS = {"present": ["witness log"], "absent": ["control"]}
@@ -22,7 +21,7 @@ KNOWN: dict[str, Any] = {
 
 
 def test_the_stored_runs_are_judged_as_before() -> None:
-    assert judge_stored() == golden.read(golden.STORED)
+    assert golden.judge_stored() == golden.read(golden.STORED)
 
 
 def test_the_golden_file_has_each_verdict_and_many_faults() -> None:

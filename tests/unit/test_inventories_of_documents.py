@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import UsageError
-from tests.unit.inventories import hosts, loaded
+from tests.kit.inventories import hosts, loaded
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [

@@ -23,7 +23,7 @@ from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.runner.assemble import entry_host
 from tests.kit.files import STRANGER
-from tests.unit.inventories import hosts, loaded
+from tests.kit.inventories import hosts, loaded
 
 TARGET = "postgresql+psycopg2://dbcheck@{{ inventory_hostname }}/dbcheck"
 WITNESS = "ssh://w@witness/acks/{{ inventory_hostname }}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import UsageError
-from tests.unit.inventories import loaded
+from tests.kit.inventories import loaded
 
 TEMPLATES = "all:\n  hosts: {h: }\n  vars:\n    v8: ''\n" + "".join(
     f"    v{n}: '{f'{{{{ v{n + 1} }}}}' * 1000}'\n" for n in range(1, 8)

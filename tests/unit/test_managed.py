@@ -43,9 +43,9 @@ from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runner.guard import guard
 from tests.kit.bare_engine import BareEngine
 from tests.kit.cases import case
+from tests.kit.inventories import loaded
 from tests.kit.recorded_servers import RecordedLink
 from tests.kit.samples import CLEAN, FACTS
-from tests.unit.inventories import loaded
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/cloud.md"
 SAME = Item(ItemId.SAME_SERVER, Standing.PRESENT, "", True)

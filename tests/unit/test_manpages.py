@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.kit.commandtree import contexts
-from tests.manpages import FOLDER, name_of, page
+from tools.docs.manpages import FOLDER, name_of, page
 
 CONTEXTS = {name_of(context): context for context in contexts()}
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_a_page_is_what_the_program_gives(name: str) -> None:
-    """Write it anew with: python -m tests.manpages."""
+    """Write it anew with: python -m tools.docs.manpages."""
     assert (FOLDER / f"{name}.1").read_text("utf-8") == page(CONTEXTS[name])
 
 

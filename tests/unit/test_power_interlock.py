@@ -16,8 +16,8 @@ from dbcheck.power import interlock
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import guard
 from tests.kit.bare_engine import BareEngine
+from tests.kit.inventories import loaded
 from tests.kit.samples import FACTS
-from tests.unit.inventories import loaded
 
 SEEN = Identity("db1.example.net", "m1", "b1", "S1", frozenset({"10.0.0.1"}))
 

@@ -1,6 +1,6 @@
 """What real tools printed about real kinds of storage becomes the facts that they show.
 
-debian-12.json, which names their versions, was recorded by tests/recorded/guest.py.
+debian-12.json, which names their versions, was recorded by tools/guest.py.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.stack import subjects_of
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model.host import Reading, Readings, TargetFacts, Volume
+from tests import recorded
 from tests.kit.blockdevices import below, edges
-from tests.recorded import guest
 
-RECORDED: Any = json.loads(Path(guest.__file__).with_name("debian-12.json").read_text())
+RECORDED: Any = json.loads(
+    (Path(recorded.__file__).parent / "debian-12.json").read_text()
+)
 FOUND, OFF, NOBODY = "as found", "switched off", "as nobody"
 PAGE_BYTES = 16384
 ON, NOT_ON = "enabled", "disabled"

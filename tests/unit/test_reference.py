@@ -16,9 +16,9 @@ from dbcheck.cli.root import root
 from dbcheck.inventory.entry import KNOWN, SECRETS
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.rows.loss import LossKind
-from tests import reference as made
 from tests.kit.commandtree import contexts, options_of
 from tests.kit.documents import DOCUMENTS, shown, words_of
+from tools.docs import reference as made
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -30,7 +30,7 @@ VARIABLE = re.compile(r"(?<!\w)dbcheck_[a-z_]*(?![\w{])")  # of an inventory
     [("reference.md", made.reference), ("commands.md", made.commands)],
 )
 def test_it_is_what_the_program_gives(file: str, made: Callable[[], str]) -> None:
-    """Write it anew with: python -m tests.reference."""
+    """Write it anew with: python -m tools.docs.reference."""
     assert (DOCS / file).read_text("utf-8") == made()
 
 

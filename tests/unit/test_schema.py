@@ -15,14 +15,14 @@ from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.stored_run import manifest, stored_run
 from tests.runs import make
-from tests.schema import FOLDER, RESULTS, schema_of
+from tools.docs.schema import FOLDER, RESULTS, schema_of
 
 RUNS = Path(make.__file__).parent
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_the_published_schema_is_that_of_the_result(name: str) -> None:
-    """Write it anew with: python -m tests.schema."""
+    """Write it anew with: python -m tools.docs.schema."""
     assert (FOLDER / f"{name}.json").read_text() == schema_of(name)
 
 

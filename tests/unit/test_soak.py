@@ -8,9 +8,9 @@ import pytest
 
 from dbcheck.lab.spec import FILESYSTEMS
 from dbcheck.model.verdict import Verdict
-from tests.soak import record
-from tests.soak.case import ENGINES, KINDS, Case, complaint, keeps
-from tests.soak.items import Result, Suite, is_tests, item
+from tools.soak import record
+from tools.soak.case import ENGINES, KINDS, Case, complaint, keeps
+from tools.soak.items import Result, Suite, is_tests, item
 
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 KEPT = Result(1, "honest drive", "mariadb, xfs", {"PASS": 4}, [])

@@ -14,8 +14,8 @@ from dbcheck.config import files
 from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan
-from tests import switches as document
-from tests.unit.inventories import hosts
+from tests.kit.inventories import hosts
+from tools.docs import switches as document
 
 NAMES = files.switch_names()
 # What the requirement names, each with the recipe that it has here.
@@ -26,7 +26,7 @@ WANTED = {
 
 
 def test_the_document_is_made_from_the_recipes() -> None:
-    """Write it anew with: python -m tests.switches."""
+    """Write it anew with: python -m tools.docs.switches."""
     assert document.FILE.read_text("utf-8") == document.text()
 
 

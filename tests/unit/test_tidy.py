@@ -30,7 +30,9 @@ OF_OTHERS = {"fencing.py", "docs/conf.py"}  # the fence agents', Sphinx's
 VAGUE = {"utils", "helpers", "common", "manager", "misc"}
 
 
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
+TESTS = sorted(
+    path for folder in ("tests", "tools") for path in (ROOT / folder).rglob("*.py")
+)
 
 
 def nodes_of(source: Path, needle: str = "") -> Iterator[ast.expr | ast.stmt]:

@@ -1,0 +1,1 @@
+"""Writes the documents that are made from the code, and the examples of reports."""

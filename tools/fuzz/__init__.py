@@ -1,0 +1,1 @@
+"""Fuzzes what reads from outside, with coverage: `python -m tools.fuzz`."""
