@@ -1,4 +1,4 @@
-"""What the client, a worker's task and the process of a campaign say to each other.
+"""Messages between the client, a worker's task and the process of a campaign.
 
 Client and task exchange them over queues of the scheduler, pickled; task and process
 over a local.Channel.  All three are this program, in the same version.

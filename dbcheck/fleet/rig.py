@@ -1,4 +1,4 @@
-"""What the client knows of one campaign that a worker runs."""
+"""The client's view of one campaign that a worker runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does with a job: one campaign, in a process of its own.
+"""Runs a job on a worker: one campaign, in a process of its own.
 
 The process can be ended as by Ctrl-C, which a thread of the worker cannot, and then
 restores the power.  It ends that way by itself when the worker dies, and the worker

@@ -1,4 +1,4 @@
-"""How dbcheck reaches a Dask cluster: its address, its TLS, its workers' versions.
+"""Reaches a Dask cluster: its address, its TLS, its workers' versions.
 
 distributed, of the extra dbcheck[fleet], takes a second to import: that is done once a
 scheduler is to be reached, and nowhere else.

@@ -1,4 +1,4 @@
-"""What an engine connects for a cycle; each docstring is the contract."""
+"""Protocols of an engine's connections; each docstring is the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cycle needs of every database server; each docstring is the contract.
+"""Base class of all engines; each docstring is the contract.
 
 What only some servers can do has a default here: "not observable", never a finding
 about the server, or a refusal.

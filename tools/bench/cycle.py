@@ -1,4 +1,4 @@
-"""What a lab cycle takes besides the load and the server's own recovery."""
+"""Times what a lab cycle adds to the load and the server's own recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many messages of campaigns a second reach the client of a fleet.
+"""Counts the messages of campaigns that reach the client of a fleet per second.
 
 Each goes from a campaign's process to its worker, and over a queue of the scheduler to
 the client.  The campaigns are played (tests/kit/played_campaign.py).

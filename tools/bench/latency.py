@@ -1,4 +1,4 @@
-"""How long an ack takes to be durable at the witness, beside an fsync and a round trip.
+"""Times an ack until it is durable at the witness, beside an fsync and a round trip.
 
 The witness is the lab's own, over its sshd, so the round trip is that of SSH alone.
 Alone: each ack waits for the one before, as in lockstep.  In a stream: acks come at a

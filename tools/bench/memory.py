@@ -1,4 +1,4 @@
-"""How long, and in how much memory, a stored run of many acks is judged."""
+"""Measures time and memory of judging a stored run of many acks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share: spreads, tables, and how much memory a process had."""
+"""Spreads, tables and memory figures that the benchmarks share."""
 
 from __future__ import annotations
 

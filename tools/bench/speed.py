@@ -1,4 +1,4 @@
-"""What is measured of either side."""
+"""The measurements of either side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long `dbcheck --help` takes, beside a Python that does nothing."""
+"""Times `dbcheck --help`, beside a Python that does nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a server from starting, and is not its data's fault."""
+"""Faults that keep a server from starting and are not its data's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lab is cut under, drawn from a number, and which verdicts it may get."""
+"""Draws a lab, its load and its cut from a number, and the verdicts it may get."""
 
 from __future__ import annotations
 

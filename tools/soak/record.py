@@ -1,4 +1,4 @@
-"""What a soak has seen: a file of results, and the summary of them in a document."""
+"""Stores the results of a soak, and writes their summary into a document."""
 
 from __future__ import annotations
 
