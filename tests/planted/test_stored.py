@@ -129,6 +129,7 @@ def test_survivors_are_read_once(cut: OneCut) -> None:
     assert judge_again(cut).verdict is PASS
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("one_cut")
 def test_a_stored_run_is_judged_again_without_any_server(cut: OneCut) -> None:
     cut.delete(1, 5)
@@ -140,6 +141,7 @@ def test_a_stored_run_is_judged_again_without_any_server(cut: OneCut) -> None:
     assert list(again.found.losses) == list(first.found.losses)
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("one_cut")
 def test_a_damaged_copy_of_the_log_gives_no_verdict(cut: OneCut) -> None:
     cut.bench.judge(cut.second)
@@ -152,6 +154,7 @@ def test_a_damaged_copy_of_the_log_gives_no_verdict(cut: OneCut) -> None:
     assert "damaged" in outcome.judgement.reasons[0]
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("one_cut")
 def test_torn_survivors_are_refused(cut: OneCut) -> None:
     cut.bench.judge(cut.second)

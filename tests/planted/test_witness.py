@@ -245,6 +245,7 @@ def test_several_logs(cut: OneCut, fault: Fault) -> None:
     fault.require(_judge_several(cut), cut.bench.engine)
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("one_cut")
 @pytest.mark.parametrize("also", [nothing, client_lost])
 def test_one_log_of_several_that_is_gone_gives_no_verdict(
@@ -260,6 +261,7 @@ def test_one_log_of_several_that_is_gone_gives_no_verdict(
     assert not cut.second.run.was_read()
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("one_cut")
 def test_a_log_that_is_gone_gives_no_verdict(cut: OneCut) -> None:
     cut.log.unlink()
@@ -269,6 +271,7 @@ def test_a_log_that_is_gone_gives_no_verdict(cut: OneCut) -> None:
     assert not cut.second.run.was_read()  # it can be judged once the log is found
 
 
+@pytest.mark.wide_with("mariadb")
 @engines("one_cut")
 def test_a_witness_behind_ssh_on_the_target_s_host_is_refused(cut: OneCut) -> None:
     witness = cut.bench.rig.witness
