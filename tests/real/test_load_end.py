@@ -34,6 +34,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
+from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import at_the_cut, site_of, with_node
 from tests.kit.samples import MANIFEST
 
@@ -68,7 +69,7 @@ def broken(session: int) -> GroupResult:
     )
 
 
-class SilentEngine:
+class SilentEngine(BareEngine):
     """A server that tells nothing of itself."""
 
     def facts(self) -> ServerFacts:
