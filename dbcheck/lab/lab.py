@@ -11,23 +11,23 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from dbcheck.base import children, interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.owners import exchangeable
 from dbcheck.lab import account, namespace, programs, state
+from dbcheck.lab.calls import Method, result_in
 from dbcheck.lab.certificates import Identity
-from dbcheck.lab.daemon import requests, rpc
-from dbcheck.lab.daemon.requests import PowerStatus
+from dbcheck.lab.daemon import rpc
+from dbcheck.lab.daemon.interface import LabCalls, PowerStatus
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import server_of
 from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
-from dbcheck.lab.reply import result_in
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember
@@ -39,6 +39,7 @@ from dbcheck.lab.switch import LabSwitch
 from dbcheck.remote.address import SshOptions
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _NEEDS_NAMESPACES = (
     "PostgreSQL outlives the Patroni that started it, and only namespaces end both (run"
@@ -46,9 +47,6 @@ _NEEDS_NAMESPACES = (
 )
 
 _START_TIMEOUT_S = 120.0
-_REQUEST_TIMEOUT_S = 60.0
-_SAVE_TIMEOUT_S = 300.0
-_RECOVERY_TIMEOUT_S = 240.0
 _DOWN_TIMEOUT_S = 20.0
 _DEAD_TIMEOUT_S = 20.0  # for what the kernel does once the daemon is killed
 _POLL_S = 0.005
@@ -76,7 +74,7 @@ class Lab:
         """Ask the daemon for the facts; use start() or find()."""
         self._entry = entry
         self._daemon = daemon
-        facts = self._ask(requests.Describe(), requests.Description)
+        facts = self._call(LabCalls.describe)
         self.name = entry.name
         self.spec = LabSpec.from_json(facts.spec)
         self.target_url = facts.target_url
@@ -188,51 +186,38 @@ class Lab:
 
     def counters(self) -> dict[str, int]:
         """Return what the drive did since power was last applied; {} if no drive."""
-        return self._ask(requests.Counters(), dict[str, int])
+        return self._call(LabCalls.counters)
 
     def server_log(self, lines: int = 20) -> str:
         """Return the last lines of the server's log."""
-        return self._ask(requests.Log(lines), str)
+        return self._call(LabCalls.log, lines)
 
     def freeze_server(self) -> None:
         """Freeze the server's processes: connections stay open and fall silent."""
-        self._ask(requests.Freeze(), NoneType)
+        self._call(LabCalls.freeze)
 
     def thaw_server(self) -> None:
         """Resume a frozen server."""
-        self._ask(requests.Thaw(), NoneType)
+        self._call(LabCalls.thaw)
 
-    def set_drive(
-        self,
-        *,
-        flush_ms: float | None = None,
-        write_ms: float | None = None,
-        survivors: str | None = None,
-        seed: int | None = None,
-        forget_at_bytes: int | None = None,
-        forget_bytes: int | None = None,
-    ) -> None:
-        """Change these of the drive's settings (see DriveSpec), but for None."""
-        change = requests.SetDrive(
-            flush_ms, write_ms, survivors, seed, forget_at_bytes, forget_bytes
-        )
-        self._ask(change, NoneType)
+    def set_drive(self, **changes: float | str) -> None:
+        """Change these settings of the drive, see DriveSpec.changed()."""
+        self._call(LabCalls.set_drive, changes)
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Replace the server's settings, with the power off, for its next start."""
-        self._ask(requests.Configure(dict(settings)), NoneType)
+        self._call(LabCalls.configure, dict(settings))
 
     def rejoin(self, source: Source) -> None:
         """Have a server that was a writer follow another one; raise LabError.
 
         It is shut down and started again meanwhile.
         """
-        request = requests.Rejoin(source.port, source.password, source.member)
-        self._ask(request, NoneType, _RECOVERY_TIMEOUT_S)
+        self._call(LabCalls.rejoin, source.port, source.password, source.member)
 
     def save_recordings(self) -> None:
         """Store what its drives recorded until the first cut; raise LabError."""
-        self._ask(requests.SaveRecordings(), NoneType, _SAVE_TIMEOUT_S)
+        self._call(LabCalls.save_recordings)
 
     def show(self, states: Sequence[Shown], *, start: bool = True) -> PowerStatus:
         """Hold and recover a crash state of the recordings; return how that went.
@@ -240,12 +225,11 @@ class Lab:
         states: one for each drive, the data's first.  start: False starts no server.
         Raise LabError if the lab could not do its part.
         """
-        request = requests.Show(list(states), start)
-        return self._ask(request, PowerStatus, _RECOVERY_TIMEOUT_S)
+        return self._call(LabCalls.show, list(states), start)
 
     def blocks(self) -> list[FileBlocks]:
         """Return where the blocks of each file are on its drives."""
-        return self._ask(requests.Blocks(), list[FileBlocks])
+        return self._call(LabCalls.blocks)
 
     def close(self) -> None:
         """End the lab and remove its files; a dead one's too."""
@@ -259,13 +243,8 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(
-        self,
-        request: requests.Request,
-        kind: type[T],
-        timeout_s: float = _REQUEST_TIMEOUT_S,
-    ) -> T:
-        return rpc.ask(self._entry.control, request, kind, timeout_s=timeout_s)
+    def _call(self, method: Method[P, T], *args: P.args, **named: P.kwargs) -> T:
+        return rpc.call(self._entry.control, method, *args, **named)
 
 
 def persistent_labs() -> list[str]:
@@ -466,8 +445,7 @@ def _end(entry: LabRecord) -> None:
     """End a lab gently if it answers, by force if not, and remove its files."""
     daemon = entry.daemon()
     try:
-        request = requests.Down()
-        rpc.ask(entry.control, request, NoneType, timeout_s=_DOWN_TIMEOUT_S)
+        rpc.call(entry.control, LabCalls.down)
         deadline = time.monotonic() + _DOWN_TIMEOUT_S
     except LabError:
         deadline = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
@@ -296,9 +297,9 @@ class Machine:
         """Return what the drive did since power was last applied."""
         return self._storage.counters()
 
-    def set_drive(self, **values: object) -> None:
-        """Change costs and survivors of the drive."""
-        self._storage.set(**values)
+    def set_drive(self, changes: Mapping[str, Any]) -> None:
+        """Change settings of the drive, see DriveSpec.changed()."""
+        self._storage.set(changes)
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Replace the server's settings; they count from the next restore on."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import UsageError
+from dbcheck.base.errors import LabError, UsageError
 from dbcheck.base.setting import Setting
 from dbcheck.config.validated import one_of, require
 from dbcheck.model.cut import PowerScope, Rung
@@ -45,6 +45,9 @@ WRITE_CACHES = ("auto", "write back", "write through")
 # Root would write to that device (xfs(5), ext4(5)), whoever made the lab's drives.
 _OTHER_DEVICES = frozenset({"logdev", "rtdev", "journal_dev", "journal_path"})
 XFS_BYTES_MIN = 300 << 20  # mkfs.xfs refuses less
+CHANGEABLE = frozenset(  # settings of a drive that runs
+    {"flush_ms", "write_ms", "survivors", "seed", "forget_at_bytes", "forget_bytes"}
+)
 TIME_MAX = 60_000  # of a drive, in the unit of each
 MIB = 1 << 20
 SECTOR_BYTES = 512
@@ -190,6 +193,19 @@ class DriveSpec:
             "not; 0: none.",
         ),
     ] = 0
+
+    def changed(self, changes: Mapping[str, Any]) -> DriveSpec:
+        """Return the spec of this drive, which runs, with other settings.
+
+        Raise LabError if one of them is not CHANGEABLE.
+        """
+        if strange := changes.keys() - CHANGEABLE:
+            raise LabError(
+                f"a running drive cannot change its {', '.join(sorted(strange))}",
+                id=ErrorId.DRIVE_SETTING_FIXED,
+                hint=f"What can be changed is {', '.join(sorted(CHANGEABLE))}.",
+            )
+        return dataclasses.replace(self, **changes)
 
     def __post_init__(self) -> None:
         """Refuse values that no drive could have."""

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import NoneType
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, PowerError
 from dbcheck.base.system import now_us
 from dbcheck.lab import namespace, state
-from dbcheck.lab.daemon import requests, rpc
+from dbcheck.lab.calls import Method
+from dbcheck.lab.daemon import rpc
+from dbcheck.lab.daemon.interface import LabCalls, PowerStatus
 from dbcheck.lab.process import users_of
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 
 T = TypeVar("T")
-
-_STATUS_TIMEOUT_S = 60.0
-_CUT_TIMEOUT_S = 60.0
-_RESTORE_TIMEOUT_S = 240.0
-_RESTART_TIMEOUT_S = 360.0
+P = ParamSpec("P")
 
 
 class LabSwitch:
@@ -52,7 +49,7 @@ class LabSwitch:
         although this lab must send them: such a cut proves nothing.
         """
         asked_us = now_us()
-        result = _ask(self.name, requests.Cut(), requests.CutResult, _CUT_TIMEOUT_S)
+        result = _call(self.name, LabCalls.cut)
         report = result.report
         if report["wiring"]:
             raise PowerError(
@@ -68,8 +65,8 @@ class LabSwitch:
         Raise PowerError if the lab could not do its part.
         """
         image, self.image = self.image, None
-        request = requests.Restore("" if image is None else str(image.resolve()))
-        _ask(self.name, request, NoneType, _RESTORE_TIMEOUT_S)
+        path = "" if image is None else str(image.resolve())
+        _call(self.name, LabCalls.restore, path)
 
     def failure(self) -> str | None:
         """Return why the filesystem or the server did not come back, or None.
@@ -85,10 +82,8 @@ class LabSwitch:
             )
         return status.failure
 
-    def _status(self) -> requests.PowerStatus:
-        return _ask(
-            self.name, requests.Status(), requests.PowerStatus, _STATUS_TIMEOUT_S
-        )
+    def _status(self) -> PowerStatus:
+        return _call(self.name, LabCalls.status)
 
 
 def start_server(name: str) -> str:
@@ -97,7 +92,7 @@ def start_server(name: str) -> str:
     Return "".  What does not come back is a result: LabSwitch.failure() has the reason.
     Raise PowerError if the lab could not do its part.
     """
-    _ask(name, requests.Start(), NoneType, _RESTORE_TIMEOUT_S)
+    _call(name, LabCalls.start_server)
     return ""
 
 
@@ -112,13 +107,13 @@ class LabRestarter:
 
     def restart(self) -> None:
         """Restart it; raise PowerError if the lab could not do its part."""
-        _ask(self._name, requests.Restart(), NoneType, _RESTART_TIMEOUT_S)
+        _call(self._name, LabCalls.restart)
 
 
-def _ask(name: str, request: requests.Request, kind: type[T], timeout_s: float) -> T:
+def _call(name: str, method: Method[P, T], *args: P.args, **named: P.kwargs) -> T:
     try:
         socket = state.record_of(name).control
-        return rpc.ask(socket, request, kind, timeout_s=timeout_s)
+        return rpc.call(socket, method, *args, **named)
     except LabError as error:
         hint = error.hint
         if error.id is ErrorId.FILESYSTEM_IN_USE:

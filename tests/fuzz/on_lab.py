@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from dbcheck.base.errors import LabError
 from dbcheck.base.local import MESSAGE_BYTES_MAX, Channel, NotAMessage
-from dbcheck.lab.daemon.requests import Description, PowerStatus, Request
+from dbcheck.lab.calls import Callee, NotUnderstood, Reply, result_in
+from dbcheck.lab.daemon.interface import Description, LabCalls, PowerStatus
 from dbcheck.lab.daemon.rpc import answered
 from dbcheck.lab.drive.model import CutReport, DriveCounters
-from dbcheck.lab.reply import NotUnderstood, Reply, result_in
 from tests.fuzz.target import Target
 
 _KINDS = (PowerStatus, Description, CutReport, DriveCounters, dict[str, int], str, int)
@@ -40,15 +40,25 @@ def messages(data: bytes) -> None:
             rest = rest[4 + length :]
 
 
+class _Noting:
+    """Notes which of a lab's methods are called; none has a result."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda **_: self.called.append(name)
+
+
 def requests(data: bytes) -> None:
-    """Whatever a daemon is asked, it answers, and takes a request for what it is."""
-    taken: list[Request] = []
-    message, ends = answered(data, taken.append)
+    """Whatever a daemon is asked, it answers, and takes a call for what it is."""
+    taken = _Noting()
+    message, ends = answered(data, Callee(LabCalls, taken))
     assert not ends
     reply = msgspec.json.decode(message, type=Reply)
-    assert bool(reply.error) is not bool(taken)
-    for request in taken:
-        assert json.loads(data)["type"] == request.name
+    assert bool(reply.error) is not bool(taken.called)
+    for name in taken.called:
+        assert json.loads(data)["method"] == name
 
 
 def replies(data: bytes) -> None:
@@ -71,11 +81,11 @@ def _framed() -> Iterator[bytes]:
 
 
 def _requests() -> Iterator[bytes]:
-    yield b'{"type":"cut"}'
-    yield b'{"type":"restore","image":"/i"}'
-    yield b'{"type":"setdrive","flush_ms":2.0,"survivors":"torn","seed":3}'
-    yield b'{"type":"configure","settings":{"fsync":"off"}}'
-    yield b'{"type":"log","lines":1}'
+    yield b'{"method":"cut"}'
+    yield b'{"method":"restore","values":{"image":"/i"}}'
+    yield b'{"method":"set_drive","values":{"changes":{"flush_ms":2.0,"seed":3}}}'
+    yield b'{"method":"configure","values":{"settings":{"fsync":"off"}}}'
+    yield b'{"method":"log","values":{"lines":1}}'
 
 
 def _replies() -> Iterator[bytes]:

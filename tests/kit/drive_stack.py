@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.model import CutReport
+from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
@@ -35,7 +36,7 @@ class Storage:
             if filesystem:
                 block_filesystem.mkfs(self.device.path, filesystem)
             self.mount()
-            self.drive.flush_all()
+            self.drive.call(DriveServer.flush_all)
         except BaseException:
             self.close()
             raise
@@ -63,21 +64,24 @@ class Storage:
 
     def fail(self) -> None:
         """Take the power away; whoever uses the drive gets I/O errors from now on."""
-        self.drive.freeze()
-        self.drive.fail()
+        self.drive.call(DriveServer.freeze)
+        self.drive.call(DriveServer.fail)
 
     def restore(
         self, survivors: str | None = None, seed: int | None = None
     ) -> CutReport:
         """Lose the cache of the drive that failed, and mount what is left."""
         self.unmount()
-        report = self.drive.cut(survivors, seed)
-        self.drive.power_on()
+        given = {"survivors": survivors, "seed": seed}
+        changes = {name: value for name, value in given.items() if value is not None}
+        self.drive.call(DriveServer.set, changes)
+        report = self.drive.call(DriveServer.cut)
+        self.drive.call(DriveServer.power_on)
         self.mount()
         return report
 
     def close(self) -> None:
         """End it all."""
-        self.drive.fail()
+        self.drive.call(DriveServer.fail)
         self.unmount()
         self.drive.close()

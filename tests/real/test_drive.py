@@ -14,6 +14,7 @@ import pytest
 
 from dbcheck.base.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
+from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import FILESYSTEMS, DriveSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
@@ -90,9 +91,9 @@ def test_an_honest_drive_keeps_what_was_synced(
     stack: ExitStack, tmp_path: Path, filesystem: str
 ) -> None:
     storage = build(stack, tmp_path, filesystem)
-    before = storage.drive.counters()
+    before = storage.drive.call(DriveServer.counters)
     write_synced(storage)
-    after = storage.drive.counters()
+    after = storage.drive.call(DriveServer.counters)
     assert after.flushes - before.flushes >= FILES
     assert after.flushes_honoured - before.flushes_honoured >= FILES
     write_unsynced(storage)
@@ -106,9 +107,9 @@ def test_a_lying_drive_loses_what_was_synced(
     stack: ExitStack, tmp_path: Path, filesystem: str
 ) -> None:
     storage = build(stack, tmp_path, filesystem, "lying")
-    before = storage.drive.counters()
+    before = storage.drive.call(DriveServer.counters)
     write_synced(storage)
-    after = storage.drive.counters()
+    after = storage.drive.call(DriveServer.counters)
     assert after.flushes - before.flushes >= FILES
     assert after.flushes_honoured == 0
     assert storage.cut("none").lost_sectors > 0
@@ -136,9 +137,9 @@ def test_a_write_through_drive_needs_no_flush(
         "write-through",
         write_cache=block.WRITE_THROUGH,
     )
-    before = storage.drive.counters()
+    before = storage.drive.call(DriveServer.counters)
     write_synced(storage)
-    assert storage.drive.counters().flushes == before.flushes
+    assert storage.drive.call(DriveServer.counters).flushes == before.flushes
     assert storage.cut("none").cached_writes == 0
     assert lost(storage) == 0
 
@@ -147,9 +148,9 @@ def test_ext4_without_barriers_sends_no_flush_and_loses(
     stack: ExitStack, tmp_path: Path
 ) -> None:
     storage = build(stack, tmp_path, "ext4", options="barrier=0")
-    before = storage.drive.counters()
+    before = storage.drive.call(DriveServer.counters)
     write_synced(storage)
-    assert storage.drive.counters().flushes == before.flushes
+    assert storage.drive.call(DriveServer.counters).flushes == before.flushes
     storage.cut("none")
     assert lost(storage) == FILES
 
@@ -159,9 +160,9 @@ def test_a_kernel_that_believes_in_write_through_loses(
     stack: ExitStack, tmp_path: Path, filesystem: str
 ) -> None:
     storage = build(stack, tmp_path, filesystem, write_cache=block.WRITE_THROUGH)
-    before = storage.drive.counters()
+    before = storage.drive.call(DriveServer.counters)
     write_synced(storage)
-    assert storage.drive.counters().flushes == before.flushes
+    assert storage.drive.call(DriveServer.counters).flushes == before.flushes
     storage.cut("none")
     assert lost(storage) == FILES
 
@@ -200,7 +201,7 @@ def test_a_write_cache_setting_left_by_another_is_corrected(
     with open(device.path, "r+b", buffering=0) as opened:
         opened.write(bytes(4096))
         os.fsync(opened)
-    assert drive.counters().flushes > 0
+    assert drive.call(DriveServer.counters).flushes > 0
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ import json, os, subprocess, sys, time
 from pathlib import Path
 from dbcheck.lab.storage import filesystem as block_filesystem, loop_device as block
 from dbcheck.lab.drive.control import DriveProcess
+from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import DriveSpec
 
 WRITER = '''
@@ -47,10 +48,10 @@ for number in range(int(writers)):
     subprocess.Popen([sys.executable, "-c", WRITER, path])
 for number in range(20):  # for the unmount to write
     (mountpoint / str(number)).write_bytes(os.urandom(100_000))
-while int(writers) and drive.counters().flushes < 100:
+while int(writers) and drive.call(DriveServer.counters).flushes < 100:
     time.sleep(0.01)
 if state == "frozen":
-    drive.freeze()
+    drive.call(DriveServer.freeze)
 print(json.dumps({"path": device.path, "file": [backing.st_dev, backing.st_ino]}))
 sys.stdout.flush()
 time.sleep(600)

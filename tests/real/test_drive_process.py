@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -17,10 +18,12 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import LabError
+from dbcheck.lab.calls import remote
 from dbcheck.lab.drive import control as drive_control
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.model import DriveCounters
-from dbcheck.lab.spec import DriveSpec
+from dbcheck.lab.drive.process import DriveServer
+from dbcheck.lab.spec import CHANGEABLE, DriveSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage import loop_device as block
 from tests.kit.drive_mounts import own_mounts as own_mounts
@@ -29,7 +32,6 @@ from tests.kit.waiting import wait_until
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
 
 SPEC = DriveSpec(size_bytes=64 << 20, flush_ms=0.0, destage_age_s=0.0)
-NOTHING = {"forget_at_bytes": 0, "forget_bytes": 0}
 
 
 def running(pid: int) -> bool:
@@ -53,24 +55,39 @@ def drive(tmp_path: Path) -> Iterator[DriveProcess]:
     ("command", "values"),
     [
         ("spin", {}),
+        ("run", {}),
         ("freeze", {"seed": 1}),
-        ("set_times", {"flush_ms": float("nan"), "write_ms": 0}),
-        ("set_times", {"flush_ms": "1", "write_ms": 0}),
-        ("cut", {"survivors": "none", "seed": [1], **NOTHING}),
-        ("cut", {"survivors": "some", "seed": 1, **NOTHING}),
-        ("cut", {"survivors": "none", "seed": 1, **NOTHING, "forget_bytes": 100}),
+        ("set", {"changes": {"flush_ms": float("nan")}}),
+        ("set", {"changes": {"flush_ms": "1"}}),
+        ("set", {"changes": {"seed": [1]}}),
+        ("set", {"changes": {"survivors": "some"}}),
+        ("set", {"changes": {"forget_bytes": 100}}),
+        ("set", {"changes": {"personality": "lying"}}),
+        ("set", {"changes": {"spin": 1}}),
     ],
 )
 def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(
     drive: DriveProcess, command: str, values: dict[str, Any]
 ) -> None:
     os.pwrite(drive.descriptor, b"x" * 4096, 0)
-    before = drive.counters()
-    with pytest.raises(LabError, match=f"refused '{command}'"):
-        drive._ask(object, command, **values)
-    assert drive.counters().cached_bytes == before.cached_bytes == 4096
+    before = drive.call(DriveServer.counters)
+
+    @remote(5.0)
+    def method(_: DriveServer, /, **values: Any) -> None:
+        """Called by another name, with other values."""
+
+    method.__name__ = command
+    sent = json.dumps({"method": command, "values": values})
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(LabError, match=f"refused '{command}'"),
+    ):
+        patch.setattr(drive_control, "call_of", lambda *_: sent.encode())
+        drive.call(method)
+    assert drive.call(DriveServer.spec) == SPEC
+    assert drive.call(DriveServer.counters).cached_bytes == before.cached_bytes == 4096
     os.fsync(drive.descriptor)  # it is on
-    assert drive.counters().cached_bytes == 0
+    assert drive.call(DriveServer.counters).cached_bytes == 0
 
 
 def test_a_started_drive_is_empty_and_no_mount_is_left(
@@ -87,7 +104,7 @@ def test_commands_reach_the_drive(drive: DriveProcess) -> None:
     os.pwrite(drive.descriptor, b"kept", 0)
     os.fsync(drive.descriptor)
     os.pwrite(drive.descriptor, b"lost", 4)
-    assert drive.counters() == DriveCounters(
+    assert drive.call(DriveServer.counters) == DriveCounters(
         reads=0,
         writes=2,
         write_bytes=8,
@@ -97,27 +114,63 @@ def test_commands_reach_the_drive(drive: DriveProcess) -> None:
         cached_bytes=4,
     )
     before_us = time.monotonic_ns() // 1000
-    assert before_us <= drive.freeze() <= time.monotonic_ns() // 1000
-    report = drive.cut()
+    assert before_us <= drive.call(DriveServer.freeze) <= time.monotonic_ns() // 1000
+    report = drive.call(DriveServer.cut)
     assert (report.cached_bytes, report.lost_sectors) == (4, 1)
-    drive.fail()
+    drive.call(DriveServer.fail)
     with pytest.raises(OSError, match="Input/output error") as caught:
         os.pread(drive.descriptor, 8, 0)
     assert caught.value.errno == errno.EIO
-    drive.power_on()
+    drive.call(DriveServer.power_on)
     assert os.pread(drive.descriptor, 8, 0) == b"kept\0\0\0\0"
     os.pwrite(drive.descriptor, b"more", 4)
-    drive.flush_all()
-    drive.cut()
-    drive.power_on()
+    drive.call(DriveServer.flush_all)
+    drive.call(DriveServer.cut)
+    drive.call(DriveServer.power_on)
     assert os.pread(drive.descriptor, 8, 0) == b"keptmore"
+
+
+# Of each setting another value than its default; a new one needs its own here.
+OTHERWISE = DriveSpec(
+    personality="fickle",
+    size_bytes=64 << 20,
+    flush_ms=0.5,
+    write_ms=0.25,
+    destage_age_s=2.0,
+    cache_bytes=1 << 20,
+    survivors="torn",
+    seed=7,
+    lie_fraction=0.5,
+    honest_flushes=3,
+    newest_bytes=4096,
+    lost_above_bytes=8192,
+    tear_bytes=512,
+    forget_at_bytes=1024,
+    forget_bytes=2048,
+)
+
+
+def test_each_setting_arrives_in_the_drives_process(tmp_path: Path) -> None:
+    for each in dataclasses.fields(DriveSpec):
+        assert getattr(OTHERWISE, each.name) != each.default, each.name
+    with DriveProcess.start(OTHERWISE, file_in(tmp_path)) as drive:
+        assert drive.call(DriveServer.spec) == OTHERWISE
+
+
+def test_each_setting_that_can_change_does_so_in_the_drives_process(
+    drive: DriveProcess,
+) -> None:
+    changes = {name: getattr(OTHERWISE, name) for name in CHANGEABLE}
+    drive.call(DriveServer.set, changes)
+    assert drive.call(DriveServer.spec) == dataclasses.replace(SPEC, **changes)
 
 
 def test_a_range_is_forgotten_at_the_cut(drive: DriveProcess) -> None:
     os.pwrite(drive.descriptor, b"x" * 1536, 0)
-    drive.flush_all()
-    drive.cut(forget=(512, 512))
-    drive.power_on()
+    drive.call(DriveServer.flush_all)
+    drive.call(DriveServer.set, {"forget_at_bytes": 512, "forget_bytes": 512})
+    drive.call(DriveServer.cut)
+    drive.call(DriveServer.power_on)
     assert os.pread(drive.descriptor, 1536, 0) == b"x" * 512 + bytes(512) + b"x" * 512
 
 
@@ -127,22 +180,22 @@ def test_a_flush_takes_its_time_until_it_is_made_free(drive: DriveProcess) -> No
         os.fsync(drive.descriptor)
         return time.monotonic() - start
 
-    drive.set_times(flush_ms=60.0, write_ms=0.0)
+    drive.call(DriveServer.set, {"flush_ms": 60.0})
     assert flush_s() >= 0.06
-    drive.set_times(flush_ms=0.0, write_ms=0.0)
+    drive.call(DriveServer.set, {"flush_ms": 0.0})
     # A busy machine may add to one, and not to all.
     wait_until(lambda: flush_s() < 0.06, "a flush that costs nothing")
 
 
 def test_a_drive_frozen_for_too_long_fails_by_itself(drive: DriveProcess) -> None:
-    drive.freeze()
+    drive.call(DriveServer.freeze)
     with pytest.raises(OSError, match="Input/output error") as caught:
         os.fsync(drive.descriptor)
     assert caught.value.errno == errno.EIO
 
 
 def test_held_requests_fail_when_the_drive_fails(drive: DriveProcess) -> None:
-    drive.set_times(flush_ms=60_000.0, write_ms=0.0)
+    drive.call(DriveServer.set, {"flush_ms": 60_000.0})
     errors: list[int | None] = []
 
     def flush() -> None:
@@ -153,12 +206,12 @@ def test_held_requests_fail_when_the_drive_fails(drive: DriveProcess) -> None:
 
     waiter = threading.Thread(target=flush)
     waiter.start()
-    wait_until(lambda: drive.counters().flushes == 1, "the flush")
-    drive.freeze()
-    drive.fail()
+    wait_until(lambda: drive.call(DriveServer.counters).flushes == 1, "the flush")
+    drive.call(DriveServer.freeze)
+    drive.call(DriveServer.fail)
     waiter.join(10)
     assert errors == [errno.EIO]
-    assert drive.counters().flushes_honoured == 0
+    assert drive.call(DriveServer.counters).flushes_honoured == 0
 
 
 def test_closing_leaves_no_process_and_may_be_repeated(tmp_path: Path) -> None:
@@ -167,7 +220,7 @@ def test_closing_leaves_no_process_and_may_be_repeated(tmp_path: Path) -> None:
     assert not running(drive.pid)
     drive.close()
     with pytest.raises(LabError, match="closed"):
-        drive.counters()
+        drive.call(DriveServer.counters)
 
 
 def test_who_uses_a_closed_drive_gets_errors(tmp_path: Path) -> None:
@@ -187,13 +240,13 @@ def test_a_drive_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_a_drive_that_does_not_answer_is_killed(
     drive: DriveProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drive_control, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(drive_control, "limit_s", lambda _: 0.1)
     os.kill(drive.pid, signal.SIGSTOP)
     with pytest.raises(LabError, match="did not answer 'counters'"):
-        drive.counters()
+        drive.call(DriveServer.counters)
     wait_until(lambda: drive._process.poll() is not None, "it is killed")
     with pytest.raises(LabError, match="SIGKILL"):
-        drive.counters()
+        drive.call(DriveServer.counters)
 
 
 @pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
@@ -217,7 +270,7 @@ def test_a_killed_drive_gives_errors_and_all_can_be_cleaned_up(
                 os.fsync(file)
         os.close(file)
         with pytest.raises(LabError, match="was killed by SIGKILL"):
-            drive.freeze()
+            drive.call(DriveServer.freeze)
         block_filesystem.umount(mountpoint)
     assert not device.attached()
     assert not running(drive.pid)

@@ -68,7 +68,7 @@ def test_time_counts_again_after_a_failure(storage: DriveStorage) -> None:
 def test_a_long_journal_is_replayed_quickly(
     storage: DriveStorage, idle: MariadbServer
 ) -> None:
-    storage.set(flush_ms=0)
+    storage.set({"flush_ms": 0})
     file = os.open(storage.folder / "file", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for _ in range(APPENDS):
         os.write(file, b"x" * 100)

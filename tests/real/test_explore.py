@@ -29,7 +29,7 @@ from dbcheck.explore.opened import Opened
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.results import LostBlock
 from dbcheck.lab import programs
-from dbcheck.lab.daemon.requests import PowerStatus
+from dbcheck.lab.daemon.interface import PowerStatus
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import FILESYSTEMS, SURVIVORS, DriveSpec
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.drive_stack import Storage
@@ -61,7 +62,7 @@ class Bench:
             folder = os.open(storage.mountpoint, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
-            storage.drive.flush_all()
+            storage.drive.call(DriveServer.flush_all)
 
     def path(self, name: str) -> Path:
         """Return where the sectors of that name are."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType
 from typing import Any
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
@@ -16,88 +17,114 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.local import Channel
+from dbcheck.lab.calls import Callee, NotUnderstood, call_of, remote, result_in
 from dbcheck.lab.daemon import rpc
-from dbcheck.lab.daemon.requests import (
-    ANY,
-    Configure,
-    Down,
-    Log,
-    Rejoin,
-    Request,
-    SetDrive,
-    Show,
-)
-from dbcheck.lab.daemon.requests import Status as Refused
-from dbcheck.lab.daemon.requests import Thaw as Stumbles
-from dbcheck.lab.daemon.rpc import Ended, RequestServer, ask
-from dbcheck.lab.reply import NotUnderstood, result_in
-
-_ECHO = Log(7)
+from dbcheck.lab.daemon.interface import LabCalls
+from dbcheck.lab.daemon.rpc import Ended, RequestServer, call
 
 
-def _answer(request: Request) -> object:
-    match request:
-        case Down():
-            raise Ended
-        case Refused():
-            raise LabError("no", id=ErrorId.LAB_DAEMON_FAILED, hint="Do not ask.")
-        case Stumbles():
-            raise ZeroDivisionError
-    return request
+class Asked:
+    """Stands for a lab."""
+
+    @remote(5)
+    def log(self, lines: int = 7) -> int:
+        return lines
+
+    @remote(5)
+    def echo(self, values: dict[str, Any]) -> dict[str, Any]:
+        return values
+
+    @remote(5)
+    def cut(self) -> None:
+        """Do nothing."""
+
+    @remote(5)
+    def refused(self) -> None:
+        raise LabError("no", id=ErrorId.LAB_DAEMON_FAILED, hint="Do not ask.")
+
+    @remote(5)
+    def stumbles(self) -> None:
+        raise ZeroDivisionError
+
+    @remote(5)
+    def other(self) -> str:
+        return 7  # type: ignore[return-value]
+
+    @remote(5)
+    def down(self) -> None:
+        raise Ended
+
+    def private(self) -> None:
+        """Not to be called from elsewhere."""
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "control"
     served = RequestServer(path)
-    thread = threading.Thread(target=served.serve, args=(_answer,))
+    thread = threading.Thread(target=served.serve, args=(Callee(Asked, Asked()),))
     thread.start()
     yield path
     if thread.is_alive():
-        ask(path, Down(), NoneType, timeout_s=5)
+        call(path, Asked.down)
     thread.join()
     served.close()
 
 
-def echo(path: Path, request: Request = _ECHO) -> Request:
-    """Ask for the request itself."""
-    return ask(path, request, type(request), timeout_s=5)
+def echo(path: Path) -> int:
+    """Ask for what is sent."""
+    return call(path, Asked.log, 7)
 
 
 @pytest.mark.parametrize(
-    "request_", [_ECHO, SetDrive(flush_ms=0.5, seed=0), Configure({"fsync": "off"})]
+    "values", [{}, {"flush_ms": 0.5, "seed": 0}, {"fsync": "off"}, {"a": [1, None]}]
 )
-def test_a_request_is_answered(path: Path, request_: Request) -> None:
-    assert echo(path, request_) == request_
+def test_a_call_is_answered(path: Path, values: dict[str, Any]) -> None:
+    assert call(path, Asked.echo, values) == values
 
 
-def test_what_is_not_to_change_is_not_sent() -> None:
-    assert SetDrive(seed=0).changes() == {"seed": 0}
+def test_a_value_may_be_left_out_or_named(path: Path) -> None:
+    assert call(path, Asked.log) == 7
+    assert call(path, Asked.log, lines=8) == 8
 
 
-def test_every_request_can_be_sent() -> None:
-    for kind in Request.__subclasses__():
-        values: dict[type, Any] = {Configure: ({},), Log: (1,), Show: ([],)}
-        values[Rejoin] = (1, "password", "member")
-        one = kind(*values.get(kind, ()))
-        assert msgspec.json.decode(msgspec.json.encode(one), type=ANY) == one
+def test_every_call_of_a_lab_arrives() -> None:
+    values: dict[str, dict[str, Any]] = {
+        "configure": {"settings": {}},
+        "log": {"lines": 1},
+        "show": {"states": [(1, [(2, 3, 4)])], "start": False},
+        "rejoin": {"port": 1, "password": "password", "member": "member"},
+        "set_drive": {"changes": {"seed": 1}},
+        "restore": {"image": "file"},
+    }
+    target = MagicMock(spec_set=LabCalls)
+    callee = Callee(LabCalls, target)
+    methods = [each for name, each in vars(LabCalls).items() if name[0] != "_"]
+    assert len(methods) > len(values)
+    for method in methods:
+        given = values.get(method.__name__, {})
+        name, called = callee.call_in(call_of(method, **given))
+        called()
+        assert name == method.__name__
+        received = getattr(target, name).call_args.kwargs
+        assert {**received, **given} == received
 
 
 def test_an_expected_failure_arrives_with_its_hint(path: Path) -> None:
     with pytest.raises(LabError, match="^no$") as caught:
-        ask(path, Refused(), NoneType, timeout_s=5)
+        call(path, Asked.refused)
     assert caught.value.hint == "Do not ask."
 
 
 def test_a_fault_of_the_daemon_arrives_and_does_not_end_it(path: Path) -> None:
     with pytest.raises(LabError, match="ZeroDivisionError"):
-        ask(path, Stumbles(), NoneType, timeout_s=5)
+        call(path, Asked.stumbles)
     assert echo(path)
 
 
 def test_an_answer_of_another_kind_is_a_lab_error(path: Path) -> None:
-    with pytest.raises(LabError, match="an invalid reply to 'log'"):
-        ask(path, _ECHO, str, timeout_s=5)
+    with pytest.raises(LabError, match="an invalid reply to 'other'"):
+        call(path, Asked.other)
 
 
 @pytest.mark.parametrize(
@@ -105,12 +132,17 @@ def test_an_answer_of_another_kind_is_a_lab_error(path: Path) -> None:
     [
         pytest.param(b"", "truncated", id="empty"),
         pytest.param(b"[]", "Expected `object`", id="no object"),
-        pytest.param(b'{"type": "spin"}', "Invalid value 'spin'", id="unknown"),
+        pytest.param(b'{"method": "spin"}', "nothing is called 'spin'", id="unknown"),
+        pytest.param(b'{"method": "private"}', "is called 'private'", id="not marked"),
         pytest.param(
-            b'{"type": "log", "lines": "all"}', "Expected `int`", id="another type"
+            b'{"method": "log", "values": {"lines": "all"}}',
+            "Expected `int`",
+            id="another type",
         ),
         pytest.param(
-            b'{"type": "cut", "now": 1}', "unknown field `now`", id="another field"
+            b'{"method": "cut", "values": {"now": 1}}',
+            "unknown field `now`",
+            id="another field",
         ),
         pytest.param(b"[" * 90_000, "does not understand the request", id="too deep"),
     ],
@@ -164,7 +196,7 @@ def test_many_silent_clients_hold_nobody_up(path: Path) -> None:
 
 def test_a_client_that_takes_no_reply_holds_nobody_up(path: Path) -> None:
     with Channel.to(path, 5) as hasty:
-        hasty.send(msgspec.json.encode(_ECHO))
+        hasty.send(call_of(Asked.log))
     assert echo(path)
 
 
@@ -173,12 +205,18 @@ def test_nobody_there_is_a_lab_error(tmp_path: Path) -> None:
         echo(tmp_path / "control")
 
 
+class Hasty:
+    @remote(0.01)
+    def hasty(self) -> None:
+        """Be asked, and do not answer."""
+
+
 def test_no_answer_in_time_is_a_lab_error(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "control"))
         deaf.listen()
-        with pytest.raises(LabError, match=r"'log' within 0\.01 s"):
-            ask(tmp_path / "control", _ECHO, Log, timeout_s=0.01)
+        with pytest.raises(LabError, match=r"'hasty' within 0\.01 s"):
+            call(tmp_path / "control", Hasty.hasty)
 
 
 def framed(message: bytes) -> bytes:

@@ -16,6 +16,7 @@ import pytest
 from dbcheck.base.errors import LabError
 from dbcheck.base.system import now_us
 from dbcheck.lab.drive.control import DriveProcess
+from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.drive.recording import Recording, RecordingFile
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.lab.storage import filesystem as block_filesystem
@@ -63,8 +64,8 @@ def mounted(
             block_filesystem.mount(device.path, mountpoint, filesystem)
             yield
         finally:
-            drive.freeze()
-            drive.fail()
+            drive.call(DriveServer.freeze)
+            drive.call(DriveServer.fail)
             block_filesystem.umount(mountpoint)
 
 
@@ -97,13 +98,13 @@ def recorded(
     draw = random.Random(filesystem)
     with mounted(drive, mountpoint, filesystem, make=True):
         first = synced(mountpoint, "first", draw.randbytes(9000))
-        drive.record()
+        drive.call(DriveServer.record)
         files = [
             synced(mountpoint, f"file {number}", draw.randbytes(20_000))
             for number in range(6)
         ]
         (mountpoint / "not synced").write_bytes(bytes(9000))
-    drive.save_recording()
+    drive.call(DriveServer.save_recording)
     return first, files
 
 
@@ -125,12 +126,12 @@ def test_a_state_at_each_flush_has_what_was_synced_before(
     random.Random(1).shuffle(states)
     replayed = RecordingFile(file.path, replayed=True)
     with DriveProcess.start(LARGE, drive_file, recording=replayed) as drive:
-        drive.fail()
+        drive.call(DriveServer.fail)
         for whole, next_us in states:
             # An answer that came before the next flush ended rests on this one.
             known = [first, *(file for file in files if file.time_us < next_us)]
-            drive.show(whole, [])
-            drive.power_on()
+            drive.call(DriveServer.show, whole, [])
+            drive.call(DriveServer.power_on)
             with mounted(drive, mountpoint, filesystem):
                 for each in known:
                     assert (mountpoint / each.name).read_bytes() == each.content
@@ -202,29 +203,29 @@ def replaying(drive_file: Path, file: RecordingFile) -> Iterator[DriveProcess]:
 
 
 def save(drive: DriveProcess) -> None:
-    drive.freeze()
-    drive.fail()
-    drive.save_recording()
+    drive.call(DriveServer.freeze)
+    drive.call(DriveServer.fail)
+    drive.call(DriveServer.save_recording)
 
 
 def test_a_recording_is_saved_once_the_power_is_gone(
     drive: DriveProcess, file: RecordingFile
 ) -> None:
     with pytest.raises(LabError, match=r"refused 'save_recording'.*nothing was recor"):
-        drive.save_recording()
-    drive.record()
+        drive.call(DriveServer.save_recording)
+    drive.call(DriveServer.record)
     os.pwrite(drive.descriptor, b"x" * 512, 0)
     with pytest.raises(LabError, match=r"refused 'save_recording'.*has not ended"):
-        drive.save_recording()
+        drive.call(DriveServer.save_recording)
     os.pwrite(drive.descriptor, b"y" * 512, 512)
     save(drive)
     assert Recording(file.path).offsets.tolist() == [0, 512]
 
 
 def test_to_record_again_begins_anew(drive: DriveProcess, file: RecordingFile) -> None:
-    drive.record()
+    drive.call(DriveServer.record)
     os.pwrite(drive.descriptor, b"x" * 512, 0)
-    drive.record()
+    drive.call(DriveServer.record)
     os.pwrite(drive.descriptor, b"y" * 512, 512)
     os.fsync(drive.descriptor)
     save(drive)
@@ -232,8 +233,8 @@ def test_to_record_again_begins_anew(drive: DriveProcess, file: RecordingFile) -
     ((at, base),) = recording.base()
     assert (at, bytes(base[:1024])) == (0, b"x" * 512 + bytes(512))
     assert recording.offsets.tolist() == [512]
-    drive.power_on()
-    drive.record()
+    drive.call(DriveServer.power_on)
+    drive.call(DriveServer.record)
     save(drive)
     ((at, base),) = Recording(file.path).base()
     assert (at, bytes(base[:1024])) == (0, b"x" * 512 + b"y" * 512)
@@ -242,12 +243,12 @@ def test_to_record_again_begins_anew(drive: DriveProcess, file: RecordingFile) -
 def test_a_write_during_a_flush_is_not_covered_by_it(
     drive: DriveProcess, file: RecordingFile
 ) -> None:
-    drive.record()
+    drive.call(DriveServer.record)
     os.pwrite(drive.descriptor, b"x" * 512, 0)
-    drive.set_times(flush_ms=100.0, write_ms=0.0)
+    drive.call(DriveServer.set, {"flush_ms": 100.0})
     flush = threading.Thread(target=os.fsync, args=[drive.descriptor])
     flush.start()
-    wait_until(lambda: drive.counters().flushes == 1, "the flush")
+    wait_until(lambda: drive.call(DriveServer.counters).flushes == 1, "the flush")
     os.pwrite(drive.descriptor, b"y" * 512, 512)
     flush.join(10)
     save(drive)
@@ -262,44 +263,44 @@ def test_a_state_is_shown_while_the_drive_is_off(
     drive: DriveProcess, drive_file: Path, file: RecordingFile
 ) -> None:
     os.pwrite(drive.descriptor, b"b" * 512, 0)
-    drive.record()
+    drive.call(DriveServer.record)
     os.pwrite(drive.descriptor, b"1" * 512, 512)
     os.pwrite(drive.descriptor, b"2" * 512, 512)
     save(drive)
     with pytest.raises(LabError, match=r"refused 'show'.*does not replay a recording"):
-        drive.show(0, [])
+        drive.call(DriveServer.show, 0, [])
     with replaying(drive_file, file) as other:
         with pytest.raises(LabError, match=r"refused 'show'.*in use"):
-            other.show(1, [])
+            other.call(DriveServer.show, 1, [])
         with pytest.raises(LabError, match=r"refused 'record'.*replays"):
-            other.record()
+            other.call(DriveServer.record)
         for whole, parts, shown in (
             (2, [], b"2" * 512),
             (0, [], bytes(512)),
             (1, [(1, 0, 100)], b"2" * 100 + b"1" * 412),
         ):
-            other.fail()
+            other.call(DriveServer.fail)
             with pytest.raises(LabError, match=r"refused 'show'.*has 2 writes, not 3"):
-                other.show(3, [])
-            other.show(whole, parts)
-            other.power_on()
+                other.call(DriveServer.show, 3, [])
+            other.call(DriveServer.show, whole, parts)
+            other.call(DriveServer.power_on)
             content = os.pread(other.descriptor, 1024, 0)
             assert content == b"b" * 512 + shown
             os.pwrite(other.descriptor, b"foreign", 0)
             os.fsync(other.descriptor)
-        other.flush_all()
-        other.fail()
+        other.call(DriveServer.flush_all)
+        other.call(DriveServer.fail)
         with pytest.raises(LabError, match=r"refused 'show'.*flushed or cut"):
-            other.show(0, [])
+            other.call(DriveServer.show, 0, [])
 
 
 def test_a_drive_without_a_file_records_nothing(drive_file: Path) -> None:
     with DriveProcess.start(SMALL, drive_file) as drive:
         with pytest.raises(LabError, match=r"refused 'record'.*no file"):
-            drive.record()
-        drive.freeze()
+            drive.call(DriveServer.record)
+        drive.call(DriveServer.freeze)
         with pytest.raises(LabError, match=r"refused 'save_recording'.*nothing"):
-            drive.save_recording()
+            drive.call(DriveServer.save_recording)
 
 
 def test_a_file_that_is_no_recording_starts_no_drive(

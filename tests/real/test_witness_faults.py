@@ -216,7 +216,7 @@ def test_a_slow_disk_slows_the_acks_and_no_more(tmp_path: Path) -> None:
     storage.folder.mkdir()
     storage.build()
     try:
-        storage.set(flush_ms=200)
+        storage.set({"flush_ms": 200})
         witness = Place(storage.folder / "logs", None).witness(limits=SMALL)
         log = witness.create("slow", b"{}")
         with appending(log) as loop:
@@ -230,7 +230,7 @@ def test_a_slow_disk_slows_the_acks_and_no_more(tmp_path: Path) -> None:
         assert require_sound(witness, "slow", mark) == sent
         witness.close()
     finally:
-        storage.set(flush_ms=0)
+        storage.set({"flush_ms": 0})
         storage.close(MariadbServer(tmp_path / "none", tmp_path / "none"))
 
 

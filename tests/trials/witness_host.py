@@ -104,7 +104,7 @@ class DriveDisk:
 
     def slow_down(self, flush_ms: float) -> None:
         """Let every flush take so long."""
-        self._storage.set(flush_ms=flush_ms)
+        self._storage.set({"flush_ms": flush_ms})
 
     def lose_power(self, host: WitnessHost) -> None:
         """Lose what the drive's cache holds, and come back."""
@@ -168,5 +168,5 @@ def _drive(folder: Path) -> Iterator[DriveStorage]:
     try:
         yield storage
     finally:
-        storage.set(flush_ms=0)
+        storage.set({"flush_ms": 0})
         storage.close(MariadbServer(folder / "none", folder / "none"))

@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 from dbcheck.lab.daemon import serve
 from dbcheck.lab.drive.control import DriveProcess
+from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.storage import filesystem, loop_device
 from dbcheck.lab.storage.drive import DriveStorage
@@ -48,7 +49,7 @@ class _Noted:
         """Time the parts until *stack* is closed."""
         for owner, attribute, name in _TIMED:
             stack.enter_context(self._parts.timing(owner, attribute, name))
-        start, hold, show = DriveProcess.start, DriveStorage.hold, serve.Daemon._show
+        start, hold, show = DriveProcess.start, DriveStorage.hold, serve.Daemon.show
 
         def started(*given: Any, **named: Any) -> DriveProcess:
             self._drives.append(start(*given, **named))
@@ -69,14 +70,16 @@ class _Noted:
 
         stack.enter_context(patch.object(DriveProcess, "start", started))
         stack.enter_context(patch.object(DriveStorage, "hold", held))
-        stack.enter_context(patch.object(serve.Daemon, "_show", noted))
+        stack.enter_context(patch.object(serve.Daemon, "show", noted))
 
     def _used(self) -> dict[str, float]:
         """Return what all drives were asked so far, and their CPU seconds."""
         sums = {"cpu_s": 0.0}
         for drive in self._drives:
             sums["cpu_s"] += _cpu_s(drive.pid)
-            for name, count in dataclasses.asdict(drive.counters()).items():
+            for name, count in dataclasses.asdict(
+                drive.call(DriveServer.counters)
+            ).items():
                 sums[name] = sums.get(name, 0) + count
         return sums
 

@@ -1,26 +1,31 @@
-"""Requests to a lab's daemon, each over a connection of its own."""
+"""Calls of a lab's daemon, each over a connection of its own."""
 
 from __future__ import annotations
 
 import logging
 import selectors
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
+from typing import ParamSpec, TypeVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
 from dbcheck.base.local import Channel, NotAMessage
-from dbcheck.lab.daemon.requests import ANY, Request
-from dbcheck.lab.reply import NotUnderstood, Reply, result_in
+from dbcheck.lab.calls import (
+    Callee,
+    Method,
+    NotUnderstood,
+    call_of,
+    failure,
+    limit_s,
+    result_of,
+    success,
+)
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Answer = Callable[[Request], object]
+P = ParamSpec("P")
 
 _CLIENTS_MAX = 32
 _BACKLOG = 512  # beyond it, a client that sets a timeout is refused at once
@@ -29,23 +34,24 @@ _OTHER = "If another version of dbcheck started the lab, end it with that versio
 
 
 class Ended(Exception):
-    """Raised by an answer: reply that all is well, then serve no more."""
+    """Raised by what is called: reply that all is well, then serve no more."""
 
 
-def ask(path: Path, request: Request, kind: type[T], *, timeout_s: float) -> T:
-    """Send one request and return the answer, which must be a *kind*.
+def call(path: Path, method: Method[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """Call a method of the daemon at *path* and return its result.
 
-    Raise LabError if the daemon cannot be reached, does not answer within
-    timeout_s seconds, or answers that the request failed.
+    Raise LabError if the daemon cannot be reached, does not answer within the limit
+    of the method, or answers that the call failed.
     """
+    name, timeout_s = method.__name__, limit_s(method)
     try:
         with Channel.to(path, timeout_s) as channel:
-            channel.send(msgspec.json.encode(request), timeout_s)
+            channel.send(call_of(method, *args, **named), timeout_s)
             message = channel.receive(timeout_s)
-        return result_in(message, kind)
+        return result_of(method, message)
     except TimeoutError:
         raise LabError(
-            f"the lab did not answer {request.name!r} within {timeout_s:g} s",
+            f"the lab did not answer {name!r} within {timeout_s:g} s",
             id=ErrorId.LAB_NOT_ANSWERING,
             hint="End the lab with `dbcheck lab down`.",
         ) from None
@@ -57,41 +63,30 @@ def ask(path: Path, request: Request, kind: type[T], *, timeout_s: float) -> T:
         ) from None
     except EOFError:
         raise LabError(
-            f"the lab's daemon ended before it answered {request.name!r}",
+            f"the lab's daemon ended before it answered {name!r}",
             id=ErrorId.LAB_DAEMON_GONE,
             hint="`dbcheck lab down` removes what a dead lab left.",
         ) from None
     except (NotAMessage, NotUnderstood):
         raise LabError(
-            f"the lab's daemon gave an invalid reply to {request.name!r}",
+            f"the lab's daemon gave an invalid reply to {name!r}",
             id=ErrorId.LAB_OF_OTHER_VERSION,
             hint=_OTHER,
         ) from None
 
 
-def failure(error: DbcheckError) -> bytes:
-    """Return *error* as a reply."""
-    text = str(error) or type(error).__name__
-    return msgspec.json.encode(Reply(error=text, hint=error.hint, id=error.id))
-
-
-def success(result: object) -> bytes:
-    """Return *result* as a reply."""
-    return msgspec.json.encode(Reply(ok=msgspec.Raw(msgspec.json.encode(result))))
-
-
-def answered(message: bytes, answer: Answer) -> tuple[bytes, bool]:
+def answered(message: bytes, callee: Callee) -> tuple[bytes, bool]:
     """Return the reply to a message, and whether the daemon is to end."""
     try:
-        request = msgspec.json.decode(message, type=ANY)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        name, called = callee.call_in(message)
+    except NotUnderstood as error:
         refused = f"the lab does not understand the request: {error}"
         return failure(
             LabError(refused, id=ErrorId.LAB_OF_OTHER_VERSION, hint=_OTHER)
         ), False
-    log.info("asked for %s", request.name)
+    log.info("asked for %s", name)
     try:
-        return success(answer(request)), False
+        return success(called()), False
     except Ended:
         return success(None), True
     except DbcheckError as error:
@@ -99,11 +94,12 @@ def answered(message: bytes, answer: Answer) -> tuple[bytes, bool]:
     except Exception as error:
         # A fault of ours must reach the client too, and must not end the lab.
         log.exception("request failed")
-        return failure(
-            LabError(
-                f"the lab's daemon failed: {error!r}", id=ErrorId.LAB_DAEMON_FAILED
-            )
-        ), False
+        return failure(fault(error)), False
+
+
+def fault(error: Exception) -> LabError:
+    """Return what a client is told of a defect of the daemon."""
+    return LabError(f"the lab's daemon failed: {error!r}", id=ErrorId.LAB_DAEMON_FAILED)
 
 
 class RequestServer:
@@ -120,13 +116,13 @@ class RequestServer:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._clients: list[Channel] = []
 
-    def serve(self, answer: Answer) -> None:
-        """Answer requests until an answer raises Ended."""
+    def serve(self, callee: Callee) -> None:
+        """Answer calls until one raises Ended."""
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is self._listener:
                     self._accept()
-                elif key.data in self._clients and self._serve(key.data, answer):
+                elif key.data in self._clients and self._serve(key.data, callee):
                     return
 
     def close(self) -> None:
@@ -148,12 +144,12 @@ class RequestServer:
         self._clients.remove(client)
         client.close()
 
-    def _serve(self, client: Channel, answer: Answer) -> bool:
+    def _serve(self, client: Channel, callee: Callee) -> bool:
         """Answer the request that comes; return whether to end."""
         ended = False
         try:
             message = client.receive(_CLIENT_S)
-            reply, ended = answered(message, answer)
+            reply, ended = answered(message, callee)
             client.send(reply, _CLIENT_S)
         except (OSError, EOFError, NotAMessage) as error:
             log.warning("a client was dropped: %r", error)

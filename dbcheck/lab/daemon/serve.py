@@ -27,9 +27,17 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
 from dbcheck.lab import namespace, syscalls
 from dbcheck.lab.account import Account, lacking, packaged
+from dbcheck.lab.calls import Callee, failure, success
 from dbcheck.lab.certificates import Identity
-from dbcheck.lab.daemon import requests, rpc
+from dbcheck.lab.daemon import rpc
+from dbcheck.lab.daemon.interface import (
+    CutResult,
+    Description,
+    LabCalls,
+    PowerStatus,
+)
 from dbcheck.lab.drive.recording import Recordings
+from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import Machine, server_of
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
@@ -38,6 +46,7 @@ from dbcheck.lab.servers.patroni import PatroniMember
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.lab.state import LabRecord
+from dbcheck.lab.storage.blocks import FileBlocks
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +56,7 @@ _RETRY_S = 1.0  # between two tries to end what does not end
 _FRESH_S = 3600.0  # between two times that its files get the time of day
 
 
-class Daemon:
+class Daemon(LabCalls):
     """One lab, from its first file to its last.
 
     folder: outlives power cuts; the witness's logs lie in it.
@@ -73,7 +82,7 @@ class Daemon:
         self._socket = rpc.RequestServer(entry.control)
         self._sshd = Sshd(folder / "sshd")
         self._isolated = base != folder
-        self._machine = machine = Machine(
+        self._machine = Machine(
             spec,
             base,
             recordings,
@@ -82,39 +91,16 @@ class Daemon:
             account=account,
             identity=identity,
         )
-        self._answers: dict[type[requests.Request], Callable[[Any], object]] = {
-            requests.Describe: lambda _: self._describe(),
-            requests.Status: lambda _: self._status(),
-            requests.Cut: lambda _: requests.CutResult(*machine.cut()),
-            requests.Restore: self._restore,
-            requests.Restart: lambda _: self._restart(),
-            requests.Rejoin: self._rejoin,
-            requests.Start: lambda _: self._start(),
-            requests.Counters: lambda _: machine.counters(),
-            requests.SetDrive: lambda asked: machine.set_drive(**asked.changes()),
-            requests.Configure: lambda asked: machine.configure(asked.settings),
-            requests.SaveRecordings: lambda _: self._save_recordings(),
-            requests.Show: self._show,
-            requests.Blocks: lambda _: machine.blocks(),
-            requests.Freeze: lambda _: self._freeze(),
-            requests.Thaw: lambda _: machine.server.thaw(),
-            requests.Log: lambda asked: machine.server_log(asked.lines),
-            requests.Down: lambda _: self._down(),
-        }
 
-    def start(self) -> None:
+    def build(self) -> None:
         """Build everything; return once the server takes queries."""
         self._sshd.start()
         self._machine.build()
         self._note_processes()
 
     def serve(self) -> None:
-        """Answer requests until one asks for the end."""
-        self._socket.serve(self.answer)
-
-    def answer(self, request: requests.Request) -> object:
-        """Carry out one request; raise LabError if it fails."""
-        return self._answers[type(request)](request)
+        """Answer calls until one asks for the end."""
+        self._socket.serve(Callee(LabCalls, self))
 
     def end(self) -> bool:
         """End everything that was started, as far as it got.
@@ -133,10 +119,10 @@ class Daemon:
                 failed = True
         return self._isolated or not failed
 
-    def _describe(self) -> requests.Description:
+    def describe(self) -> Description:
         tls = self._machine.server.tls
         host = f"{quote(self._sshd.user)}@{self._sshd.host}:{self._sshd.port}"
-        return requests.Description(
+        return Description(
             spec=self._spec.to_json(),
             target_url=self._machine.server.url,
             password=self._machine.server.password,
@@ -150,31 +136,43 @@ class Daemon:
             drives=self._machine.drives(),
         )
 
-    def _status(self) -> requests.PowerStatus:
+    def status(self) -> PowerStatus:
         failure, broken = self._machine.failure(), self._machine.broken()
         if failure and self._recordings and self._recordings.replayed:
             # Another version, installed since the lab was built, may refuse sound data.
             recorded = RecordedLab.read(self._recordings.folder)
             recorded.require_server(self._machine.server.version())
-        return requests.PowerStatus(self._machine.power.value, failure, broken)
+        return PowerStatus(self._machine.power.value, failure, broken)
 
-    def _restore(self, asked: requests.Restore) -> None:
-        self._machine.restore(Path(asked.image) if asked.image else None)
+    def cut(self) -> CutResult:
+        return CutResult(*self._machine.cut())
+
+    def restore(self, image: str = "") -> None:
+        self._machine.restore(Path(image) if image else None)
         self._note_processes()
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
         self._machine.restart()
         self._note_processes()
 
-    def _rejoin(self, asked: requests.Rejoin) -> None:
-        self._machine.rejoin(Source(asked.port, asked.password, asked.member))
+    def rejoin(self, port: int, password: str, member: str) -> None:
+        self._machine.rejoin(Source(port, password, member))
         self._note_processes()
 
-    def _start(self) -> None:
+    def start_server(self) -> None:
         self._machine.start()
         self._note_processes()
 
-    def _save_recordings(self) -> None:
+    def counters(self) -> dict[str, int]:
+        return self._machine.counters()
+
+    def set_drive(self, changes: dict[str, Any]) -> None:
+        self._machine.set_drive(changes)
+
+    def configure(self, settings: dict[str, str]) -> None:
+        self._machine.configure(settings)
+
+    def save_recordings(self) -> None:
         if self._recordings is None:
             raise LabError("this lab records nothing", id=ErrorId.LAB_RECORDS_NOTHING)
         self._machine.save_recordings()
@@ -186,15 +184,24 @@ class Daemon:
         )
         recorded.write(self._recordings.folder)
 
-    def _show(self, asked: requests.Show) -> requests.PowerStatus:
-        self._machine.show(asked.states, start=asked.start)
-        return self._status()
+    def show(self, states: list[Shown], start: bool = True) -> PowerStatus:
+        self._machine.show(states, start=start)
+        return self.status()
 
-    def _freeze(self) -> None:
+    def blocks(self) -> list[FileBlocks]:
+        return self._machine.blocks()
+
+    def freeze(self) -> None:
         self._machine.server.freeze()
         self._note_processes()
 
-    def _down(self) -> None:
+    def thaw(self) -> None:
+        self._machine.server.thaw()
+
+    def log(self, lines: int) -> str:
+        return self._machine.server_log(lines)
+
+    def down(self) -> None:
         raise rpc.Ended
 
     def _note_processes(self) -> None:
@@ -385,8 +392,8 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
                 account=account,
                 identity=_identity_of(entry),
             )
-            daemon.start()
-            _say(ready, rpc.success(None))
+            daemon.build()
+            _say(ready, success(None))
             daemon.serve()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -437,16 +444,9 @@ def main() -> None:
     try:
         _run(entry, lock, ready, isolated=isolated)
     except DbcheckError as error:
-        _say(ready, rpc.failure(error))
+        _say(ready, failure(error))
     except Exception as error:
-        _say(
-            ready,
-            rpc.failure(
-                LabError(
-                    f"the lab's daemon failed: {error!r}", id=ErrorId.LAB_DAEMON_FAILED
-                )
-            ),
-        )
+        _say(ready, failure(rpc.fault(error)))
         raise
 
 

@@ -10,29 +10,35 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, ParamSpec, Self, TypeVar
 
 from dbcheck.base import children
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.local import Channel, NotAMessage
 from dbcheck.lab import syscalls
-from dbcheck.lab.drive.model import CutReport, DriveCounters
+from dbcheck.lab.calls import (
+    Method,
+    NotUnderstood,
+    call_of,
+    limit_s,
+    result_in,
+    result_of,
+)
+from dbcheck.lab.drive.process import RECORDING_S
 from dbcheck.lab.drive.recording import RecordingFile
-from dbcheck.lab.reply import NotUnderstood, result_in
 from dbcheck.lab.spec import DriveSpec
-from dbcheck.model.cut import Part
 
 WATCHDOG_S = 5.0
 _START_S = 20.0
-_ANSWER_S = 10.0
-_RECORDING_S = 120.0  # to store one of some gigabytes, or to read it
+_END_S = 10.0
 _HINT = "Take the lab down and build it again."
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @contextlib.contextmanager
@@ -57,13 +63,11 @@ class DriveProcess:
 
     def __init__(
         self,
-        spec: DriveSpec,
         process: subprocess.Popen[bytes],
         control: Channel,
         errors: IO[bytes],
     ) -> None:
         """Use start() instead."""
-        self.spec = spec
         self.descriptor = -1
         self._process = process
         self._control = control
@@ -104,9 +108,9 @@ class DriveProcess:
                     pass_fds=[fd for fd in (theirs.fileno(), file) if fd >= 0],
                     start_new_session=True,  # ^C is for the parent
                 )
-        drive = cls(spec, process, ours, errors)
+        drive = cls(process, ours, errors)
         try:
-            drive._open(mountpoint, _RECORDING_S if recording else _START_S)
+            drive._open(mountpoint, RECORDING_S if recording else _START_S)
         except BaseException:
             drive.close()
             raise
@@ -134,73 +138,22 @@ class DriveProcess:
         """The drive's process."""
         return self._process.pid
 
-    def set_times(self, *, flush_ms: float, write_ms: float) -> None:
-        """Change how long flushes and writes take from the next one on."""
-        self._ask(NoneType, "set_times", flush_ms=flush_ms, write_ms=write_ms)
-
-    def freeze(self) -> int:
-        """Take the power away: from now on nothing is answered or becomes stable.
-
-        Return when, in microseconds of CLOCK_MONOTONIC: what was answered before
-        rests on answers given before.  A drive that is frozen for longer than
-        watchdog_s fails by itself.
-        """
-        return self._ask(int, "freeze")
-
-    def cut(
-        self,
-        survivors: str | None = None,
-        seed: int | None = None,
-        *,
-        forget: tuple[int, int] | None = None,
-    ) -> CutReport:
-        """Lose the cache, except for the survivors; freeze the drive if it is on.
-
-        survivors, seed: the spec's, unless given.  forget: the same, of the range that
-        the drive forgets: where it begins and its length, in bytes.
-        """
-        spec = self.spec
-        at, length = forget or (spec.forget_at_bytes, spec.forget_bytes)
-        return self._ask(
-            CutReport,
-            "cut",
-            survivors=spec.survivors if survivors is None else survivors,
-            seed=spec.seed if seed is None else seed,
-            forget_at_bytes=at,
-            forget_bytes=length,
-        )
-
-    def fail(self) -> None:
-        """Answer what is held, and all that follows, with an I/O error."""
-        self._ask(NoneType, "fail")
-
-    def power_on(self) -> None:
-        """Answer requests again; any that were still held fail."""
-        self._ask(NoneType, "power_on")
-
-    def flush_all(self) -> None:
-        """Make everything in the cache stable."""
-        self._ask(NoneType, "flush_all")
-
-    def count_flushes(self) -> None:
-        """Let a failing drive honour its number of flushes from now on."""
-        self._ask(NoneType, "count_flushes")
-
-    def counters(self) -> DriveCounters:
-        """Return what the drive was asked so far."""
-        return self._ask(DriveCounters, "counters")
-
-    def record(self) -> None:
-        """Record from now on all that the drive is asked, until it is frozen."""
-        self._ask(NoneType, "record")
-
-    def save_recording(self) -> None:
-        """Write the recording into its file; nothing else is answered meanwhile."""
-        self._ask(NoneType, "save_recording", timeout_s=_RECORDING_S)
-
-    def show(self, whole: int, parts: Sequence[Part]) -> None:
-        """Hold a crash state of the recording, see Replay; the drive must be off."""
-        self._ask(NoneType, "show", whole=whole, parts=parts)
+    def call(self, method: Method[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """Call a method of the drive's DriveServer and return its result."""
+        name = method.__name__
+        with self._lock:
+            try:
+                self._control.send(call_of(method, *args, **named))
+            except OSError as error:
+                raise self._gone(name) from error
+            answer = self._receive(name, limit_s(method))
+        try:
+            return result_of(method, answer)
+        except LabError as error:
+            refused = f"the virtual drive refused {name!r}: {error}"
+            raise LabError(refused, id=ErrorId.VIRTUAL_DRIVE_REFUSED) from None
+        except NotUnderstood:
+            raise self._invalid_reply(name) from None
 
     def close(self) -> None:
         """End the drive's process, gently or not; never raises, may be repeated.
@@ -215,7 +168,7 @@ class DriveProcess:
         # At the end of its control socket the process leaves.
         self._control.close()
         try:
-            self._process.wait(_ANSWER_S)
+            self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -228,30 +181,6 @@ class DriveProcess:
     def __exit__(self, *_: object) -> None:
         """Close the drive."""
         self.close()
-
-    # -------------------------------------------------------------- messages
-
-    def _ask(
-        self,
-        kind: type[T],
-        command: str,
-        *,
-        timeout_s: float = _ANSWER_S,
-        **values: Any,
-    ) -> T:
-        with self._lock:
-            try:
-                self._control.send(json.dumps({"command": command, **values}).encode())
-            except OSError as error:
-                raise self._gone(command) from error
-            answer = self._receive(command, timeout_s)
-        try:
-            return result_in(answer, kind)
-        except LabError as error:
-            refused = f"the virtual drive refused {command!r}: {error}"
-            raise LabError(refused, id=ErrorId.VIRTUAL_DRIVE_REFUSED) from None
-        except NotUnderstood:
-            raise self._invalid_reply(command) from None
 
     def _receive(self, command: str, timeout_s: float) -> bytes:
         try:

@@ -2,14 +2,12 @@
 
 A process of its own, since it must answer the kernel whatever its parent
 does, and must die without leaving anything.  control.DriveProcess starts it and sends
-it commands over a local.Channel, each a JSON object that has one answer: see lab.reply,
-which takes longer to import than all else here.
+it calls over a local.Channel, see lab.calls.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import json
 import os
@@ -17,20 +15,23 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.local import Channel
 from dbcheck.lab import syscalls
+from dbcheck.lab.calls import Callee, failure, remote, success
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
-from dbcheck.lab.drive.model import Drive, DriveState
+from dbcheck.lab.drive.model import CutReport, Drive, DriveCounters, DriveState
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cut import Part
 
+RECORDING_S = 120.0  # to store one of some gigabytes, or to read it
+_ANSWER_S = 10.0
 _WORDS_MAX = 500  # of an error
 
 
@@ -86,19 +87,7 @@ class DriveServer:
         self._watchdog_s = watchdog_s
         self._frozen_at = 0.0
         self._file, self._replay = file, replay
-        self._commands: dict[str, Callable[..., Any]] = {
-            "set_times": self._set_times,
-            "freeze": self._freeze,
-            "cut": self._cut,
-            "fail": self._front.fail,
-            "power_on": self._front.power_on,
-            "flush_all": self._drive.flush_all,
-            "count_flushes": self._drive.count_flushes,
-            "counters": self._counters,
-            "record": self._record,
-            "save_recording": self._save_recording,
-            "show": self._show,
-        }
+        self._callee = Callee(DriveServer, self)
 
     def run(self) -> None:
         """Serve until the parent is gone, or the drive is unmounted."""
@@ -128,62 +117,98 @@ class DriveServer:
         except EOFError:
             return False
         try:
-            values = json.loads(message)
-            answer = {"ok": self._commands[values.pop("command")](**values)}
+            _, called = self._callee.call_in(message)
+            answer = success(called())
         except Exception as error:  # a drive that ended would take the lab with it
             answer = _failure(f"{type(error).__name__}: {error}")
-        self._control.send(json.dumps(answer).encode())
+        self._control.send(answer)
         return True
 
-    def _set_times(self, flush_ms: float, write_ms: float) -> None:
-        dataclasses.replace(self._drive.spec, flush_ms=flush_ms, write_ms=write_ms)
-        self._front.set_times(flush_ms, write_ms)
+    @remote(_ANSWER_S)
+    def set(self, changes: dict[str, Any]) -> None:
+        """Change settings from the next request, cut or power-on on."""
+        spec = self._drive.spec = self._drive.spec.changed(changes)
+        self._front.set_times(spec.flush_ms, spec.write_ms)
 
-    def _freeze(self) -> int:
+    @remote(_ANSWER_S)
+    def freeze(self) -> int:
+        """Take the power away: from now on nothing is answered or becomes stable.
+
+        Return when, in microseconds of CLOCK_MONOTONIC: what was answered before
+        rests on answers given before.  A drive that is frozen for longer than
+        watchdog_s fails by itself.
+        """
         self._frozen_at = time.monotonic()
         return self._front.freeze()
 
-    def _cut(
-        self, survivors: str, seed: int, forget_at_bytes: int, forget_bytes: int
-    ) -> dict[str, Any]:
-        spec = dataclasses.replace(
-            self._drive.spec,
-            forget_at_bytes=forget_at_bytes,
-            forget_bytes=forget_bytes,
-        )
-        dataclasses.replace(spec, survivors=survivors, seed=seed)
-        self._drive.spec = spec
+    @remote(_ANSWER_S)
+    def cut(self) -> CutReport:
+        """Lose the cache, except for the survivors; freeze the drive if it is on."""
         if self._drive.state is DriveState.ON:
-            self._freeze()
-        return dataclasses.asdict(self._front.cut(survivors, seed))
+            self.freeze()
+        spec = self._drive.spec
+        return self._front.cut(spec.survivors, spec.seed)
 
-    def _record(self) -> None:
+    @remote(_ANSWER_S)
+    def fail(self) -> None:
+        """Answer what is held, and all that follows, with an I/O error."""
+        self._front.fail()
+
+    @remote(_ANSWER_S)
+    def power_on(self) -> None:
+        """Answer requests again; any that were still held fail."""
+        self._front.power_on()
+
+    @remote(_ANSWER_S)
+    def flush_all(self) -> None:
+        """Make everything in the cache stable."""
+        self._drive.flush_all()
+
+    @remote(_ANSWER_S)
+    def count_flushes(self) -> None:
+        """Let a failing drive honour its number of flushes from now on."""
+        self._drive.count_flushes()
+
+    @remote(_ANSWER_S)
+    def counters(self) -> DriveCounters:
+        """Return what the drive was asked so far."""
+        return self._drive.counters(time.monotonic())
+
+    @remote(_ANSWER_S)
+    def record(self) -> None:
+        """Record from now on all that the drive is asked, until it is frozen."""
         if self._file < 0:
             raise ValueError("this drive has no file for a recording")
         if self._replay is not None:
             raise ValueError("this drive replays a recording")
         self._drive.record(time.monotonic())
 
-    def _save_recording(self) -> None:
+    @remote(RECORDING_S)
+    def save_recording(self) -> None:
+        """Write the recording into its file; nothing else is answered meanwhile."""
         recorder = self._drive.recorder
         if recorder is None:
             raise ValueError("nothing was recorded")
         with open(self._file, "wb", closefd=False) as file:
             recorder.save(file)
 
-    def _show(self, whole: int, parts: list[Part]) -> None:
+    @remote(_ANSWER_S)
+    def show(self, whole: int, parts: list[Part]) -> None:
+        """Hold a crash state of the recording, see Replay; the drive must be off."""
         if self._replay is None:
             raise ValueError("this drive does not replay a recording")
         if self._drive.state is DriveState.ON:
             raise ValueError("the drive is in use")
         self._replay.show(whole, parts)
 
-    def _counters(self) -> dict[str, Any]:
-        return dataclasses.asdict(self._drive.counters(time.monotonic()))
+    @remote(_ANSWER_S)
+    def spec(self) -> DriveSpec:
+        """Return the settings that the drive has now."""
+        return self._drive.spec
 
 
-def _failure(text: str) -> dict[str, Any]:
-    return {"error": text[:_WORDS_MAX]}
+def _failure(text: str) -> bytes:
+    return failure(LabError(text[:_WORDS_MAX], id=ErrorId.VIRTUAL_DRIVE_REFUSED))
 
 
 def main(arguments: list[str]) -> int:
@@ -203,9 +228,9 @@ def main(arguments: list[str]) -> int:
             _leave_mounts()
             drive = replay.drive if replay else Drive(DriveSpec(**json.loads(spec)))
         except (OSError, LabError) as error:
-            control.send(json.dumps(_failure(str(error))).encode())
+            control.send(_failure(str(error)))
             return 1
-        control.send(b"{}")
+        control.send(success(None))
         DriveServer(control, descriptor, drive, float(watchdog_s), file, replay).run()
     return 0
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
@@ -77,8 +77,8 @@ class Storage(Protocol):
     def counters(self) -> dict[str, int]:
         """Return what the drive did since start_counting()."""
 
-    def set(self, **values: object) -> None:
-        """Change what the drive costs, and what survives a cut of it."""
+    def set(self, changes: Mapping[str, Any]) -> None:
+        """Change settings of the drive, see DriveSpec.changed()."""
 
     def record(self) -> None:
         """Record from now on all that its drives are asked, until the power is cut.
@@ -154,7 +154,7 @@ class FolderStorage:
         """Return nothing."""
         return {}
 
-    def set(self, **values: object) -> None:
+    def set(self, changes: Mapping[str, Any]) -> None:
         """Refuse: raise LabError."""
         raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
 

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.image import copy_drive
+from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.process import Process, users_of
@@ -28,9 +29,6 @@ from dbcheck.model.cut import Part
 
 log = logging.getLogger(__name__)
 
-_CHANGEABLE = frozenset(
-    {"flush_ms", "write_ms", "survivors", "seed", "forget_at_bytes", "forget_bytes"}
-)
 _IN_CACHE = frozenset({"cached_writes", "cached_bytes"})
 _SYNC_S = 60.0
 _RELEASED_S = 2.0  # until what was killed, or meets errors, uses the filesystem no more
@@ -60,7 +58,6 @@ class DriveStorage:
         """recordings: where the drive records, or what it replays; None: neither."""
         self._recording = recordings.of(name) if recordings else None
         self._spec = spec
-        self._drive_spec = spec.drive
         self._drive_file = base / f"drive-{name}"
         self.folder = base / name
         through = spec.drive.personality == "write-through"
@@ -83,7 +80,7 @@ class DriveStorage:
             self._spec.drive, self._drive_file, recording=self._recording
         )
         if self._replays():
-            self._drive.fail()
+            self._drive.call(DriveServer.fail)
             return
         with self.in_no_time():
             self._loop = block.attach(self._drive.descriptor, self._write_cache)
@@ -104,16 +101,19 @@ class DriveStorage:
             raise LabError(
                 f"cannot sync {self.folder}", id=ErrorId.FILESYSTEM_NOT_SYNCED
             )
-        self._running().flush_all()
+        self._running().call(DriveServer.flush_all)
 
     @contextlib.contextmanager
     def in_no_time(self) -> Iterator[None]:
         """Let flushes and writes cost nothing, as for a recovery that syncs it all."""
-        self._running().set_times(flush_ms=0, write_ms=0)
+        spec = self._running().call(DriveServer.spec)
+        costs = {"flush_ms": spec.flush_ms, "write_ms": spec.write_ms}
+        free = dict.fromkeys(costs, 0.0)
+        self._running().call(DriveServer.set, free)
         try:
             yield
         finally:
-            self._set_times()
+            self._running().call(DriveServer.set, costs)
 
     def cut(
         self, server: DatabaseServer, *, flushes_expected: bool
@@ -136,15 +136,13 @@ class DriveStorage:
 
     def freeze(self) -> int:
         """Answer no request any more; return since when, as cut() does."""
-        return self._running().freeze()
+        return self._running().call(DriveServer.freeze)
 
     def lose(self, *, flushes_expected: bool) -> dict[str, object]:
         """Lose the cache of a drive that is frozen; return the report of cut()."""
-        drive, spec = self._running(), self._drive_spec
         counters = self.counters()
-        forget = spec.forget_at_bytes, spec.forget_bytes
-        lost = drive.cut(spec.survivors, spec.seed, forget=forget)
-        drive.fail()
+        lost = self._running().call(DriveServer.cut)
+        self._running().call(DriveServer.fail)
         wiring = self._contradiction(counters) if flushes_expected else None
         return {**counters, **dataclasses.asdict(lost), "wiring": wiring}
 
@@ -163,9 +161,9 @@ class DriveStorage:
         image: where to copy the drive before that, if anywhere.  mount: see Storage.
         """
         drive = self._running()
-        drive.power_on()
+        drive.call(DriveServer.power_on)
         if image is not None:
-            copy_drive(drive.descriptor, drive.spec.size_bytes, image)
+            copy_drive(drive.descriptor, self._spec.drive.size_bytes, image)
         self._loop = block.attach(drive.descriptor, self._write_cache)
         if mount:
             self._mount(self._loop)
@@ -176,7 +174,7 @@ class DriveStorage:
 
     def start_counting(self) -> None:
         """Count from now on what the drive does, and so does a failing drive."""
-        self._running().count_flushes()
+        self._running().call(DriveServer.count_flushes)
         self._counted_from = self._count()
 
     def counters(self) -> dict[str, int]:
@@ -186,17 +184,9 @@ class DriveStorage:
             for name, value in self._count().items()
         }
 
-    def set(self, **values: object) -> None:
-        """Change what a running drive can change."""
-        if strange := values.keys() - _CHANGEABLE:
-            raise LabError(
-                f"a running drive cannot change its {', '.join(sorted(strange))}",
-                id=ErrorId.DRIVE_SETTING_FIXED,
-                hint=f"What can be changed is {', '.join(sorted(_CHANGEABLE))}.",
-            )
-        changes: dict[str, Any] = values
-        self._drive_spec = dataclasses.replace(self._drive_spec, **changes)
-        self._set_times()
+    def set(self, changes: Mapping[str, Any]) -> None:
+        self._running().call(DriveServer.spec).changed(changes)  # raises
+        self._running().call(DriveServer.set, dict(changes))
 
     def record(self) -> None:
         """Record what the drive is asked, see Storage.
@@ -205,11 +195,11 @@ class DriveStorage:
         replay in each crash state.
         """
         with block_filesystem.frozen(self.folder):
-            self._running().record()
+            self._running().call(DriveServer.record)
 
     def save_recordings(self) -> None:
         """Store what was recorded."""
-        self._running().save_recording()
+        self._running().call(DriveServer.save_recording)
 
     def show(self, server: DatabaseServer, states: Sequence[Shown]) -> None:
         """End *server* and hold the one crash state of *states*."""
@@ -222,7 +212,7 @@ class DriveStorage:
 
     def hold(self, whole: int, parts: Sequence[Part]) -> None:
         """Hold a crash state; nothing uses the drive, which is off."""
-        self._running().show(whole, parts)
+        self._running().call(DriveServer.show, whole, list(parts))
 
     def blocks(self) -> list[FileBlocks]:
         """Return where the blocks of each file are on the drive."""
@@ -231,7 +221,7 @@ class DriveStorage:
     def failure(self) -> str | None:
         """Say that the drive's process is dead, or None."""
         try:
-            self._running().counters()
+            self._running().call(DriveServer.counters)
         except LabError as error:
             return str(error)
         return None
@@ -247,7 +237,7 @@ class DriveStorage:
     def fail(self) -> None:
         """Fail every request from now on, also those that are held."""
         with contextlib.suppress(LabError):
-            self._running().fail()
+            self._running().call(DriveServer.fail)
 
     def discard(self) -> None:
         """End the drive, with all that it holds."""
@@ -261,10 +251,6 @@ class DriveStorage:
         if self._drive is None:
             raise LabError("the lab has no drive yet", id=ErrorId.LAB_WITHOUT_DRIVE)
         return self._drive
-
-    def _set_times(self) -> None:
-        spec = self._drive_spec
-        self._running().set_times(flush_ms=spec.flush_ms, write_ms=spec.write_ms)
 
     def _mount(self, loop: block.LoopDevice) -> None:
         """Mount the filesystem.
@@ -312,7 +298,7 @@ class DriveStorage:
                 process.kill()
 
     def _count(self) -> dict[str, int]:
-        counters = dataclasses.asdict(self._running().counters())
+        counters = dataclasses.asdict(self._running().call(DriveServer.counters))
         return {name: n for name, n in counters.items() if name not in _IN_CACHE}
 
     def _contradiction(self, counters: dict[str, int]) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
@@ -95,13 +96,11 @@ class TwoDrives:
         data, log = self._data.counters(), self._log.counters()
         return {name: data[name] + log[name] for name in data}
 
-    def set(self, **values: object) -> None:
+    def set(self, changes: Mapping[str, Any]) -> None:
         """Change both; a seed becomes one for each."""
-        self._data.set(**values)
-        seed = values.get("seed")
-        if isinstance(seed, int):
-            values["seed"] = seed + _APART
-        self._log.set(**values)
+        self._data.set(changes)
+        apart = {"seed": changes["seed"] + _APART} if "seed" in changes else {}
+        self._log.set({**changes, **apart})
 
     def record(self) -> None:
         """Record what both are asked, each from a moment of its own on."""

@@ -1,0 +1,148 @@
+"""How a lab's processes call one another's objects: methods by name, values as JSON.
+
+A class marks with remote() which of its methods other processes may call.  A caller
+names the method itself, so that its parameters and its result are checked twice: by the
+type checker where it is called, by msgspec where it arrives.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+
+import msgspec
+
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, LabError
+
+T = TypeVar("T")
+P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
+Method = Callable[Concatenate[Any, P], T]
+_LIMIT = "_remote_timeout_s"
+
+
+class Call(msgspec.Struct, forbid_unknown_fields=True):
+    """One call: the name of a method, and its arguments by the names of parameters."""
+
+    method: str
+    values: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Reply(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """ok: the result, "null" if there is nothing to report; error: "" if there is one.
+
+    hint: what to do about the error.  id: of its cause.
+    """
+
+    ok: msgspec.Raw = msgspec.Raw(b"null")
+    error: str = ""
+    hint: str = ""
+    id: ErrorId = ErrorId.VIRTUAL_DRIVE_REFUSED
+
+
+class NotUnderstood(Exception):
+    """A call or a reply that no process of this version sends."""
+
+
+def remote(timeout_s: float) -> Callable[[F], F]:
+    """Mark a method as one that other processes may call; they wait so long for it."""
+
+    def marked(method: F) -> F:
+        setattr(method, _LIMIT, timeout_s)
+        return method
+
+    return marked
+
+
+def limit_s(method: Callable[..., object]) -> float:
+    """Return how long a caller waits for a method, in seconds."""
+    return float(getattr(method, _LIMIT))
+
+
+def call_of(method: Method[P, object], *args: P.args, **named: P.kwargs) -> bytes:
+    """Return a call of *method* as a message."""
+    bound = inspect.signature(method).bind(None, *args, **named).arguments
+    values = dict(list(bound.items())[1:])  # without self
+    return msgspec.json.encode({"method": method.__name__, "values": values})
+
+
+def result_of(method: Method[P, T], message: bytes) -> T:
+    """Return the result of a call of *method* that a reply has.
+
+    Raise LabError with the error that the reply reports, and NotUnderstood.
+    """
+    result: T = result_in(message, _hints(method)["return"])
+    return result
+
+
+def result_in(message: bytes, kind: Any) -> Any:
+    """Return the result, which must be a *kind*; raise what result_of() does."""
+    try:
+        reply = msgspec.json.decode(message, type=Reply)
+        if not reply.error:
+            return msgspec.json.decode(reply.ok, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise NotUnderstood from None
+    raise LabError(reply.error, id=reply.id, hint=reply.hint)
+
+
+class Callee:
+    """An object whose methods other processes may call, as *interface* marks them."""
+
+    def __init__(self, interface: type[Any], target: object) -> None:
+        self._target = target
+        self._values = {
+            name: _values_of(method)
+            for name, method in vars(interface).items()
+            if hasattr(method, _LIMIT)
+        }
+
+    def call_in(self, message: bytes) -> tuple[str, Callable[[], object]]:
+        """Return what a message calls, by its name and to be called.
+
+        Raise NotUnderstood, with the reason, if it is no call of a marked method.
+        """
+        try:
+            call = msgspec.json.decode(message, type=Call)
+            if call.method not in self._values:
+                raise NotUnderstood(f"nothing is called {call.method!r}")
+            values = msgspec.json.decode(call.values, type=self._values[call.method])
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise NotUnderstood(str(error)) from None
+        method = getattr(self._target, call.method)
+        return call.method, functools.partial(method, **msgspec.structs.asdict(values))
+
+
+def success(result: object) -> bytes:
+    """Return *result* as a reply."""
+    return msgspec.json.encode(Reply(ok=msgspec.Raw(msgspec.json.encode(result))))
+
+
+def failure(error: DbcheckError) -> bytes:
+    """Return *error* as a reply."""
+    text = str(error) or type(error).__name__
+    return msgspec.json.encode(Reply(error=text, hint=error.hint, id=error.id))
+
+
+def _values_of(method: Callable[..., object]) -> type[msgspec.Struct]:
+    """Return what the arguments of a call must be."""
+    hints = _hints(method)
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    fields: list[Any] = [
+        (one.name, hints[one.name])
+        if one.default is one.empty
+        else (one.name, hints[one.name], one.default)
+        for one in parameters
+    ]
+    return msgspec.defstruct(
+        method.__name__, fields, forbid_unknown_fields=True, kw_only=True
+    )
+
+
+@functools.cache
+def _hints(method: Callable[..., object]) -> dict[str, Any]:
+    hints = get_type_hints(method)
+    return {name: type(None) if kind is None else kind for name, kind in hints.items()}

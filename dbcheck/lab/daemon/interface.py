@@ -1,0 +1,117 @@
+"""What a lab's daemon can be called for, and what it returns."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from dbcheck.lab.calls import remote
+from dbcheck.lab.drive.replay import Shown
+from dbcheck.lab.storage.blocks import FileBlocks
+
+
+class Description(msgspec.Struct, frozen=True):
+    """See lab.Lab; spec: in JSON."""
+
+    spec: str
+    target_url: str
+    password: str
+    witness_url: str
+    host_url: str
+    log_path: str
+    identity_file: str
+    known_hosts: str
+    authority_file: str
+    authority: str
+    drives: tuple[str, ...] = ()
+
+
+class PowerStatus(msgspec.Struct, frozen=True):
+    """See machine.Machine: its power, failure() and broken()."""
+
+    power: str
+    failure: str | None
+    broken: str | None
+
+
+class CutResult(msgspec.Struct, frozen=True):
+    """See machine.Machine.cut()."""
+
+    exact_us: int
+    report: dict[str, Any]
+
+
+class LabCalls(Protocol):
+    """A lab, as other processes call it."""
+
+    @remote(60)
+    def describe(self) -> Description:
+        """Return what its users must know of it."""
+
+    @remote(60)
+    def status(self) -> PowerStatus:
+        """Return how it is."""
+
+    @remote(60)
+    def cut(self) -> CutResult:
+        """Cut the power."""
+
+    @remote(240)
+    def restore(self, image: str = "") -> None:
+        """Restore the power; image: a new file for a copy of the drive, "" for none."""
+
+    @remote(360)
+    def restart(self) -> None:
+        """Shut the server down in an orderly way and start it again."""
+
+    @remote(240)
+    def rejoin(self, port: int, password: str, member: str) -> None:
+        """Have the server follow another one; see servers.base.Source."""
+
+    @remote(240)
+    def start_server(self) -> None:
+        """Start the server on the drive that came back, whose filesystem is mounted."""
+
+    @remote(60)
+    def counters(self) -> dict[str, int]:
+        """Return what the drive did since power was last applied: name -> number."""
+
+    @remote(60)
+    def set_drive(self, changes: dict[str, Any]) -> None:
+        """Change these settings of the drive, see spec.DriveSpec.changed()."""
+
+    @remote(60)
+    def configure(self, settings: dict[str, str]) -> None:
+        """Replace the server's settings."""
+
+    @remote(300)
+    def save_recordings(self) -> None:
+        """Store what the drives recorded until the power was cut."""
+
+    @remote(240)
+    def show(self, states: list[Shown], start: bool = True) -> PowerStatus:
+        """Hold and recover a crash state of each drive, and return how that went.
+
+        start: False mounts the filesystems and starts no server.
+        """
+
+    @remote(60)
+    def blocks(self) -> list[FileBlocks]:
+        """Return where the blocks of each file are."""
+
+    @remote(60)
+    def freeze(self) -> None:
+        """Stop the server's processes."""
+
+    @remote(60)
+    def thaw(self) -> None:
+        """Resume the server's processes."""
+
+    @remote(60)
+    def log(self, lines: int) -> str:
+        """Return so many lines, the last ones, of the server's log."""
+
+    @remote(20)
+    def down(self) -> None:
+        """End the lab; answered before that."""
