@@ -1,4 +1,4 @@
-"""Whether a connection reached the server that it was meant to reach.
+"""Whether a server answers, and whether it is the one that was meant.
 
 A load balancer, a proxy or a name with several addresses may lead one connection to a
 server and the next to another.  So each connection that matters is checked itself.
@@ -6,12 +6,27 @@ server and the next to another.  So each connection that matters is checked itse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import socket
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import OtherServer
+from dbcheck.base.errors import DbcheckError, OtherServer
 from dbcheck.model.server import ServerFacts
+from dbcheck.server_log.startlog import NAMES
+
+_CONNECT_S = 2.0
+# What connect(2) meets at a host that is off, or has no such server.
+_OFF = frozenset(
+    {
+        errno.ECONNREFUSED,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.ETIMEDOUT,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +67,41 @@ def _difference(server: ServerFacts, found: Answering) -> str:
         later = "later" if apart_us > 0 else "earlier"
         return f"it started {abs(apart_us) / 1e6:.6g} s {later}"
     return "it is a standby" if found.standby and not server.may_follow else ""
+
+
+def accepts(endpoints: Callable[[], Iterable[tuple[str, int]]]) -> bool:
+    """Return whether a connection to one of these hosts and ports is accepted.
+
+    Whoever asks must not take the server for one that is off, so what is not known
+    counts as accepted: a socket file (""), endpoints() that fails, a name that does not
+    resolve, a client without free descriptors, one address of several that a firewall
+    of this machine forbids.
+    """
+    try:
+        return any(_accepts(host, port) for host, port in endpoints())
+    except DbcheckError:
+        return True
+
+
+def _accepts(host: str, port: int) -> bool:
+    if not host:
+        return True
+    place = (host, port)
+    try:
+        socket.create_connection(place, _CONNECT_S, all_errors=True).close()
+    except ExceptionGroup as errors:  # one for each address of the host
+        return not all(map(_is_off, errors.exceptions))
+    except (OSError, UnicodeError):
+        pass
+    return True
+
+
+def _is_off(error: Exception) -> bool:
+    """Return whether an attempt to connect failed as at a host that is off."""
+    # Where it is Python's own limit, it has no number.
+    return isinstance(error, TimeoutError) or getattr(error, "errno", None) in _OFF
+
+
+def log_names(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what the server's lines of a start name it by, of all its settings."""
+    return {name: settings[name] for name in NAMES if settings.get(name)}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import socket
 import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TypeVar
 
 _LOOK_S = 0.05  # between two looks at how much came
 _AGAIN_S = 1.0  # between two attempts to sever what continues
 # tcpi_bytes_received in struct tcp_info of Linux (include/uapi/linux/tcp.h), whose
 # fields keep their places.
 _RECEIVED = struct.Struct("=128xQ")
+T = TypeVar("T")
 
 
 class Overrun:
@@ -85,3 +89,49 @@ def received(wire: socket.socket | None) -> int:
 def _wait_s(end_s: float, *, often: bool) -> float:
     left_s = max(0.0, end_s - time.monotonic())
     return min(left_s, _LOOK_S) if often else left_s
+
+
+class StillRunning(TimeoutError):
+    """A call that was severed, and is left in its *thread*, since it did not end."""
+
+    def __init__(self, limit_s: float, thread: threading.Thread) -> None:
+        super().__init__(f"it did not end within {limit_s:g} s")
+        self.thread = thread
+
+
+def interruptible(
+    call: Callable[[], T], sever: Callable[[], None], limit_s: float | None = None
+) -> T:
+    """Return what *call* returns, raise what it raises; *sever* if an interrupt comes.
+
+    Raise StillRunning after limit_s, unless that is None.
+
+    A signal's handler runs in the main thread between two steps of Python, so not while
+    libpq waits there for an answer.  So *call* runs in a thread of its own; once it is
+    severed, it is not waited for.  No signal interrupts another thread, so there it is
+    called as it is unless it has a limit.
+    """
+    if limit_s is None and threading.current_thread() is not threading.main_thread():
+        return call()
+    outcome: Future[T] = Future()
+    ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+        ended.put(None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    try:
+        thread.start()
+        ended.get(timeout=limit_s)
+    except queue.Empty:
+        sever()
+        assert limit_s is not None
+        raise StillRunning(limit_s, thread) from None
+    except BaseException:
+        sever()
+        raise
+    return outcome.result()

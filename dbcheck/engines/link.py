@@ -1,10 +1,11 @@
-"""What a connection is, whichever the driver."""
+"""What a connection is, whichever the driver, and one that asks again and again."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,6 +13,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, RowsWithheld
 from dbcheck.engines.deadline import Overrun
 from dbcheck.model.server import ServerFacts
+from dbcheck.ports.connection import KeyRead
+from dbcheck.rows.table import TableSpec
 
 ANSWER_S = 30.0  # a catalogue query on a server that works
 LOCK_S = 2  # that a reader waits for a lock, each time
@@ -216,3 +219,46 @@ class Link(ABC):
     @abstractmethod
     def close(self) -> None:
         """End the connection; never raises."""
+
+
+class Watch:
+    """Takes over a link; another thread can end a question by sever()."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def _rows(
+        self, statement: str, parameters: Mapping[str, Any] | None = None
+    ) -> list[tuple[Any, ...]]:
+        with self._abandoning():
+            return self._link.rows(statement, parameters)
+
+    @contextlib.contextmanager
+    def _abandoning(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._link.abandon(error)
+            raise
+
+    def sever(self) -> None:
+        """End a question of another thread, which then raises; never raises."""
+        self._link.sever()
+
+    def close(self) -> None:
+        """End the connection; never raises."""
+        self._link.close()
+
+
+class Newest(Watch):
+    """See ports.engine.NewestRows."""
+
+    def __init__(self, link: Link, table: TableSpec, epoch: int) -> None:
+        """Take over *link*."""
+        super().__init__(link)
+        self._epoch = epoch
+        self._statement = f"newest_{table.name}"
+
+    def read(self, after_id: int) -> Sequence[KeyRead]:
+        found = self._rows(self._statement, {"after": after_id, "epoch": self._epoch})
+        return [KeyRead(*map(int, values)) for values in reversed(found)]

@@ -20,6 +20,9 @@ ENGINES = {
     "mariadb": "dbcheck.engines.mysql.engine:MysqlEngine",
     "mariadb+mysqlconnector": "dbcheck.engines.mysql.engine:MysqlEngine",
 }
+# What is said where another product is refused, by its URL or by what it shows.
+JUDGED = "dbcheck judges PostgreSQL, MySQL and MariaDB only"
+NAME_ANOTHER = "Name a server of PostgreSQL, MySQL or MariaDB in the URL."
 # Schemes that others' drivers for SQLAlchemy have, and the product that each means.
 _OTHERS = {"cockroachdb": "CockroachDB", "yugabytedb": "YugabyteDB"}
 
@@ -31,7 +34,7 @@ def open_engine(url: str, password: str | None = None) -> Engine:
     (PGPASSWORD, ~/.pgpass, MYSQL_PWD, ~/.my.cnf).  Raise UsageError for an unknown
     driver, another product, or a URL that holds a password.
     """
-    from dbcheck.engines.url import JUDGED, NAME_ANOTHER, read_url
+    from dbcheck.engines.url import read_url
 
     name = read_url(url).drivername
     scheme = name.split("+")[0]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 
 import sqlalchemy.engine
 import sqlalchemy.exc
 
+from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config import secret
@@ -19,8 +21,6 @@ SEVERAL = (
     " give the ports by themselves: ?host=::1,db2&port=5432,5432."
 )
 # Why a server of another product is refused, and what to do about it.
-JUDGED = "dbcheck judges PostgreSQL, MySQL and MariaDB only"
-NAME_ANOTHER = "Name a server of PostgreSQL, MySQL or MariaDB in the URL."
 
 HINT = (
     "Pass it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"
@@ -124,3 +124,20 @@ def _is_ipv6(host: str) -> bool:
         return bool(ipaddress.IPv6Address(host))
     except ValueError:
         return False
+
+
+def unreadable_file(named: Mapping[str, str]) -> str:
+    """Return which file a driver must not read, and why; "" if none.
+
+    named: by what names each, e.g. "sslrootcert" or "PGPASSFILE".  What is missing, or
+    this user may not read, is left to the driver.
+    """
+    for what, name in named.items():
+        try:
+            plain.require(Path(name))
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            return f"{what}: {name} cannot be read: {why}"
+    return ""

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dbcheck.base.errors import UsageError
-from dbcheck.engines.mysql.clientoptions import Client, known_options
-from dbcheck.engines.mysql.optionfile import read_options
+from dbcheck.engines.mysql.optionfile import Client, known_options, read_options
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 from tests.kit.memory import scratch

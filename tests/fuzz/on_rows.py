@@ -15,9 +15,8 @@ import psycopg2
 from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import rows as mysql_rows
 from dbcheck.engines.mysql.rows import Layout, RowReader
-from dbcheck.engines.postgresql import copy as postgresql_copy
-from dbcheck.engines.postgresql.copy import Copy
-from dbcheck.engines.postgresql.rows import CopyParser
+from dbcheck.engines.postgresql import rows as postgresql_rows
+from dbcheck.engines.postgresql.rows import Copy, CopyParser
 from dbcheck.rows.acks import Row
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
@@ -153,7 +152,7 @@ def copy(data: bytes) -> None:
     size = script.choice((1, 100, 1000, _ONE_BATCH))
     said: Any = _Connection(messages, fails=fails)
     found = list[Row]()
-    with mock.patch.object(postgresql_copy, "BATCH_BYTES", size):
+    with mock.patch.object(postgresql_rows, "BATCH_BYTES", size):
         with Copy(said, "", lambda: None) as running:
             try:
                 outcome = read_copy(running, stop, found)

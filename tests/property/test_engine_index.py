@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.engines import rowsread
-from dbcheck.engines.rowsread import RowsRead
+from dbcheck.engines import indexes
+from dbcheck.engines.indexes import RowsRead
 from dbcheck.rows.survivors import RECORD
 
 IDS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -34,7 +34,7 @@ def test_rows_are_counted_digested_and_sampled(
 ) -> None:
     whole = [row for batch in batches for row in batch]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rowsread, "LOOKUPS_MAX", 30)
+        patch.setattr(indexes, "LOOKUPS_MAX", 30)
         read = RowsRead(has_key_index=True)
         for batch in batches:
             records = np.zeros(len(batch), RECORD)

@@ -14,7 +14,7 @@ from dbcheck.cycle.control import run_control
 from dbcheck.cycle.preflight.before_load import require_server
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.mysql.durability import TABLE
-from dbcheck.engines.mysql.storage import ENGINES as STORAGE
+from dbcheck.engines.mysql.places import ENGINES as STORAGE
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.sessions import commit

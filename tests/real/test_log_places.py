@@ -15,7 +15,8 @@ from dbcheck.agent.host import log as host_log
 from dbcheck.agent.host import process as host_process
 from dbcheck.agent.host import servers as host_servers
 from dbcheck.agent.wire import Refusal
-from dbcheck.engines.server_log import innodb_log, postgresql_log
+from dbcheck.engines.mysql.places import innodb_log
+from dbcheck.engines.postgresql.places import postgresql_log
 from dbcheck.model.host import COLLECTOR, JOURNAL, STDERR
 from tests.kit.files import ACCOUNT, AS_ROOT
 

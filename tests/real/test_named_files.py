@@ -15,8 +15,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, EngineError, UsageError
 from dbcheck.config import files
 from dbcheck.config.secret import Secret
-from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.engines.mysql.optionfile import Client
 from dbcheck.engines.mysql.options import client_options
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.lab.drive.recording import Recording

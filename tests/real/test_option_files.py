@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.engines.mysql.clientoptions import Client, is_on, known_options
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.engines.mysql.optionfile import read_options
+from dbcheck.engines.mysql.optionfile import Client, is_on, known_options, read_options
 from dbcheck.lab import programs
 from tests.kit.option_files import (
     GROUPS,

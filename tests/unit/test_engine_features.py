@@ -22,7 +22,7 @@ PLAIN: Any = BareEngine(target="plain://db1", check=lambda *_: None)
 
 # What each product lacks, and why; it has all else.  With MyRocks a product has the
 # same features as with InnoDB: its canary stays in InnoDB, and what differs has a
-# statement for each (engines/mysql/storage.py).
+# statement for each (engines/mysql/places.py).
 LACKED: Mapping[str, Mapping[Feature, str]] = {
     "PostgreSQL": {
         Feature.SERVER_CONTROL: "a control sets synchronous_commit in its own sessions",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.engines.mysql.optionfile import Client
 from dbcheck.engines.mysql.options import client_options
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct
-from dbcheck.engines.mysql.check import product, quote_account
+from dbcheck.engines.mysql.check import product
+from dbcheck.engines.mysql.grants import quote_account
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.product import (
     require_at_login,

@@ -6,10 +6,9 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.engines.mysql.storage import ENGINES as STORAGE
-from dbcheck.engines.mysql.storage import storage_of
-from dbcheck.engines.registry import ENGINES, open_engine
-from dbcheck.engines.url import NAME_ANOTHER
+from dbcheck.engines.mysql.places import ENGINES as STORAGE
+from dbcheck.engines.mysql.places import storage_of
+from dbcheck.engines.registry import ENGINES, NAME_ANOTHER, open_engine
 
 SECRET = "hunter2-and-more"
 

@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, StillBootstraps, UsageError
-from dbcheck.engines.mysql import group_bootstrap, group_replication
+from dbcheck.engines.mysql import group_replication
 from dbcheck.engines.mysql.check import require_alone, require_server
 from dbcheck.engines.mysql.group_replication import View, is_member
 from dbcheck.lab.clusters.group_replication import group_settings
@@ -144,8 +144,8 @@ OUT: dict[str, Any] = {"group_members": [], "group_lacking": [("",)]}
 
 def test_a_group_is_formed_by_a_server_that_has_all() -> None:
     has_all = link(**OUT)
-    group_bootstrap.require_all_of(has_all, {"b": f"{GROUP}:1-9"})
-    group_bootstrap.bootstrap(has_all, refused)
+    group_replication.require_all_of(has_all, {"b": f"{GROUP}:1-9"})
+    group_replication.bootstrap(has_all, refused)
     assert has_all.ran[-4:] == [
         "stop_group",
         "bootstrap_on",
@@ -154,10 +154,10 @@ def test_a_group_is_formed_by_a_server_that_has_all() -> None:
     ]
     lacks = link(**{**OUT, "group_lacking": [(f"{GROUP}:11",)]})
     with pytest.raises(EngineError, match=f"it lacks {GROUP}:11, which b has") as at:
-        group_bootstrap.require_all_of(lacks, {"b": f"{GROUP}:1-9:11"})
+        group_replication.require_all_of(lacks, {"b": f"{GROUP}:1-9:11"})
     assert "must be cloned" in at.value.hint
     with pytest.raises(EngineError, match="it has joined a group meanwhile"):
-        group_bootstrap.bootstrap(member := link(), refused)
+        group_replication.bootstrap(member := link(), refused)
     assert not {"stop_group", "bootstrap_on"} & set(member.ran)
 
 
@@ -169,7 +169,7 @@ def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
         ),
     )
     with pytest.raises(EngineError, match="3092"):
-        group_bootstrap.bootstrap(failing, refused)
+        group_replication.bootstrap(failing, refused)
     assert failing.ran[-1] == "bootstrap_off"
     ended: list[str] = []
     gone = link(
@@ -178,9 +178,9 @@ def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
         bootstrap_off=EngineError("gone", id=ErrorId.STATEMENT_FAILED),
     )
     with pytest.raises(EngineError, match="gone"):
-        group_bootstrap.bootstrap(gone, lambda: ended.append("anew"))
+        group_replication.bootstrap(gone, lambda: ended.append("anew"))
     assert ended == ["anew"]
-    on = group_bootstrap.still_bootstraps(
+    on = group_replication.still_bootstraps(
         EngineError("cannot connect", id=ErrorId.STATEMENT_FAILED)
     )
     assert "may still be ON: cannot connect" in str(on)
@@ -190,35 +190,35 @@ def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
         raise on
 
     with pytest.raises(StillBootstraps, match="may still be ON"):
-        group_bootstrap.bootstrap(gone, still_on)
+        group_replication.bootstrap(gone, still_on)
 
 
 def test_a_server_out_of_its_group_shows_what_it_has() -> None:
-    found = group_bootstrap.detached(link(**OUT))
+    found = group_replication.detached(link(**OUT))
     assert (found.name, found.group) == ("a", GROUP)
     assert found.transactions == f"{GROUP}:1-10"
     more = link(**OUT, group_received=[("x:1", "y:2")])
-    assert group_bootstrap.detached(more).transactions == "x:1,y:2"
+    assert group_replication.detached(more).transactions == "x:1,y:2"
     with pytest.raises(EngineError, match="it is in a group already"):
-        group_bootstrap.detached(link())
+        group_replication.detached(link())
 
 
 def test_a_server_that_joins_by_itself_is_left_alone() -> None:
     busy = link(**OUT, group_joining=[("a thread",)])
     for act in (
-        group_bootstrap.detached,
-        group_bootstrap.join,
-        lambda to: group_bootstrap.bootstrap(to, refused),
+        group_replication.detached,
+        group_replication.join,
+        lambda to: group_replication.bootstrap(to, refused),
     ):
         with pytest.raises(EngineError, match="still tries to join the group") as at:
             act(busy)
         assert at.value.hint == "dbcheck waits for that."
     assert not {"stop_group", "start_group", "bootstrap_on"} & set(busy.ran)
     failed = link(group_members=[("a", "ERROR")], group_joining=[("a thread",)])
-    group_bootstrap.join(failed)
+    group_replication.join(failed)
     assert failed.ran[-2:] == ["stop_group", "start_group"]
     member = link()
-    group_bootstrap.join(member)
+    group_replication.join(member)
     assert "start_group" not in member.ran
 
 
@@ -238,11 +238,11 @@ def test_the_account_must_be_allowed_to_form_a_group(
 ) -> None:
     asked = link(grants=[(each,) for each in grants])
     if enough:
-        group_bootstrap.require_allowed(asked)
+        group_replication.require_allowed(asked)
         assert "bootstrap_off" in asked.ran
         return
     with pytest.raises(EngineError, match="lacks GROUP_REPLICATION_ADMIN") as at:
-        group_bootstrap.require_allowed(asked)
+        group_replication.require_allowed(asked)
     assert "docs/privileges.md" in at.value.hint
 
 
@@ -255,7 +255,7 @@ def test_the_account_must_be_allowed_to_form_a_group(
 )
 def test_a_refusal_says_what_to_do(text: str, hint: str) -> None:
     with pytest.raises(EngineError, match=text[:4]) as at:
-        group_bootstrap.join(
+        group_replication.join(
             link(
                 group_members=[],
                 start_group=EngineError(text, id=ErrorId.STATEMENT_FAILED),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dbcheck.engines.mysql import plan
-from dbcheck.engines.mysql.plan import PRIMARY
+from dbcheck.engines.mysql import index as mysql_index
+from dbcheck.engines.mysql.index import PRIMARY
 
 KEY = "register_key"
 COVERED = "Using where; Using index"
@@ -78,7 +78,7 @@ def found(kind: str, key: str | None, extra: str) -> list[Line]:
     ],
 )
 def test_every_release_s_search(lines: list[Line], index: str) -> None:
-    assert plan.searches(lines, index)
+    assert mysql_index.searches(lines, index)
 
 
 @pytest.mark.parametrize(
@@ -230,11 +230,11 @@ def test_every_release_s_search(lines: list[Line], index: str) -> None:
     ],
 )
 def test_no_search_of_every_row_in_that_index(lines: list[Line], index: str) -> None:
-    assert not plan.searches(lines, index)
+    assert not mysql_index.searches(lines, index)
 
 
 def test_every_release_s_reading_of_an_index() -> None:
-    assert plan.reads_whole([line("register", "index", KEY, "Using index")], KEY)
+    assert mysql_index.reads_whole([line("register", "index", KEY, "Using index")], KEY)
 
 
 @pytest.mark.parametrize(
@@ -279,4 +279,4 @@ def test_every_release_s_reading_of_an_index() -> None:
     ],
 )
 def test_no_reading_of_the_whole_index(lines: list[Line]) -> None:
-    assert not plan.reads_whole(lines, KEY)
+    assert not mysql_index.reads_whole(lines, KEY)

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import PowerError
-from dbcheck.engines.mysql.gtids import counts, newest
 from dbcheck.model.cut import CutClass, PowerState
 from dbcheck.model.replication import (
     Received,
+    gtid_counts,
     most_advanced,
     name_in_log,
+    newest_gtids,
     position_of,
     written,
 )
@@ -35,7 +36,7 @@ TWO = "8b850829-e97e-11f1-9ef7-02fc00000001"
     ],
 )
 def test_gtids_of_mysql_are_counted(text: str, found: dict[str, int]) -> None:
-    assert counts(text) == found
+    assert gtid_counts(text) == found
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_gtids_of_mysql_are_counted(text: str, found: dict[str, int]) -> None:
     ],
 )
 def test_the_newest_gtid_of_mariadb_counts(text: str, found: dict[str, int]) -> None:
-    assert newest(text) == found
+    assert newest_gtids(text) == found
 
 
 def test_positions_are_read_and_written_as_postgresql_does() -> None:

@@ -27,8 +27,8 @@ from dbcheck.base.errors import (
     TableLost,
     TableRefused,
 )
-from dbcheck.engines.mysql.check import product_of, quote_account
-from dbcheck.engines.mysql.grants import missing
+from dbcheck.engines.mysql.check import product_of
+from dbcheck.engines.mysql.grants import missing, quote_account
 from dbcheck.engines.mysql.link import MysqlLink, code_of
 from dbcheck.engines.tables import MARK
 

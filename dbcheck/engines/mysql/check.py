@@ -10,12 +10,12 @@ from dbcheck.audit.mysql import BULK_LOAD, ROCKSDB
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql import group_replication
-from dbcheck.engines.mysql.grants import missing
+from dbcheck.engines.mysql.grants import missing, quote_account
 from dbcheck.engines.mysql.link import MysqlLink
+from dbcheck.engines.mysql.places import OPTION
 from dbcheck.engines.mysql.refill import OFF, in_galera, in_group, lowered
-from dbcheck.engines.mysql.storage import OPTION
+from dbcheck.engines.registry import NAME_ANOTHER
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
-from dbcheck.engines.url import NAME_ANOTHER
 from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
 
@@ -50,6 +50,16 @@ _HEXADECIMAL = 2  # characters for each byte of a payload in a query's text
 
 _READ_ONLY = ("innodb_read_only", "super_read_only", "read_only")
 _READ_ONLY_SESSION = ("transaction_read_only", "tx_read_only")
+_OF_A_GROUP = (
+    "Set dbcheck_writer to the primary (MEMBER_ROLE in"
+    " performance_schema.replication_group_members). Leave the setting as it is: a row"
+    " that is written to a secondary is on no other member."
+)
+_WRITABLE = "SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;"
+_LEFT_ITS_GROUP = (
+    "It is in no replication group now. Start it in its group again, or, to test it"
+    f" alone, run: {_WRITABLE}"
+)
 
 
 def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
@@ -103,18 +113,6 @@ def product_of(link: MysqlLink) -> str:
     version, comment, _ = link.row("server")
     name, _ = product(version, comment)
     return name
-
-
-_OF_A_GROUP = (
-    "Set dbcheck_writer to the primary (MEMBER_ROLE in"
-    " performance_schema.replication_group_members). Leave the setting as it is: a row"
-    " that is written to a secondary is on no other member."
-)
-_WRITABLE = "SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF;"
-_LEFT_ITS_GROUP = (
-    "It is in no replication group now. Start it in its group again, or, to test it"
-    f" alone, run: {_WRITABLE}"
-)
 
 
 def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
@@ -306,9 +304,3 @@ def definition_of(
     if not rows("table", where):
         return Definition()
     return Definition(besides_of(rows("foreign", where)))
-
-
-def quote_account(account: str) -> str:
-    """Return user@host as a GRANT wants it."""
-    user, _, host = account.rpartition("@")
-    return f"'{user}'@'{host}'"

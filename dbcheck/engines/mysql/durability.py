@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.mysql.check import product, quote_account
-from dbcheck.engines.mysql.grants import missing
+from dbcheck.engines.mysql.check import product
+from dbcheck.engines.mysql.grants import missing, quote_account
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.mysql.storage import StorageEngine
+from dbcheck.engines.mysql.places import StorageEngine
 from dbcheck.engines.tables import MARK
 
 BINLOG = "sync_binlog"

@@ -11,12 +11,12 @@ from dbcheck.audit.mysql import INNODB
 from dbcheck.audit.mysql import TABLES as TABLES_IN
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.link import LOCK_S, SCAN_S
+from dbcheck.engines.answering import log_names
+from dbcheck.engines.link import LOCK_S, SCAN_S, Newest
 from dbcheck.engines.mysql import canary as mysql_canary
-from dbcheck.engines.mysql import galera, housekeeping, tablecheck, twophase
-from dbcheck.engines.mysql import identity as mysql_identity
+from dbcheck.engines.mysql import facts as mysql_facts
+from dbcheck.engines.mysql import galera, twophase
 from dbcheck.engines.mysql.answering import uptime
-from dbcheck.engines.mysql.audited import Look, other_settings
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
     definition_of,
@@ -30,7 +30,6 @@ from dbcheck.engines.mysql.check import (
     require_table,
     where_foreign,
 )
-from dbcheck.engines.mysql.clientoptions import Client
 from dbcheck.engines.mysql.driver import require_supported
 from dbcheck.engines.mysql.durability import (
     check_weakening,
@@ -39,16 +38,25 @@ from dbcheck.engines.mysql.durability import (
     restore,
     weaken,
 )
+from dbcheck.engines.mysql.facts import SETTINGS, Look, other_settings
 from dbcheck.engines.mysql.fill import fill
+from dbcheck.engines.mysql.grants import lacking_chores
+from dbcheck.engines.mysql.index import check_tables
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink, reading
+from dbcheck.engines.mysql.optionfile import Client
 from dbcheck.engines.mysql.options import (
     client_options,
     endpoints,
     url_options,
     uses_tls,
 )
-from dbcheck.engines.mysql.places import folder_of, places
-from dbcheck.engines.mysql.recorded_settings import SETTINGS
+from dbcheck.engines.mysql.places import (
+    OPTION,
+    folder_of,
+    innodb_log,
+    places,
+    storage_of,
+)
 from dbcheck.engines.mysql.replicating import (
     CONNECT_S,
     READY_S,
@@ -56,9 +64,6 @@ from dbcheck.engines.mysql.replicating import (
     group_identity,
 )
 from dbcheck.engines.mysql.session import MysqlSession
-from dbcheck.engines.mysql.storage import OPTION, storage_of
-from dbcheck.engines.newest import Newest
-from dbcheck.engines.server_log import innodb_log, log_names
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.model.audited import OtherSettings
@@ -96,8 +101,8 @@ _DECIDED = (
 
 # The tables that are dropped, but for the canary.
 _DROPS = (
-    mysql_identity.TABLE,
-    mysql_identity.MARKER,
+    mysql_facts.TABLE,
+    mysql_facts.MARKER,
     *(table.name for table in TABLES),
 )
 
@@ -165,7 +170,7 @@ class MysqlEngine(Replicating):
             identity={
                 "database": self._database,
                 **grouped,
-                **mysql_identity.identity(
+                **mysql_facts.identity(
                     name,
                     variables,
                     partial(self._open, self._database),
@@ -251,7 +256,7 @@ class MysqlEngine(Replicating):
             if not link.rows("database", {"database": self._database}):
                 link.create_database(self._database)
         with self._open(self._database) as link:
-            return mysql_identity.mark_data(link, self._database)
+            return mysql_facts.mark_data(link, self._database)
 
     def other_users(self) -> OtherUsers:
         with self._open(None) as link:
@@ -283,7 +288,7 @@ class MysqlEngine(Replicating):
             version, comment, _ = link.row("server")
             variables = dict(link.rows("variables"))
             managed = self._service(variables, version, comment)
-            mysql_identity.name_data(
+            mysql_facts.name_data(
                 link, product_of(link), self._database, managed=bool(managed)
             )
             return {table.name: self._facts_of(link, table) for table in tables}
@@ -449,11 +454,11 @@ class MysqlEngine(Replicating):
     ) -> TableCheck:
         """Run CHECK TABLE."""
         with self._open(self._database, server=server) as link:
-            return tablecheck.check(link, tables)
+            return check_tables(link, tables)
 
     def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
         with self._open(None) as link:
-            return housekeeping.lacking(link, self._database, kinds)
+            return lacking_chores(link, self._database, kinds)
 
     def present(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
@@ -512,7 +517,7 @@ class MysqlEngine(Replicating):
         return [f"{self._database}.{name}" for name in names]
 
     def _identity(self, link: MysqlLink, table: TableSpec) -> str:
-        return mysql_identity.of_table(link, self._database, table.name)
+        return mysql_facts.of_table(link, self._database, table.name)
 
     def _definition(self, link: MysqlLink, table: TableSpec) -> Definition:
         return definition_of(link.rows, where_foreign(link, table, self._database))

@@ -24,6 +24,7 @@ from dbcheck.base.errors import (
 from dbcheck.config.files import sql
 from dbcheck.engines.answering import require_same
 from dbcheck.engines.deadline import deadline, received
+from dbcheck.engines.indexes import RowsRead
 from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
@@ -31,6 +32,7 @@ from dbcheck.engines.link import (
     SCAN_S,
     Link,
     ProtocolViolation,
+    Watch,
     locked,
     not_permitted,
     one_line,
@@ -48,6 +50,7 @@ from dbcheck.engines.mysql.connection import (
     readable,
 )
 from dbcheck.engines.mysql.index import require_indexes
+from dbcheck.engines.mysql.places import ENGINES, StorageEngine
 from dbcheck.engines.mysql.rows import Layout, RowReader
 from dbcheck.engines.mysql.settings import (
     SESSION,
@@ -55,10 +58,7 @@ from dbcheck.engines.mysql.settings import (
     read_statement,
     set_statement,
 )
-from dbcheck.engines.mysql.storage import ENGINES, StorageEngine
 from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, Texts, answers, query, texts
-from dbcheck.engines.rowsread import RowsRead
-from dbcheck.engines.watch import Watch
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TableSpec

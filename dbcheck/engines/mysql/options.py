@@ -15,18 +15,24 @@ from mysql.connector.constants import DEFAULT_CONFIGURATION
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import require_private, variable
-from dbcheck.engines.mysql.clientoptions import (
+from dbcheck.engines.mysql.optionfile import (
     Client,
+    Option,
     is_on,
     known_option,
     known_options,
+    read_options,
     ssl_mode,
 )
-from dbcheck.engines.mysql.optionfile import Option, read_options
-from dbcheck.engines.mysql.storage import OPTION
-from dbcheck.engines.named_files import unreadable_file
+from dbcheck.engines.mysql.places import OPTION
 from dbcheck.engines.peer import account_id
-from dbcheck.engines.url import PORTS, no_host, require_hosts, require_single
+from dbcheck.engines.url import (
+    PORTS,
+    no_host,
+    require_hosts,
+    require_single,
+    unreadable_file,
+)
 
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
 _KNOWN = DEFAULT_CONFIGURATION.keys() | {SERVER_ACCOUNT, OPTION}

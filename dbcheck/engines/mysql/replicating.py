@@ -8,16 +8,15 @@ from typing import Protocol
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
+from dbcheck.engines.answering import accepts
 from dbcheck.engines.mysql import (
     galera,
-    group_bootstrap,
     group_replication,
     replication,
 )
 from dbcheck.engines.mysql.check import product_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.refill import refill_of
-from dbcheck.engines.reach import accepts
 from dbcheck.model.replication import (
     GALERA_CLUSTER,
     REPLICATION_GROUP,
@@ -119,30 +118,30 @@ class Replicating(Engine):
 
     def require_may_bootstrap(self) -> None:
         with self._open_member() as link:
-            group_bootstrap.require_allowed(link)
+            group_replication.require_allowed(link)
 
     def detached(self) -> Detached:
         with self._open_member() as link:
-            return group_bootstrap.detached(link)
+            return group_replication.detached(link)
 
     def require_all_of(self, others: Mapping[str, str]) -> None:
         with self._open_member() as link:
-            group_bootstrap.require_all_of(link, others)
+            group_replication.require_all_of(link, others)
 
     def bootstrap_group(self) -> None:
         with self._open_member() as link:
-            group_bootstrap.bootstrap(link, self.end_bootstrap)
+            group_replication.bootstrap(link, self.end_bootstrap)
 
     def end_bootstrap(self) -> None:
         try:
             with self._open(None) as link:
-                group_bootstrap.end_bootstrap(link)
+                group_replication.end_bootstrap(link)
         except EngineError as error:
-            raise group_bootstrap.still_bootstraps(error) from error
+            raise group_replication.still_bootstraps(error) from error
 
     def join_group(self) -> None:
         with self._open_member() as link:
-            group_bootstrap.join(link)
+            group_replication.join(link)
 
     def _open_member(self) -> MysqlLink:
         """Connect; raise EngineError unless it belongs to a replication group."""

@@ -8,9 +8,15 @@ from typing import Any
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.check import product_of
-from dbcheck.engines.mysql.gtids import counts, newest
 from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
-from dbcheck.model.replication import Descent, Follower, Membership, Received
+from dbcheck.model.replication import (
+    Descent,
+    Follower,
+    Membership,
+    Received,
+    gtid_counts,
+    newest_gtids,
+)
 
 _STREAMING, _SYNC, _ASYNC = "streaming", "sync", "async"
 UNREGISTERED = "a replica that is not registered"
@@ -89,15 +95,15 @@ def received(link: MysqlLink) -> Received:
         if not found or not found[0][0]:
             return Received(None, None)
         source, executed, unapplied, state = map(str, found[0])
-        applied = counts(executed).get(source, 0)
-        position = applied + counts(unapplied).get(source, 0)
+        applied = gtid_counts(executed).get(source, 0)
+        position = applied + gtid_counts(unapplied).get(source, 0)
         return Received(position, applied, state == "ON")
     if not (status := _status(link)):
         return Received(None, None)
     source = str(status["master_server_id"])
     _, states = link.row("executed_mariadb")
-    applied = _of(source, newest(states))
-    came = _of(source, newest(str(status["gtid_io_pos"])))
+    applied = _of(source, newest_gtids(states))
+    came = _of(source, newest_gtids(str(status["gtid_io_pos"])))
     connected = status["slave_io_running"] == "Yes"
     return Received(max(applied, came), applied, connected)
 
@@ -144,7 +150,7 @@ def descent(link: MysqlLink) -> Descent:
     """Return up to where this server has applied the log of each other."""
     product = product_of(link)
     own, executed = link.row(f"executed_{product.lower()}")
-    applied = counts(executed) if product == "MySQL" else newest(executed)
+    applied = gtid_counts(executed) if product == "MySQL" else newest_gtids(executed)
     applied.pop(str(own), None)
     return Descent(applied)
 

@@ -6,7 +6,7 @@ import hashlib
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, NotPrepared
-from dbcheck.engines.mysql.check import quote_account
+from dbcheck.engines.mysql.grants import quote_account
 from dbcheck.engines.mysql.link import MysqlLink, code_of
 from dbcheck.rows.prepared import PREFIX, Decisions
 

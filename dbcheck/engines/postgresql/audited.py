@@ -8,10 +8,10 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from dbcheck.audit.postgresql import ARCHIVER, UNLOGGED
 from dbcheck.config.files import sql
+from dbcheck.engines.link import Watch
 from dbcheck.engines.postgresql.check import definition_of
 from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink
 from dbcheck.engines.postgresql.settings import OF_A_SESSION
-from dbcheck.engines.watch import Watch
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.server import ServerFacts
 from dbcheck.model.watched import (

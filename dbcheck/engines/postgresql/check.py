@@ -10,6 +10,7 @@ from dbcheck.base.errors import EngineError
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.product import require_postgresql, require_version
 from dbcheck.engines.tables import besides_of, require_ours, require_plain
+from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
 
@@ -20,6 +21,7 @@ _KINDS = {
     "m": "is a materialised view",
 }
 _PERSISTENCE = {"u": "is unlogged, so recovery empties it", "t": "is temporary"}
+_HAS_ROLE = 15_00_00  # the first version with pg_checkpoint (its release notes, E.1.3)
 
 
 def require_server(link: PostgresqlLink, target: str) -> None:
@@ -163,3 +165,23 @@ def _missing(account: str, what: str, statement: str) -> EngineError:
         id=ErrorId.PRIVILEGE_MISSING,
         hint=f"Run: {statement}",
     )
+
+
+def lacking_chores(
+    link: PostgresqlLink, kinds: Sequence[ChoreKind]
+) -> dict[ChoreKind, str]:
+    """Return which chores cannot be done, and why."""
+    version, may_checkpoint, may_rotate, account = link.row("chores")
+    found: dict[ChoreKind, str] = {}
+    if not may_checkpoint:
+        found[ChoreKind.CHECKPOINT] = (
+            f"run: grant pg_checkpoint to {account};"
+            if version >= _HAS_ROLE
+            else "before PostgreSQL 15 only a superuser may"
+        )
+    if not may_rotate:
+        found[ChoreKind.ROTATE] = (
+            "run in this database: grant execute on function pg_switch_wal() to"
+            f" {account};"
+        )
+    return {kind: why for kind, why in found.items() if kind in kinds}

@@ -9,12 +9,13 @@ from typing import Any
 from dbcheck.audit.rules import facts_of
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct, TableLost, TableRefused
-from dbcheck.engines.link import LOCK_S, SCAN_S, locked, not_permitted
-from dbcheck.engines.newest import Newest
-from dbcheck.engines.postgresql import amcheck, housekeeping, replication, twophase
+from dbcheck.engines.answering import accepts, log_names
+from dbcheck.engines.link import LOCK_S, SCAN_S, Newest, locked, not_permitted
+from dbcheck.engines.postgresql import amcheck, replication, twophase
 from dbcheck.engines.postgresql.audited import Look, other_settings
 from dbcheck.engines.postgresql.check import (
     definition_of,
+    lacking_chores,
     require_privileges,
     require_server,
     require_table,
@@ -28,15 +29,13 @@ from dbcheck.engines.postgresql.options import (
     libpq_options,
     url_arguments,
 )
-from dbcheck.engines.postgresql.places import places
+from dbcheck.engines.postgresql.places import places, postgresql_log
 from dbcheck.engines.postgresql.product import require_own_storage, require_postgresql
-from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
-from dbcheck.engines.postgresql.subscriptions import (
+from dbcheck.engines.postgresql.replication import (
     require_no_subscription,
     subscribed,
 )
-from dbcheck.engines.reach import accepts
-from dbcheck.engines.server_log import log_names, postgresql_log
+from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.model.audited import OtherSettings
@@ -391,7 +390,7 @@ class PostgresqlEngine(Engine):
 
     def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
         with self._open() as link:
-            return housekeeping.lacking(link, kinds)
+            return lacking_chores(link, kinds)
 
     def present(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
@@ -408,12 +407,7 @@ class PostgresqlEngine(Engine):
 
     def require_two_phase(self, transactions: int, *, weak: bool) -> None:
         if weak:
-            raise EngineError(
-                "no control can prepare transactions: PREPARE TRANSACTION flushes the"
-                " log whatever synchronous_commit is",
-                id=ErrorId.CONTROL_CANNOT_PREPARE,
-                hint="Run the control with another workload, such as insert.",
-            )
+            twophase.refuse_control()
         with self._open() as link:
             twophase.require_room(link, transactions)
 
@@ -459,8 +453,7 @@ class PostgresqlEngine(Engine):
 
     def drop(self) -> list[str]:
         with self._open() as link:
-            for name in twophase.prepared(link):  # it locks what is to be dropped
-                twophase.decide(link, name, commit=False)
+            twophase.roll_back_all(link)
             besides = ["dbcheck.amcheck"] if amcheck.drop(link) else []
             names = [name for (name,) in link.rows("present")]
             for name in names:

@@ -12,7 +12,7 @@ from typing import Any
 from dbcheck.base.access import who_may_change
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.named_files import unreadable_file
+from dbcheck.engines.url import unreadable_file
 
 # PostgreSQL 17 manual, 34.15, 34.16, 34.17 and 34.19: each option, the variable that
 # has the same meaning, and the file in the user's home that is read without either.

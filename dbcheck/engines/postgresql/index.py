@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, IndexDamaged, TableLost
-from dbcheck.engines.indexes import require_agreement
+from dbcheck.engines.indexes import RowsRead, require_agreement
 from dbcheck.engines.link import SCAN_S, require_all
 from dbcheck.engines.postgresql.settings import HEAP, INDEX
-from dbcheck.engines.rowsread import RowsRead
 from dbcheck.rows.table import TableSpec
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.config.files import sql
 from dbcheck.engines.answering import Answering, require_same
-from dbcheck.engines.deadline import Overrun, deadline, received
-from dbcheck.engines.interruptible import interruptible
+from dbcheck.engines.deadline import Overrun, deadline, interruptible, received
+from dbcheck.engines.indexes import RowsRead
 from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
@@ -34,23 +34,20 @@ from dbcheck.engines.link import (
     set_otherwise,
     unreadable,
 )
-from dbcheck.engines.postgresql import libpq_stderr
 from dbcheck.engines.postgresql import login as logins
-from dbcheck.engines.postgresql.copy import Copy
 from dbcheck.engines.postgresql.files import password_advice
 from dbcheck.engines.postgresql.index import require_indexes
 from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
 from dbcheck.engines.postgresql.product import require_at_login
-from dbcheck.engines.postgresql.rows import CopyParser
+from dbcheck.engines.postgresql.rows import Copy, CopyParser
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT
-from dbcheck.engines.rowsread import RowsRead
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TableSpec
 
 FAMILY = "postgresql"  # the folder below sql/
 
-libpq_stderr.silence()  # before any connection
+logins.silence()  # before any connection
 
 # SQLSTATEs (PostgreSQL 17, appendix A) of a table that is not there any more or whose
 # files are damaged: undefined table or schema; I/O error, internal error (among them

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 
+from dbcheck.model.host import COLLECTOR, JOURNAL, STDERR
 from dbcheck.model.places import DATA, WAL, Place
 
 # Below the data directory, where each folder, and each file in it, may be a link:
@@ -17,6 +19,7 @@ _BELOW_DATA = {
 }
 _DEFAULT_TABLESPACE = "base"
 _TABLESPACES = "pg_tblspc/"
+_INTO_FILES = ("stderr", "csvlog", "jsonlog")  # of log_destination
 
 
 def places(data: str, relations: Mapping[str, tuple[str, str]]) -> tuple[Place, ...]:
@@ -43,3 +46,23 @@ def _folder(location: str, file: str) -> str:
         _, _, *inside = posixpath.dirname(file).split("/")
         return posixpath.join(location, *inside)
     return posixpath.dirname(file) or location or _DEFAULT_TABLESPACE
+
+
+def postgresql_log(settings: Mapping[str, str]) -> str:
+    """Return COLLECTOR with both folders; JOURNAL or STDERR and the data directory.
+
+    "" if the account may not see where; needs pg_read_all_settings.
+    """
+    data = settings.get("data_directory", "")
+    if not data:
+        return ""
+    destination = settings.get("log_destination", "stderr")
+    if not any(each in destination for each in _INTO_FILES):
+        return JOURNAL + data if "syslog" in destination else ""
+    if settings.get("logging_collector") == "off":
+        return STDERR + data if "stderr" in destination else ""
+    folder = settings.get("log_directory", "")
+    if not folder:
+        return ""
+    both = (re.sub("/+", "/", each) for each in (data, posixpath.join(data, folder)))
+    return COLLECTOR + "/".join(both)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct
-from dbcheck.engines.url import JUDGED, NAME_ANOTHER
+from dbcheck.engines.registry import JUDGED, NAME_ANOTHER
 
 _VERSION_MIN = 13_00_00
 _OWN = "PostgreSQL "  # how its version() begins

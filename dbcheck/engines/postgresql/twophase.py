@@ -1,6 +1,12 @@
-"""Two-phase commit on PostgreSQL: PREPARE TRANSACTION (17 manual, SQL reference)."""
+"""Two-phase commit on PostgreSQL: PREPARE TRANSACTION (17 manual, SQL reference).
+
+What is prepared outlives its session and a crash of the server, keeps its locks, and
+takes one of max_prepared_transactions until it is decided.
+"""
 
 from __future__ import annotations
+
+from typing import NoReturn
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, NotPrepared
@@ -23,6 +29,16 @@ def require_room(link: PostgresqlLink, transactions: int) -> None:
         )
 
 
+def refuse_control() -> NoReturn:
+    """Raise EngineError: no such commit can be acked before it is durable."""
+    raise EngineError(
+        "no control can prepare transactions: PREPARE TRANSACTION flushes the"
+        " log whatever synchronous_commit is",
+        id=ErrorId.CONTROL_CANNOT_PREPARE,
+        hint="Run the control with another workload, such as insert.",
+    )
+
+
 def prepared(link: PostgresqlLink) -> tuple[str, ...]:
     """Return the names of dbcheck's transactions that are prepared in this database."""
     return tuple(name for (name,) in link.rows("prepared") if name.startswith(PREFIX))
@@ -37,3 +53,9 @@ def decide(link: PostgresqlLink, name: str, *, commit: bool) -> None:
         if code_of(error) == _UNDEFINED_OBJECT:
             raise NotPrepared(str(error), id=ErrorId.STATEMENT_FAILED) from error
         raise
+
+
+def roll_back_all(link: PostgresqlLink) -> None:
+    """Roll back all that prepared() returns: it locks what is to be dropped."""
+    for name in prepared(link):
+        decide(link, name, commit=False)
