@@ -1,4 +1,4 @@
-"""Tells the user's own files from trusted ones, and finds a home folder.
+"""Finds whether files are this user's own, who may change them, and where a home is.
 
 This file is sent to the witness with its agent: Python 3.8, and of dbcheck
 base/system.py alone.

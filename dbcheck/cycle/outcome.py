@@ -54,7 +54,7 @@ class Outcome:
     run: RunFolder
     case: Case
     judgement: Judgement
-    recalled: Recalled = Recalled()
+    recalled: Recalled
 
     @property
     def manifest(self) -> Manifest:

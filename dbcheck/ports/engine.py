@@ -1,7 +1,8 @@
 """Base class of all engines; each docstring is the contract.
 
 What only some servers can do has a default here: "not observable", never a finding
-about the server, or a refusal.
+about the server, or a refusal.  Methods of a node of a cluster, and those that are
+called only after has(), have none.
 """
 
 from __future__ import annotations

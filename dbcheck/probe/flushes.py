@@ -1,4 +1,4 @@
-"""Checks that each commit is followed by a flush of the drives, or why not."""
+"""Checks whether each commit is followed by a flush, and finds why not."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class RunFolder:
         return cls(path)
 
     def read(self) -> StoredRun:
-        """Read all records of a run whose survivors were read, each once.
+        """Read the records that a judgement needs, each once.
 
         Raise UsageError if they never were, and RunFormatError if a record is damaged.
         """

@@ -1,4 +1,4 @@
-"""Agents that answer the requests of every kind of witness."""
+"""Base class of the witnesses that an agent serves."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LOST_PAGES = 3
 
 @dataclass(frozen=True)
 class Hand:
-    """Restarts the server as a test does it (ports.restart.Restarter)."""
+    """Restarts the server as a test does it (ports.site.Restarter)."""
 
     act: Callable[[], object]
 

@@ -104,6 +104,11 @@ def test_flags_describe_a_host(
     assert chosen(nobody, parsed(kind, "")) == Entry("", "")
 
 
+def test_an_empty_command_leaves_what_the_inventory_has() -> None:
+    known = Entry("db1", "pg://db1", restart=("a",))
+    assert parsed(RestartOptions, "--restart-command ''").applied(known) == known
+
+
 def test_a_password_command_is_run_by_a_shell() -> None:
     entry = chosen(NamedByFlag(), parsed(TargetOptions, "--password-command 'a | b'"))
     assert entry.password is not None

@@ -14,7 +14,7 @@ from dbcheck.judge.verdict import Judgement, judge_rows
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.prepared import Decisions, LeftFate
 from dbcheck.rows.reconcile import Claim, Reconciliation
-from dbcheck.runs.folder import RunFolder
+from dbcheck.runs.folder import Recalled, RunFolder
 from tests.kit.cases import case
 from tests.kit.cycles import reconciled, record
 from tests.kit.samples import FACTS
@@ -105,7 +105,7 @@ def test_a_fail_names_decisions_first_and_the_server_where_it_counted_too_few(
     """A server that has restarted once more counts from 0."""
     found = fate(lost_by(rolled_back=2, committed=1))
     of_run = replace(case(after={"facts": FACTS, "decisions": counted}), found=found)
-    outcome = Outcome(RunFolder(Path()), of_run, judged(found, counted))
+    outcome = Outcome(RunFolder(Path()), of_run, judged(found, counted), Recalled())
     assert outcome.verdict is FAIL
     first, *_ = outcome_diagnosis(outcome)
     assert (first.cause, first.losses) == (Cause.DECISIONS, 3)

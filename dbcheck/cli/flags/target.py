@@ -80,12 +80,12 @@ class EntryOptions(Group):
         return replace(entry, **self.of_target())
 
     def of_target(self) -> Mapping[str, Any]:
-        """Return the settings of the target that are given here."""
+        """Return the settings of the target that are given here, and are not empty."""
         found: dict[str, Any] = {}
         for own, mark in self.marks().items():
             if isinstance(mark, FlagsOf) and mark.kind is TargetSettings:
                 found |= getattr(self, own)
-        return found
+        return {name: value for name, value in found.items() if value not in ("", ())}
 
     def require_beside(self, name: str) -> None:
         """Raise UsageError if a flag is given that excludes a name."""

@@ -1,4 +1,4 @@
-"""Advice for losses that nothing explains that was read."""
+"""Advice for losses that no fact explains."""
 
 from __future__ import annotations
 
