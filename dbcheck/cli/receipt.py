@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from dbcheck.audit.rule import Rule
@@ -19,7 +21,7 @@ from dbcheck.report.audit import receipt_report
 from dbcheck.report.console import console, progress_console
 from dbcheck.report.live import progress
 from dbcheck.runner.matrix_cycles import Measured, in_labs
-from dbcheck.runner.matrix_rows import Matrix, Row, read_matrix
+from dbcheck.runner.matrix_rows import Row, read_matrix
 
 PRESET = "receipts"
 
@@ -41,8 +43,7 @@ def receipt(name: str, seed: int) -> Receipt:
             id=ErrorId.RULE_UNKNOWN,
             hint="docs/rules.md has the rules; dbcheck audit prints their names.",
         )
-    matrix: Matrix = read_matrix(PRESET, (), target=False, seed=seed)
-    rows = tuple(row for row in matrix.rows if row.rule == name)
+    rows = tuple(row for row in _rows(seed) if row.rule == name)
     if not rows:
         why = rule.unshown or "it claims no loss of commits"
         raise UsageError(
@@ -55,8 +56,12 @@ def receipt(name: str, seed: int) -> Receipt:
 
 def rules_shown() -> tuple[str, ...]:
     """Return the names of the rules that have a receipt."""
-    rows = read_matrix(PRESET, (), target=False, seed=1).rows
-    return tuple(dict.fromkeys(row.rule for row in rows))
+    return tuple(dict.fromkeys(row.rule for row in _rows(1)))
+
+
+@cache
+def _rows(seed: int) -> Sequence[Row]:
+    return read_matrix(PRESET, (), target=False, seed=seed).rows
 
 
 def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool:
