@@ -18,8 +18,8 @@ from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import Flag, Verb, grouped, option
-from dbcheck.cli.flags.target import HostUrl, InventoryOptions, TargetOptions
+from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.target import HostUrl, InventoryOptions, TargetOptions, host_flag
 from dbcheck.cli.flags.values import SEED
 from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.audit import audit
@@ -43,11 +43,8 @@ class AuditedHost(HostUrl):
 
     target_host: Annotated[
         str | None,
-        Flag(
-            "--target-host",
-            metavar="URL",
-            help="The target's host, ssh://user@host:port, or local: if it is this "
-            "one. Filesystems, block devices and drives are read there, and nothing is "
+        host_flag(
+            "Filesystems, block devices and drives are read there, and nothing is "
             "written; as root the drives' own state can be read too.",
         ),
     ] = None

@@ -77,8 +77,8 @@ def end_with(outcome: Outcome, *, as_json: bool, reconcile: str = "") -> NoRetur
 def write_file(file: Path, chunks: Iterable[bytes]) -> None:
     """Write *file*, with the mode that the umask gives, whole or not at all.
 
-    Links are followed, and what is no plain file, as /dev/stdout or a pipe, is written
-    to.  Raise RunWriteError.
+    A link's target is replaced.  /dev/stdout or a pipe is written to.  Raise
+    RunWriteError.
     """
     try:
         if file.exists() and not file.is_file():

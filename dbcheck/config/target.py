@@ -24,7 +24,7 @@ class TargetSettings:
     """The settings of one target.
 
     A field with a description is a variable of an inventory; one with a Setting has a
-    flag, too. A text is "", a command () and a number None where nobody gives one.
+    flag, too. Without a value, a text is "", a command () and a number None.
 
     name: in the inventory; "" if flags describe the target.
     """

@@ -33,8 +33,9 @@ from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node, Site
+from dbcheck.power.driveonly import Server
 from dbcheck.remote.addresses import boot_id
-from dbcheck.rows.table import TABLES
+from dbcheck.rows.table import LEDGER, TABLES
 
 _PROCESS = uuid.uuid4().hex
 BOOT_S = 60.0  # a booted host may refuse logins for so long while its server answers
@@ -233,6 +234,21 @@ def data_directory(server: ServerFacts) -> str:
         id=ErrorId.PRIVILEGE_MISSING,
         hint="Run as a superuser: GRANT pg_read_all_settings TO the account's role.",
     )
+
+
+def server_on(engine: Engine, start: Callable[[], str] | None = None) -> Server:
+    """Return the server as the switch of its drives needs it; nothing is asked yet.
+
+    start: see power.driveonly.Server.
+    """
+
+    def directory() -> str:
+        return data_directory(engine.facts())
+
+    def places() -> Sequence[str]:
+        return [place.path for place in engine.places((LEDGER,))]
+
+    return Server(directory, places, start)
 
 
 def end_canaries(

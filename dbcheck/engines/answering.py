@@ -1,4 +1,4 @@
-"""Whether a server answers, and whether it is the one that was meant.
+"""Checks that a server answers, and that it is the one that was meant.
 
 A load balancer, a proxy or a name with several addresses may lead one connection to a
 server and the next to another.  So each connection that matters is checked itself.
@@ -70,7 +70,7 @@ def _difference(server: ServerFacts, found: Answering) -> str:
 
 
 def accepts(endpoints: Callable[[], Iterable[tuple[str, int]]]) -> bool:
-    """Return whether a connection to one of these hosts and ports is accepted.
+    """Return whether one of these addresses accepts a connection.
 
     Whoever asks must not take the server for one that is off, so what is not known
     counts as accepted: a socket file (""), endpoints() that fails, a name that does not
@@ -97,11 +97,11 @@ def _accepts(host: str, port: int) -> bool:
 
 
 def _is_off(error: Exception) -> bool:
-    """Return whether an attempt to connect failed as at a host that is off."""
+    """Return whether a connection failed because the host is off or the port closed."""
     # Where it is Python's own limit, it has no number.
     return isinstance(error, TimeoutError) or getattr(error, "errno", None) in _OFF
 
 
 def log_names(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return what the server's lines of a start name it by, of all its settings."""
+    """Return those of the settings that a server's log names when it starts."""
     return {name: settings[name] for name in NAMES if settings.get(name)}

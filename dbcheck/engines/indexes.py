@@ -1,4 +1,4 @@
-"""What was read of a table, and when one of its indexes disagrees with it."""
+"""Compares a table's indexes with the rows that were read from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection is, whichever the driver, and one that asks again and again."""
+"""Base class of connections, whichever the driver, and one that asks repeatedly."""
 
 from __future__ import annotations
 

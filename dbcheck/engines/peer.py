@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection on this machine, as its kernel shows it.
+"""Identifies the other end of a connection on this machine, by its kernel.
 
 An address of this machine says nothing of who answers there: any user of it may listen
 on a port that the server has left, as in a power cut, and make a socket file in a

@@ -1,4 +1,4 @@
-"""Which engine speaks to which URL; imported on use, for drivers load slowly.
+"""Maps URLs to engines; imported on use, for drivers load slowly.
 
 So does SQLAlchemy, which reads the URL: a quarter of a second.
 """

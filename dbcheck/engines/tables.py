@@ -1,4 +1,4 @@
-"""What dbcheck's tables are called and look like, for every engine."""
+"""Names and definitions of dbcheck's tables, for every engine."""
 
 from __future__ import annotations
 

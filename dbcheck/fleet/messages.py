@@ -46,7 +46,7 @@ class Job:
 
 
 class Word(Enum):
-    """What is said in a word."""
+    """A message without content."""
 
     # From the process of a campaign, by way of its task, to the client.
     WANTS_TURN = auto()  # the target is to be without power from YOUR_TURN on
@@ -59,10 +59,9 @@ class Word(Enum):
     REFUSED = auto()  # it may not: it did elsewhere, or the client ends
     YOUR_TURN = auto()  # the target may be without power
     STOP = auto()  # the campaign is to end as Ctrl-C ends it, with the power restored
-    # What a task notes itself.
-    LOST = (
-        auto()
-    )  # nothing was heard of the client for LOST_S, or the scheduler is gone
+    # What a task notes itself. LOST: nothing was heard of the client for LOST_S, or the
+    # scheduler is gone.
+    LOST = auto()
     CLOSED = auto()  # the process has closed its end, as it does when it ends
 
 

@@ -1,4 +1,4 @@
-"""How a lab's processes call one another's objects: methods by name, values as JSON.
+"""Calls of objects in another of a lab's processes: methods by name, values as JSON.
 
 A class marks with remote() which of its methods other processes may call.  A caller
 names the method itself, so that its parameters and its result are checked twice: by the

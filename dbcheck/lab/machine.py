@@ -1,4 +1,4 @@
-"""What loses its power: storage and the server on it."""
+"""A machine that loses its power: storage and the server on it."""
 
 from __future__ import annotations
 

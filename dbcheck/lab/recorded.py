@@ -1,4 +1,4 @@
-"""What a lab that replays recordings must share with the lab that made them."""
+"""Facts that a lab which replays recordings shares with the lab that made them."""
 
 from __future__ import annotations
 

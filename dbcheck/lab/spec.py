@@ -1,4 +1,4 @@
-"""What a lab is made of, as plain values that can be written to a file."""
+"""The configuration of a lab, as plain values that can be written to a file."""
 
 from __future__ import annotations
 

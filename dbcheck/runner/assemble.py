@@ -16,6 +16,7 @@ from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.config.secret import Secret, variable
+from dbcheck.cycle.host import server_on
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
@@ -45,12 +46,6 @@ from dbcheck.witness.window import WindowLimits
 
 if TYPE_CHECKING:
     from dbcheck.load.farworkers import FarWorkers
-
-from collections.abc import Sequence
-
-from dbcheck.cycle.host import data_directory
-from dbcheck.power.driveonly import Server
-from dbcheck.rows.table import LEDGER
 
 PASSWORD_VARIABLE = "DBCHECK_PASSWORD"
 
@@ -257,21 +252,6 @@ def cut_nodes(entry: Entry, site: Site) -> list[tuple[Entry, Node]]:
     if not entry.standbys:
         return [(entry, site.writer)]
     return [(one, site.nodes[one.name]) for one in entry.cut_with]
-
-
-def server_on(engine: Engine, start: Callable[[], str] | None = None) -> Server:
-    """Return the server as the switch of its drives needs it; nothing is asked yet.
-
-    start: see power.driveonly.Server.
-    """
-
-    def directory() -> str:
-        return data_directory(engine.facts())
-
-    def places() -> Sequence[str]:
-        return [place.path for place in engine.places((LEDGER,))]
-
-    return Server(directory, places, start)
 
 
 def entry_label(entry: Entry) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.cycle.host import server_on
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.explore.folder import Exploration
@@ -22,11 +23,13 @@ from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
 from dbcheck.report.console import progress_console
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runner.assemble import server_on
 from dbcheck.site.single import SingleServer
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
+
+_NOWHERE = Path()  # for what stores no run
+_RETURN_S = 10  # more than the lab itself waits; what recovers longer is INCONCLUSIVE
 
 
 def host_of(name: str) -> TargetHost:
@@ -129,10 +132,6 @@ def lab_rig(
         limits=limits,
         lab=lab.spec.to_values(),
     )
-
-
-_NOWHERE = Path()  # for what stores no run
-_RETURN_S = 10  # more than the lab itself waits; what recovers longer is INCONCLUSIVE
 
 
 def rig_of(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> Rig:

@@ -16,6 +16,7 @@ import pytest
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.cli.lab import as_host
 from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.host import server_on
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.hosts.host import TargetHost
@@ -30,7 +31,6 @@ from dbcheck.model.cut import DriveCut, PowerScope, PowerState
 from dbcheck.model.verdict import Verdict
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
-from dbcheck.runner.assemble import server_on
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 

@@ -169,7 +169,7 @@ class Group:
 
     @classmethod
     def marks(cls) -> Mapping[str, Flag | FlagsOf]:
-        """Return what each field declares."""
+        """Return the Flag or the FlagsOf of each field."""
         hints = get_type_hints(cls, include_extras=True)
         declared = [(each.name, hints[each.name]) for each in fields(cls)]
         return {

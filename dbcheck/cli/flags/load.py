@@ -80,10 +80,10 @@ class LoadOptions(EntryOptions, WorkloadOptions):
             "Each worker needs this dbcheck, the password and access to the witness.",
         ),
     ] = ""
-    gone: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("silence_s",))] = field(
-        default_factory=dict
-    )
-    window: Annotated[Mapping[str, Any], FlagsOf(WindowLimits)] = field(
+    of_silence: Annotated[
+        Mapping[str, Any], FlagsOf(TargetSettings, ("silence_s",))
+    ] = field(default_factory=dict)
+    of_window: Annotated[Mapping[str, Any], FlagsOf(WindowLimits)] = field(
         default_factory=dict
     )
 
@@ -103,7 +103,7 @@ class LoadOptions(EntryOptions, WorkloadOptions):
     @property
     def limits(self) -> WindowLimits:
         """How far the witness may lag."""
-        return WindowLimits(**self.window)
+        return WindowLimits(**self.of_window)
 
     def require_beside(self, name: str) -> None:
         """Accept each flag: what is given wins over the inventory."""

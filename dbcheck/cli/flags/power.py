@@ -49,7 +49,7 @@ class PowerOptions(EntryOptions):
             shell_complete=completed(_typed_alone, or_file=False),
         ),
     ] = _MANUAL.value
-    commands: Annotated[Mapping[str, Any], FlagsOf(ExecPlan)] = field(
+    of_exec: Annotated[Mapping[str, Any], FlagsOf(ExecPlan)] = field(
         default_factory=dict
     )
     power_class: Annotated[
@@ -71,7 +71,7 @@ class PowerOptions(EntryOptions):
         declared = CutClass(self.power_class) if self.power_class else None
         if self.power == _EXEC.value:
             return self._exec(declared)
-        for name in self.commands:
+        for name in self.of_exec:
             raise UsageError(
                 f"{self.flags()[name].name} needs --power exec",
                 id=ErrorId.OPTION_NEEDS_ANOTHER,
@@ -96,10 +96,10 @@ class PowerOptions(EntryOptions):
         )
 
     def _exec(self, declared: CutClass | None) -> ExecPlan:
-        if not self.commands.get("cut"):
+        if not self.of_exec.get("cut"):
             raise UsageError(
                 "--power exec needs a command that cuts",
                 id=ErrorId.OPTION_NEEDS_ANOTHER,
                 hint="Give --cut-command.",
             )
-        return ExecPlan(**self.commands, declared=declared)
+        return ExecPlan(**self.of_exec, declared=declared)

@@ -104,14 +104,14 @@ class TargetUrl(EntryOptions):
 
     section = "Target"
 
-    server: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("target",))] = field(
-        default_factory=dict
+    of_server: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("target",))] = (
+        field(default_factory=dict)
     )
 
     @property
     def target(self) -> str:
         """The URL of the server, "" if it is not given."""
-        return str(self.server.get("target", ""))
+        return str(self.of_server.get("target", ""))
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class WitnessOptions(EntryOptions):
     section = "Witness"
     beside_name = frozenset({"accept_new_host_key"})
 
-    log: Annotated[
+    of_witness: Annotated[
         Mapping[str, Any],
         FlagsOf(TargetSettings, ("witness", "witness_identity", "witness_known_hosts")),
     ] = field(default_factory=dict)
@@ -160,6 +160,16 @@ class WitnessOptions(EntryOptions):
     ] = False
 
 
+def host_flag(then: str) -> Flag:
+    """Return the flag of the target's host; *then* ends its help."""
+    return Flag(
+        "--target-host",
+        metavar="URL",
+        help="The target's host, ssh://user@host:port, or local: if it is this one. "
+        + then,
+    )
+
+
 @dataclass(frozen=True)
 class HostUrl(EntryOptions):
     """The target's host."""
@@ -168,11 +178,8 @@ class HostUrl(EntryOptions):
 
     target_host: Annotated[
         str | None,
-        Flag(
-            "--target-host",
-            metavar="URL",
-            help="The target's host, ssh://user@host:port, or local: if it is this "
-            "one. dbcheck measures there how deep the cut goes, with files beside the "
+        host_flag(
+            "dbcheck measures there how deep the cut goes, with files beside the "
             "data directory (canaries) that it removes again; the user must be able "
             "to write there.",
         ),
@@ -193,11 +200,8 @@ class ProbedHost(HostUrl):
 
     target_host: Annotated[
         str | None,
-        Flag(
-            "--target-host",
-            metavar="URL",
-            help="The target's host, ssh://user@host:port, or local: if it is this "
-            "one. The user there must be able to write in the directory of the log.",
+        host_flag(
+            "The user there must be able to write in the directory of the log.",
         ),
     ] = None
 
@@ -206,9 +210,9 @@ class ProbedHost(HostUrl):
 class HostOptions(HostUrl):
     """The target's host, which makes the evidence stronger, and the server's log."""
 
-    server_log: Annotated[
-        Mapping[str, Any], FlagsOf(TargetSettings, ("server_log",))
-    ] = field(default_factory=dict)
+    of_log: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("server_log",))] = (
+        field(default_factory=dict)
+    )
 
 
 @dataclass(frozen=True)
@@ -217,8 +221,8 @@ class WaitOptions(EntryOptions):
 
     section = "Target"
 
-    wait: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("return_s",))] = field(
-        default_factory=dict
+    of_wait: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("return_s",))] = (
+        field(default_factory=dict)
     )
 
     def require_beside(self, name: str) -> None:
@@ -231,21 +235,21 @@ class TwiceOptions(Group):
 
     section = "Target"
 
-    second: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("twice",))] = field(
+    of_twice: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("twice",))] = field(
         default_factory=dict
     )
 
     @property
     def twice(self) -> bool:
         """Whether the rows are read a second time."""
-        return "twice" in self.second
+        return "twice" in self.of_twice
 
 
 @dataclass(frozen=True)
 class RestartOptions(TwiceOptions, EntryOptions):
     """The second reading, and who restarts the server for it."""
 
-    restart: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("restart",))] = (
+    of_restart: Annotated[Mapping[str, Any], FlagsOf(TargetSettings, ("restart",))] = (
         field(default_factory=dict)
     )
 

@@ -283,7 +283,7 @@ def require_server(
 
 
 def _require_two_phase(engine: Engine, transactions: int, *, weak: bool) -> None:
-    """Raise EngineError if so many transactions cannot be prepared at once.
+    """Raise EngineError if the server cannot hold that many prepared transactions.
 
     Those that an earlier run left prepared are rolled back first.
     """

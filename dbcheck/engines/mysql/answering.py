@@ -1,4 +1,4 @@
-"""Which server of the MySQL family answers in a connection."""
+"""Identifies the server of the MySQL family that answers in a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MySQL and MariaDB servers and tables dbcheck refuses to test, and why."""
+"""Refuses MySQL and MariaDB servers and tables that dbcheck cannot test."""
 
 from __future__ import annotations
 

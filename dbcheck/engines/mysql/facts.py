@@ -1,4 +1,4 @@
-"""What a run records of a server of the MySQL family, and looks at beside its load.
+"""Facts about a server of the MySQL family, for a run's records and beside its load.
 
 Its settings, and by what it and a table are recognised after a cut.
 

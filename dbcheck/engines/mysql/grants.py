@@ -1,4 +1,4 @@
-"""Which privileges SHOW GRANTS shows, and which chores they allow."""
+"""Reads SHOW GRANTS: the privileges of an account, and the chores they allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether other servers may have given a server of the MySQL family rows back.
+"""Finds whether other servers may have given a MySQL or MariaDB server rows back.
 
 A member of a group, a node of a Galera cluster and a replica fetch from their peers
 what they lack, whatever set them going: a setting says nothing of what an operator, a

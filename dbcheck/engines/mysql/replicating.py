@@ -1,4 +1,4 @@
-"""What a server of the MySQL family can do as a node of a cluster."""
+"""A server of the MySQL family as a node of a cluster."""
 
 from __future__ import annotations
 

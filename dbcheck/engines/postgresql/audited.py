@@ -1,4 +1,4 @@
-"""What PostgreSQL shows of settings beside those of one session, or of one moment."""
+"""PostgreSQL's settings beside those of one session, or of one moment."""
 
 from __future__ import annotations
 

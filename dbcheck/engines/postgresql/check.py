@@ -1,4 +1,4 @@
-"""What PostgreSQL servers and tables dbcheck refuses to test, and why."""
+"""Refuses PostgreSQL servers and tables that dbcheck cannot test."""
 
 from __future__ import annotations
 

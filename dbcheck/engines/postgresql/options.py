@@ -1,4 +1,4 @@
-"""What libpq is given: the URL's options, and which logins it must refuse.
+"""Options of libpq from a URL, and logins that it must refuse.
 
 libpq sends the password to any server that asks for it, in clear too, and by default
 (sslmode=prefer) it verifies no server.  So either the user has asked libpq to verify

@@ -1,4 +1,4 @@
-"""Where PostgreSQL keeps what a commit depends on."""
+"""Directories of PostgreSQL on which a commit depends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes servers of a lab the nodes of one Galera cluster: ports and settings."""
+"""Ports and settings that make servers of a lab one Galera cluster."""
 
 from __future__ import annotations
 

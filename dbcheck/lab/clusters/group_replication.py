@@ -1,4 +1,4 @@
-"""What makes servers of a lab one MySQL replication group: settings and statements."""
+"""Settings and statements that make servers of a lab one MySQL replication group."""
 
 from __future__ import annotations
 

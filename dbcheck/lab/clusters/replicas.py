@@ -1,4 +1,4 @@
-"""What makes servers of a lab follow one another: settings and statements."""
+"""Settings and statements that make servers of a lab follow one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster of labs is made of, as plain values."""
+"""The configuration of a cluster of labs, as plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lab's daemon can be called for, and what it returns."""
+"""The calls that a lab's daemon answers, and their results."""
 
 from __future__ import annotations
 

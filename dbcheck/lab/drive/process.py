@@ -60,9 +60,9 @@ def _prepare_process() -> None:
 
 
 class DriveServer:
-    """The loop between the kernel's requests and the parent's commands.
+    """The loop between the kernel's requests and the parent's calls.
 
-    An invalid command is answered with an error, and changes nothing.
+    An invalid call is answered with an error, and changes nothing.
 
     watchdog_s: a drive that stays frozen for so long fails by itself, for as long as
     it is frozen a sync anywhere on the machine hangs.
@@ -79,7 +79,7 @@ class DriveServer:
         file: int = -1,
         replay: Replay | None = None,
     ) -> None:
-        """Serve *drive* on *descriptor*, and commands on *control*."""
+        """Serve *drive* on *descriptor*, and calls on *control*."""
         self._control = control
         self._descriptor = descriptor
         self._drive = drive
@@ -97,7 +97,7 @@ class DriveServer:
             self._front.complete()
             if self._descriptor in ready and not self._front.serve():
                 return
-            if sources[1] in ready and not self._command():
+            if sources[1] in ready and not self._answer_call():
                 return
 
     def _wait_s(self) -> float | None:
@@ -110,8 +110,8 @@ class DriveServer:
         self._front.fail()
         return None
 
-    def _command(self) -> bool:
-        """Obey one command; return False if none will come any more."""
+    def _answer_call(self) -> bool:
+        """Answer one call; return False if none will come any more."""
         try:
             message = self._control.receive()
         except EOFError:

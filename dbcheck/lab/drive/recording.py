@@ -1,4 +1,4 @@
-"""What a drive was asked from some moment on, and the bytes that it held before.
+"""Records the requests to a drive, and the bytes that it held before.
 
 A Recorder collects it in the drive's process.  It is stored as a ZIP archive, whose
 checksums show damage:

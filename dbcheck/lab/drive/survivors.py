@@ -1,4 +1,4 @@
-"""What a power cut leaves of a drive's write cache.
+"""Decides what a power cut leaves of a drive's write cache.
 
 Each kind is what some drive may do without breaking a promise; docs/method.md has
 the sources.

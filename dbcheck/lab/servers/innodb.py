@@ -1,4 +1,4 @@
-"""What MariaDB and MySQL have in common as servers of the lab."""
+"""Base of MariaDB and MySQL as servers of the lab."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a lab's server keeps its data on, from the folder down to the drive."""
+"""The storage of a lab's server, from the folder down to the drive."""

@@ -1,4 +1,4 @@
-"""What a lab's server keeps its data on, and what a power cut does to it."""
+"""Contract of a lab's storage: where data are, and what a power cut does to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which file's which bytes are where on a drive."""
+"""Finds which bytes of which file are where on a drive."""
 
 from __future__ import annotations
 
