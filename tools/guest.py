@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from dbcheck.agent.host.facts import host_facts
-from dbcheck.agent.host.readings import readings
+from dbcheck.agent.host.tools import readings
 
 NOBODY = 65534
 TIMEOUT_S = 90

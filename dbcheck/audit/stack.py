@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dbcheck.audit import devices, platform, printed, storage
-from dbcheck.audit.controllers import controllers_in
+from dbcheck.audit.raid import controllers_in
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.subject import AS_ROOT, Fact, Subject, fact_of, known, remedy_of
 from dbcheck.model import layers

@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import has_acl, is_ours, others_write
@@ -101,7 +101,7 @@ def own_program(name: str) -> str | None:
 
     None if there is none.  In a folder that others may write, that may be a trap.
     """
-    for folder in children.search_path().split(os.pathsep):
+    for folder in processes.search_path().split(os.pathsep):
         found = shutil.which(name, path=folder)
         if found and who_may_change(Path(found)) is None:
             return found

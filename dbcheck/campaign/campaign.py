@@ -19,12 +19,13 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, WitnessError
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
-from dbcheck.cycle.control import facts_of, run_controls
 from dbcheck.cycle.cycle import (
+    facts_of,
     reconcile_run,
     require_answered,
     require_same_site,
     restore,
+    run_controls,
     run_cycle,
 )
 from dbcheck.cycle.judging import judge_run

@@ -18,9 +18,8 @@ from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
 from dbcheck.cli.entries import at_once, several
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.groups import SEED, Verb, grouped, option
 from dbcheck.cli.flags.target import HostUrl, InventoryOptions, TargetOptions, host_flag
-from dbcheck.cli.flags.values import SEED
 from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.audit import audit
 from dbcheck.inventory.entry import Entry

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.groups import ANY_PATH, FILE, Verb, option
 from dbcheck.cli.flags.shared import require_file, written_to
-from dbcheck.cli.flags.values import ANY_PATH, FILE
 from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
 from dbcheck.evidence.bundle import bundle
@@ -61,7 +60,7 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
         )
     with (
         locked_to_judge(path),
-        bundle(path, children.secrets(), FrameLogReader(), redact=redact) as made,
+        bundle(path, processes.secrets(), FrameLogReader(), redact=redact) as made,
     ):
         index = made.index
         target = file or Path(f"{index.name}{_SUFFIX}")

@@ -17,10 +17,9 @@ from dbcheck.campaign.compare import groups
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, option
 from dbcheck.cli.flags.shared import ConsentOptions, drawn
 from dbcheck.cli.flags.target import InventoryOptions, TwiceOptions
-from dbcheck.cli.flags.values import FOLDER, SEED
 from dbcheck.cli.say import say
 from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry

@@ -11,9 +11,8 @@ import click
 
 from dbcheck.cli import FAILED, PASS, output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.groups import SEED, Verb, option
 from dbcheck.cli.flags.shared import drawn
-from dbcheck.cli.flags.values import SEED
 from dbcheck.cli.say import say
 from dbcheck.config import files, workload_file
 from dbcheck.cycle.outcome import Outcome

@@ -8,9 +8,8 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.groups import ANY_PATH, Verb, option
 from dbcheck.cli.flags.target import INVENTORY
-from dbcheck.cli.flags.values import ANY_PATH
 from dbcheck.cli.say import say
 from dbcheck.config import files
 from dbcheck.runs.stored import private

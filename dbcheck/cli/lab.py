@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import VerbGroup, grouped, option
+from dbcheck.cli.flags.groups import FOLDER, Verb, VerbGroup, grouped, option
 from dbcheck.cli.flags.lab import (
     ClusterOptions,
     ServerOptions,
@@ -28,15 +30,23 @@ from dbcheck.cli.flags.load import WorkloadOptions
 from dbcheck.cli.flags.shared import drawn
 from dbcheck.cli.flags.target import TwiceOptions
 from dbcheck.cli.lab_explore import command as explore
-from dbcheck.cli.lab_fetch import fetch
-from dbcheck.cli.lab_log_writes import command as log_writes
+from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
 from dbcheck.config import workload_file
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.explore.acked import Acked
+from dbcheck.explore.folder import Exploration
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
+from dbcheck.lab import programs
 from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
+from dbcheck.lab.drive.logwrites import log_of
+from dbcheck.lab.drive.recording import Recording
+from dbcheck.lab.fetch import fetch as fetch_into
+from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part
+from dbcheck.lab.fetch_mariadb import fetch as fetch_part
+from dbcheck.lab.fetch_patroni import fetch as fetch_patroni
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import PPM, cuts_needed, worst
@@ -47,6 +57,120 @@ from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import tally, with_bound
 from dbcheck.runner.lab_clusters import cluster_cycles
 from dbcheck.runner.lab_cycles import described, lab_cycles, lab_workload, until_shown
+from dbcheck.runner.lab_rig import opened
+
+
+@click.command("fetch", cls=Verb)
+@click.argument("server", type=click.Choice(("mysql", "myrocks", "galera", "patroni")))
+def fetch(server: str) -> None:
+    """Fetch MySQL, MyRocks, Galera or Patroni for labs.
+
+    What this machine has already is not fetched.
+
+    No release of Debian has MySQL: "mysql" takes the server of Debian unstable (60 MB).
+    "myrocks" takes the storage engine MyRocks of the MariaDB that is installed (3 MB),
+    without the service that its package brings; "galera" takes what makes a cluster of
+    that MariaDB (7 MB). "patroni" takes Patroni and etcd, without their services (9
+    MB). All come from the mirror that this machine uses, and apt checks them with
+    Debian's keys. Nothing is installed. It needs no root; but fetch Patroni as root, as
+    its labs run as root.
+    """
+    say(f"{server}: {_FETCHED[server]()}")
+
+
+def _mysql() -> Path | None:
+    found = programs.find_mysqld()
+    if found is None:
+        if os.environ.get(programs.MYSQLD_VARIABLE):
+            raise programs.misnamed(programs.MYSQLD_VARIABLE, "mysqld")
+        folder = programs.mysql_folder()
+        say(f"fetching a MySQL server (60 MB) into {folder}")
+        fetch_into(folder)
+        found = programs.find_mysqld()
+    return found
+
+
+def _myrocks() -> Path | None:
+    if programs.find_rocksdb() is None:
+        _fetch_part(MYROCKS, "MyRocks (3 MB)", programs.myrocks_folder())
+    return programs.find_rocksdb()
+
+
+def _galera() -> Path | None:
+    wanted = (programs.GALERA, *programs.TRANSFER)
+    if not all(map(programs.find_galera, wanted)):
+        _fetch_part(GALERA, "Galera (7 MB)", programs.galera_folder())
+    return programs.find_galera(programs.GALERA)
+
+
+def _fetch_part(part: Part, name: str, folder: Path) -> None:
+    programs.require("mariadbd")
+    say(f"fetching MariaDB's {name} into {folder}")
+    fetch_part(part, folder)
+
+
+def _patroni() -> Path | None:
+    if not all(map(programs.find_patroni, programs.PATRONI)):
+        folder = programs.patroni_folder()
+        say(f"fetching Patroni and etcd (9 MB) into {folder}")
+        fetch_patroni(folder)
+    return programs.find_patroni("patroni")
+
+
+_FETCHED = {
+    "mysql": _mysql,
+    "myrocks": _myrocks,
+    "galera": _galera,
+    "patroni": _patroni,
+}
+
+
+@click.command("log-writes", cls=Verb)
+@click.argument("folder", metavar="FOLDER", type=FOLDER)
+@shared.written_to(
+    "The file to make. If the lab had a log drive, FILE has the data's drive and "
+    "FILE.log the log's.",
+    required=True,
+)
+def log_writes(folder: Path, file: Path) -> None:
+    """Write what the drives recorded as logs of dm-log-writes.
+
+    FOLDER is one that dbcheck lab explore made. Tools such as xfstests' replay-log
+    rebuild states of the drive from such a log, on a device that is as large and holds
+    zeros. Each ack of the recorded load is a mark, behind every flush that the drive
+    had answered by then.
+    """
+    found = opened(Exploration.open(folder))
+    acked, recordings = found.acked, found.timeline.recordings
+    files = _files(file, recordings)
+    for path, recording in zip(files, recordings, strict=True):
+        marks, content = log_of(recording, _marks(acked))
+        write_file(path, content)
+        say(
+            f"{path}: {len(recording):,} writes and {len(recording.flushes):,} flushes"
+            f" of a drive of {recording.size_bytes:,} bytes, {marks:,} of"
+            f" {len(acked):,} acks as marks"
+        )
+
+
+def _files(file: Path, recordings: Sequence[Recording]) -> list[Path]:
+    """Return a new file for each drive; raise UsageError if one is there."""
+    files = [file, file.with_name(f"{file.name}.log")][: len(recordings)]
+    for path in files:
+        if os.path.lexists(path):
+            raise UsageError(
+                f"{path} is there already",
+                id=ErrorId.FILE_EXISTS,
+                hint="Name a new file with -o, or remove that one.",
+            )
+    return files
+
+
+def _marks(acked: Acked) -> Iterator[tuple[int, str]]:
+    """Yield when each ack came, and its text."""
+    for session, seq, row_id, acked_us in acked.each():
+        yield acked_us, f"ack session {session} operation {seq} id {row_id}"
+
 
 _SPARE = 3  # cycles for inconclusive ones in a campaign that is to show something
 _DISK = Path("/var/tmp")  # unlike /tmp never memory, which no witness may use
@@ -240,7 +364,7 @@ def as_host(lab: Lab) -> dict[str, Any]:
     """Return a lab as the variables of a host in an inventory."""
     return {
         "dbcheck_target": lab.target_url,
-        "dbcheck_password_command": children.module(
+        "dbcheck_password_command": processes.module(
             "dbcheck", "lab", "password", lab.name
         ),
         "dbcheck_witness": lab.witness_url,
@@ -256,13 +380,13 @@ def as_host(lab: Lab) -> dict[str, Any]:
 
 def _own_command() -> str:
     """Return the shell command that runs this installation of dbcheck."""
-    script = Path(children.PYTHON).with_name("dbcheck")
+    script = Path(processes.PYTHON).with_name("dbcheck")
     found = shutil.which("dbcheck")
     if found and script.exists() and Path(found).samefile(script):
         return "dbcheck"
     if script.exists():
         return shlex.quote(str(script))
-    return shlex.join(children.module("dbcheck"))
+    return shlex.join(processes.module("dbcheck"))
 
 
 @command.command()

@@ -18,11 +18,10 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunWriteError, UsageError
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.explore import RecordOptions
-from dbcheck.cli.flags.groups import Verb, grouped, is_given, option
+from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, is_given, option
+from dbcheck.cli.flags.lab import RecordOptions
 from dbcheck.cli.flags.load import WorkloadOptions
 from dbcheck.cli.flags.shared import drawn
-from dbcheck.cli.flags.values import FOLDER, SEED
 from dbcheck.config import workload_file
 from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration

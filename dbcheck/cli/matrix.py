@@ -13,7 +13,7 @@ from dbcheck.campaign.folder import write_matrix
 from dbcheck.cli import FAILED, PASS, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import Verb, grouped, option, option_of
+from dbcheck.cli.flags.groups import SEED, Verb, grouped, option, option_of
 from dbcheck.cli.flags.power import PowerOptions
 from dbcheck.cli.flags.shared import ConsentOptions, drawn
 from dbcheck.cli.flags.target import (
@@ -25,7 +25,6 @@ from dbcheck.cli.flags.target import (
     WitnessOptions,
     reconcile_flags,
 )
-from dbcheck.cli.flags.values import SEED
 from dbcheck.cli.say import say
 from dbcheck.config import files
 from dbcheck.judge.result import to_values

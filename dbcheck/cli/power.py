@@ -10,10 +10,9 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import VerbGroup, grouped, option
+from dbcheck.cli.flags.groups import SECONDS, VerbGroup, grouped, option
 from dbcheck.cli.flags.shared import ConsentOptions
 from dbcheck.cli.flags.target import InventoryOptions
-from dbcheck.cli.flags.values import SECONDS
 from dbcheck.cli.say import say
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load

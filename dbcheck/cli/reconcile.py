@@ -10,7 +10,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import Verb, grouped, option
+from dbcheck.cli.flags.groups import ANY_PATH, Verb, grouped, option
 from dbcheck.cli.flags.target import (
     HostOptions,
     NamedByFlag,
@@ -19,7 +19,6 @@ from dbcheck.cli.flags.target import (
     WaitOptions,
     WitnessOptions,
 )
-from dbcheck.cli.flags.values import ANY_PATH
 from dbcheck.cycle.judging import judge_run
 from dbcheck.report.console import progress_console
 from dbcheck.report.live import progress

@@ -4,41 +4,122 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 from rich.console import RenderableType
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.base.setting import flags_of
 from dbcheck.campaign.compare import compared, groups
 from dbcheck.campaign.folder import folders_in, read_matrix
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.cli import PASS, output
-from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.groups import ANY_PATH, Verb, option
 from dbcheck.cli.flags.shared import written_to
-from dbcheck.cli.flags.values import ANY_PATH
 from dbcheck.cli.output import write_file
-from dbcheck.cli.reproduce import steps_of
 from dbcheck.cli.say import say
+from dbcheck.config import workload_file
 from dbcheck.cycle.detail import detail_of
 from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult, ComparedResult, MatrixResult
+from dbcheck.model.records import Manifest
 from dbcheck.report.campaign import campaigns_report, compare_report
 from dbcheck.report.console import console
 from dbcheck.report.matrix import matrix_report
 from dbcheck.report.subject import (
     NOT_JUDGED_AGAIN,
     RunSubject,
+    Step,
     Subject,
     Verdicts,
 )
 from dbcheck.report.verdict import verdict_report
+from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
 from dbcheck.runs.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader
+
+
+def steps_of(outcome: Outcome) -> tuple[Step, ...]:
+    """Return how to check a judged run, and how to repeat it.
+
+    The second only of this user's own: another's manifest would choose the server, or
+    settings that run programs, and somebody might copy the command.
+    """
+    manifest, folder = outcome.manifest, str(outcome.run.path)
+    again = ["dbcheck", "reconcile", folder, "--offline"]
+    found = [Step("Judge the stored run again; no server is needed", shlex.join(again))]
+    more = ["--twice"] if outcome.after.again is not None else []
+    if outcome.run.is_own() and (repeat := _repeat(manifest, more)):
+        found.append(repeat)
+    return tuple(found)
+
+
+def _repeat(manifest: Manifest, more: list[str]) -> Step | None:
+    load = _load_flags(manifest)
+    if not manifest.lab:
+        command = ["dbcheck", "run", "--target", manifest.writer.target]
+        command += ["--witness", manifest.witness, "--seed", str(manifest.seed)]
+        command += ["--power", manifest.writer.power.value, *load, *more]
+        what = (
+            "Make another run with the same workload and seed; add the flags of the"
+            " power switch, or name the host in an inventory"
+        )
+        return Step(what, shlex.join(command))
+    lab = _lab_flags(manifest.lab)
+    if lab is None:
+        return None
+    flags, base = lab
+    cycles = manifest.seed - base + 1  # cycle n of a lab has its seed + n
+    command = ["dbcheck", "lab", "run", *flags, "--seed", str(base)]
+    command += ["--cycles", str(cycles)] if cycles > 1 else []
+    control = bool(manifest.controls) or manifest.control
+    command += ["--control"] if control else []
+    last = f"; the last of {cycles} cycles is this one" if cycles > 1 else ""
+    what = f"Make another run in a lab like this one, with the same seed{last}"
+    return Step(what, shlex.join([*command, *load, *more])) if cycles > 0 else None
+
+
+def _load_flags(manifest: Manifest) -> list[str]:
+    """Return the flags of the load: all that are not the named workload's own.
+
+    The number of sessions always, which an inventory may give as well.
+    """
+    workload = manifest.workload
+    try:
+        named = replace(workload_file.load(workload.name), sessions=0)
+    except UsageError:  # a file of the user's
+        named = Workload("", "", workload.plan, sessions=0, processes=0)
+    return ["--workload", workload.name, *flags_of(workload, named)]
+
+
+def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
+    """Return the flags that describe a lab, and its seed; None if it is no lab's spec.
+
+    A stored spec may lack some of it, and a forged one hold anything.
+    """
+    from dbcheck.cli.flags.lab import flags_of_cluster, flags_of_lab
+    from dbcheck.lab.clusters.spec import ClusterSpec
+    from dbcheck.lab.spec import LabSpec
+
+    flags = []
+    try:
+        spec = msgspec.convert(lab, LabSpec)
+        if "cluster" in lab:
+            flags = flags_of_cluster(msgspec.convert(lab["cluster"], ClusterSpec))
+    except (UsageError, msgspec.ValidationError):
+        return None
+    return [*flags_of_lab(spec), *flags], spec.drive.seed
+
 
 _COLUMNS = 100  # of a text file
 _SUFFIXES = {

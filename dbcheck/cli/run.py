@@ -28,7 +28,7 @@ from dbcheck.cli.flags.target import (
     reconcile_flags,
 )
 from dbcheck.config import workload_file
-from dbcheck.cycle.control import facts_of, run_controls
+from dbcheck.cycle.cycle import facts_of, run_controls
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import require_none_pending

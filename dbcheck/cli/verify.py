@@ -11,9 +11,8 @@ import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.cli import FAIL, PASS, output
-from dbcheck.cli.flags.groups import Verb, option
+from dbcheck.cli.flags.groups import FILE, Verb, option
 from dbcheck.cli.flags.shared import as_json, require_file
-from dbcheck.cli.flags.values import FILE
 from dbcheck.cli.say import say, say_error
 from dbcheck.evidence.secrets import removed_sentence
 from dbcheck.evidence.verify import VerifyResult, verify

@@ -21,14 +21,13 @@ from dbcheck.base.errors import LogDamaged, UsageError
 from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.flags import shared
-from dbcheck.cli.flags.groups import VerbGroup, grouped
+from dbcheck.cli.flags.groups import ANY_PATH, VerbGroup, grouped
 from dbcheck.cli.flags.target import (
     NamedByArgument,
     NamedByFlag,
     TargetUrl,
     WitnessOptions,
 )
-from dbcheck.cli.flags.values import ANY_PATH
 from dbcheck.cli.say import say
 from dbcheck.cycle.fetching import at_most, room_for_log
 from dbcheck.cycle.preflight.independence import require_independent

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dbcheck.base import children, plain
+from dbcheck.base import plain, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded, is_ours
@@ -93,7 +93,7 @@ class Secret:
         try:
             done = subprocess.run(
                 self.source,
-                env=children.environment(),
+                env=processes.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 timeout=_COMMAND_TIMEOUT_S,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from dbcheck.base.errors import EngineError, PartlyCut, PowerError
 from dbcheck.base.limits import BEHIND_S
 from dbcheck.base.system import now_us
-from dbcheck.cycle.following import Following
 from dbcheck.cycle.hold import Holding
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Rig
+from dbcheck.cycle.watching import Following
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Cut
 from dbcheck.model.moments import Stratum

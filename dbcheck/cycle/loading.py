@@ -12,14 +12,15 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
-from dbcheck.cycle.following import Following, begin_following
 from dbcheck.cycle.host import clocks, end_canaries
 from dbcheck.cycle.preflight.before_load import WARM_ROWS, Started
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.watching import (
     DriveCounts,
+    Following,
     Watching,
     begin_counting,
+    begin_following,
     csv_lines,
     watch_hosts,
     watch_server,

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.base import children, plain
+from dbcheck.base import plain, processes
 from dbcheck.base.access import own_program
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
@@ -147,7 +147,7 @@ def _run(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=children.environment(),
+        env=processes.environment(),
     ) as child:
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has refused something already

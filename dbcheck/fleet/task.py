@@ -22,10 +22,10 @@ from queue import SimpleQueue
 
 from distributed import Queue, get_client, get_worker
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import FleetError
-from dbcheck.base.local import Channel, NotAMessage
+from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.fleet.messages import (
     ALIVE_S,
     LOST_S,
@@ -206,8 +206,8 @@ class Task:
         channel, theirs = Channel.pair()
         with theirs, self._log.open("wb") as log:
             process = subprocess.Popen(
-                children.module(CHILD, str(theirs.fileno())),
-                env=children.environment(keep=os.environ),  # it reads the same secrets
+                processes.module(CHILD, str(theirs.fileno())),
+                env=processes.environment(keep=os.environ),  # it reads the same secrets
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

@@ -22,7 +22,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """One device's counters, see agent.host.counters."""
+    """One device's counters, see agent.host.devices."""
 
     name: str
     stat: tuple[_Count, ...]

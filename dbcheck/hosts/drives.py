@@ -50,7 +50,7 @@ class Survey:
                st_dev and st_ino.
     places:    the directories that an ack depends on, with links followed.
     on_them:   the data directory lies on one of the drives.
-    notes_on_them: the folder of agent.drivenote if it does, else "".
+    notes_on_them: the folder of agent.remount if it does, else "".
     exposed:   why another account could put something else where one is mounted, or
                among the notes; none in a note that an older dbcheck wrote.
     """
@@ -94,7 +94,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """See agent.drivenote.read_note()."""
+    """See agent.remount.read_note()."""
 
     seen: Survey | None
     same_boot: bool = True
@@ -144,7 +144,7 @@ class DriveControl:
         """Return what depends on the drives that have these serials.
 
         directory: of the server's data; places: the others that an ack depends on.
-        notes: the folder of agent.drivenote.
+        notes: the folder of agent.remount.
         """
         return self._answer(
             Survey,

@@ -41,26 +41,18 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.agent.host.folder",
     "dbcheck.agent.host.canary",
     "dbcheck.agent.host.data",
-    "dbcheck.agent.host.files",
     "dbcheck.agent.host.tools",
     "dbcheck.agent.host.servers",
     "dbcheck.agent.host.process",
     "dbcheck.agent.host.view",
     "dbcheck.agent.host.devices",
-    "dbcheck.agent.host.drivefacts",
     "dbcheck.agent.host.facts",
-    "dbcheck.agent.host.readings",
-    "dbcheck.agent.host.counters",
     "dbcheck.agent.host.timing",
-    "dbcheck.agent.host.fileio",
-    "dbcheck.agent.host.reset",
     "dbcheck.agent.host.mounts",
     "dbcheck.agent.host.drives",
     "dbcheck.agent.host.remount",
-    "dbcheck.agent.host.drivenote",
     "dbcheck.agent.host.journal",
     "dbcheck.agent.host.log",
-    "dbcheck.agent.host.shutdown",
 )
 PROGRAM = program("dbcheck.agent.host.serve", *PARTS)
 LOG_BYTES_MAX = 1 << 20
@@ -386,7 +378,7 @@ class TargetHost:
     ) -> tuple[str, str]:
         """Return what fio prints of random writes in *folder*, or why it cannot run.
 
-        See agent.host.fileio; raise HostError.
+        See agent.host.timing; raise HostError.
         """
         asked = {"at_once": at_once, "flushed": flushed, "time_s": time_s}
         found = self._request(_Printed, host_agent.FILEIO, folder=folder, **asked)

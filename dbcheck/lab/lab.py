@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType
 from typing import ParamSpec, TypeVar
 
-from dbcheck.base import children, interrupt
+from dbcheck.base import interrupt, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.owners import exchangeable
@@ -389,14 +389,14 @@ def _spawn(
     us = -1 if keep else os.pidfd_open(os.getpid())
     ready, ready_child = os.pipe()
     command = [str(entry.path), str(lock), str(ready_child), str(us)]
-    command = children.module("dbcheck.lab.daemon.serve", *command)
+    command = processes.module("dbcheck.lab.daemon.serve", *command)
     if namespace.available():
         command = namespace.prefix() + command
     try:
         with entry.log.open("ab") as log:
             daemon = subprocess.Popen(
                 command,
-                env=children.environment(),
+                env=processes.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 
@@ -82,7 +82,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
 
     None if it is in none of them.
     """
-    path = [*map(str, folders), children.search_path(), *_SYSTEM_FOLDERS]
+    path = [*map(str, folders), processes.search_path(), *_SYSTEM_FOLDERS]
     found = shutil.which(name, path=os.pathsep.join(path))
     return Path(found) if found else None
 
@@ -261,7 +261,7 @@ def output(program: Path, flag: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            env=children.environment(),
+            env=processes.environment(),
             timeout=_RUN_S,
             check=True,
         )
@@ -297,7 +297,7 @@ def run(name: str, *arguments: str) -> None:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env=children.environment()
+            env=processes.environment()
             | {"LC_ALL": "C"},  # its output is parsed, see needs.py
             timeout=_RUN_S,
         )

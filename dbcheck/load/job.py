@@ -12,7 +12,7 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from dbcheck.base.local import Channel, NotAMessage
+from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.load.group import GroupResult
 from dbcheck.load.sessions import Sessions
 from dbcheck.ports.witness import Witness, WitnessLog

@@ -8,10 +8,10 @@ import tempfile
 import threading
 from dataclasses import replace
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LoadError
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Ended, Heard, Job, receive, send
 
@@ -44,9 +44,9 @@ class ProcessGroup:
         with theirs:
             # In a session of its own, so that Ctrl-C reaches the client alone.
             self._child = subprocess.Popen(
-                children.module("dbcheck.load.worker", str(theirs.fileno())),
+                processes.module("dbcheck.load.worker", str(theirs.fileno())),
                 # The job brings any other password; this one libpq itself looks for.
-                env=children.environment(keep=(children.LIBPQ_PASSWORD,)),
+                env=processes.environment(keep=(processes.LIBPQ_PASSWORD,)),
                 stdin=subprocess.DEVNULL,
                 stdout=self._errors,
                 stderr=self._errors,

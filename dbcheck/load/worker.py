@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 
 from dbcheck.base import interrupt
 from dbcheck.base.errors import DbcheckError, WitnessError
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 from dbcheck.load.group import GroupResult
 from dbcheck.load.job import Ended, Heard, Job, receive, send
 from dbcheck.load.loop import SNAPSHOT_S, Lease, Loop

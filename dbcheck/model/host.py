@@ -63,7 +63,7 @@ class Reading:
     """One text that was read on the host.
 
     of:   the block device or ZFS dataset that it is about, "" the host itself.
-    what: names it, see agent.host.readings.
+    what: names it, see agent.host.tools.
     how:  the file or command, for reports.
     text: what it held; of a tool also what it printed before it failed.
     why:  the reason if it could not be read, else "".

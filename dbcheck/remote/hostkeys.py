@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_identity,
 )
 
-from dbcheck.base import children, plain
+from dbcheck.base import plain, processes
 from dbcheck.base.access import own_program
 from dbcheck.remote.knownhosts import KnownHost, Marker, blob_of, listed
 from dbcheck.remote.sshread import matches
@@ -220,7 +220,7 @@ def _is_revoked(file: Path, public: bytes) -> bool:
         try:
             done = subprocess.run(
                 [own_program("ssh-keygen") or "", "-Q", "-f", str(file), given.name],
-                env=children.environment(),
+                env=processes.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

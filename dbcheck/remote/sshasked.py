@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.access import own_program
 from dbcheck.base.text import visible
 from dbcheck.remote.address import Address
@@ -76,7 +76,7 @@ def _known(path: str) -> OpenSsh | None:
     try:
         done = subprocess.run(
             [path, "-V"],
-            env=children.environment(),
+            env=processes.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_VERSION_S,
@@ -106,7 +106,7 @@ def ask(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Ra
         try:
             child = subprocess.Popen(
                 command,
-                env=children.environment(),
+                env=processes.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

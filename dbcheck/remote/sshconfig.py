@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded
@@ -227,7 +227,7 @@ def _agent(named: str, tokens: Tokens | None) -> Path | None:
     if is_none(named):
         return None
     if named == _AGENT or re.fullmatch(r"\$\w+", named):
-        socket_of = children.environment().get(named.removeprefix("$"))
+        socket_of = processes.environment().get(named.removeprefix("$"))
         return Path(socket_of) if socket_of else None
     return _file("identityagent", named, tokens)
 
@@ -277,5 +277,5 @@ def _expand(keyword: str, text: str, tokens: Tokens) -> str:
             raise ConfigError(f"{keyword}: {what}")
         return found
 
-    environment = children.environment()
+    environment = processes.environment()
     return _TOKEN.sub(one, text)

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import paramiko
 
-from dbcheck.base import children, plain
+from dbcheck.base import plain, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.remote.address import Address, SshOptions
@@ -220,7 +220,7 @@ def _proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
         with theirs:
             child = subprocess.Popen(
                 ["/bin/sh", "-c", f"exec {command}"],
-                env=children.environment(),
+                env=processes.environment(),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=complaints,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.base import children, plain
+from dbcheck.base import plain, processes
 from dbcheck.base.access import who_may_change
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")  # ssh_config(5), FILES
@@ -200,7 +200,7 @@ def _any_of(word: str) -> str:
 
     def known(token: re.Match[str]) -> str:
         if token[1]:
-            return children.environment().get(token[1], "*")
+            return processes.environment().get(token[1], "*")
         return {"%d": os.path.expanduser("~")}.get(token[0], "*")
 
     def python(part: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.remote.address import AS_SSH, SshOptions, parse_ssh_url
@@ -26,9 +26,9 @@ LOCAL = "local:"  # the URL of this host
 _HINT = "A host is ssh://[user@]host[:port] or local:."
 
 
-def run_here(program: bytes, python: str = children.PYTHON) -> ChildPipe:
+def run_here(program: bytes, python: str = processes.PYTHON) -> ChildPipe:
     """Start *python*, which waits for *program*; raise HostError if it cannot run."""
-    return ChildPipe(children.standalone(bootstrap(len(program)), python))
+    return ChildPipe(processes.standalone(bootstrap(len(program)), python))
 
 
 class ChildPipe:
@@ -41,7 +41,7 @@ class ChildPipe:
             # Its own session: Ctrl-C is for the client, which must end the run.
             self._child = subprocess.Popen(
                 command,
-                env=children.environment(),
+                env=processes.environment(),
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError, HostError
-from dbcheck.base.local import Channel, NotAMessage
+from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.rig import Rig, Turns
 from dbcheck.fleet.messages import (

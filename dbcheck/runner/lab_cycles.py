@@ -10,8 +10,7 @@ from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
 
-from dbcheck.cycle.control import facts_of, run_controls
-from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.cycle import facts_of, finish_cycle, run_controls
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known

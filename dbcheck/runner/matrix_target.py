@@ -8,8 +8,7 @@ from dataclasses import replace
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.config.secret import Secret
-from dbcheck.cycle.control import run_control
-from dbcheck.cycle.cycle import require_answered
+from dbcheck.cycle.cycle import require_answered, run_control
 from dbcheck.cycle.preflight.before_load import require_server
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.preflight.pending_runs import require_none_pending

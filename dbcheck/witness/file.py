@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.remote.channel import Pipe
 from dbcheck.remote.way import run_here
 from dbcheck.witness.base import AgentWitness
@@ -24,7 +24,7 @@ class FileWitness(AgentWitness):
         *,
         limits: WindowLimits | None = None,
         volatile: bool = False,
-        python: str = children.PYTHON,
+        python: str = processes.PYTHON,
     ) -> None:
         """Keep logs in the absolute path *folder*; *python* runs the agent."""
         limits = limits or WindowLimits()

@@ -9,7 +9,7 @@ import msgspec
 
 from dbcheck.agent.host import canary as host_canary
 from dbcheck.agent.host.canary import BLOCK_BYTES, RECORD_BYTES, RUN, record
-from dbcheck.agent.host.drivefacts import parse_nvme, parse_smartctl
+from dbcheck.agent.host.devices import parse_nvme, parse_smartctl
 from dbcheck.model.depth import Remains
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.target import Target

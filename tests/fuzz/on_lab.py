@@ -1,4 +1,4 @@
-"""What the processes of a lab read from one another, see dbcheck.base.local."""
+"""What the processes of a lab read from one another, see dbcheck.base.processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from dbcheck.base.errors import LabError
-from dbcheck.base.local import MESSAGE_BYTES_MAX, Channel, NotAMessage
+from dbcheck.base.processes import MESSAGE_BYTES_MAX, Channel, NotAMessage
 from dbcheck.lab.calls import Callee, NotUnderstood, Reply, result_in
 from dbcheck.lab.daemon.interface import Description, LabCalls, PowerStatus
 from dbcheck.lab.daemon.rpc import answered

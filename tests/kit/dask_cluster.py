@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from tests.kit.labs import workers_of
 from tests.kit.waiting import wait_until
 
@@ -102,8 +102,8 @@ class Cluster:
             command = [*apart, "--kill-child", "--", *command]
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
-                children.die_with_parent(command),
-                env={**children.environment(), **given},
+                processes.die_with_parent(command),
+                env={**processes.environment(), **given},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.fleet.messages import Ended, Status
 from dbcheck.model.verdict import CycleVerdict

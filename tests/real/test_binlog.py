@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import EngineError
-from dbcheck.cycle.control import run_controls
-from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.cycle import run_controls, run_cycle
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER

@@ -15,8 +15,8 @@ import pytest
 
 from dbcheck.agent import wire
 from dbcheck.agent.host import canary as host_canary
+from dbcheck.agent.host import devices
 from dbcheck.agent.host import devices as host_sources
-from dbcheck.agent.host import drivefacts
 from dbcheck.agent.host import facts as host_facts
 from dbcheck.agent.host import serve as host_agent
 from dbcheck.agent.host.canary import Canaries
@@ -128,7 +128,7 @@ VIRTIO = Path("/sys/class/block/vda/serial")
 @pytest.mark.skipif(not VIRTIO.is_file(), reason="no virtio-blk drive in this machine")
 def test_a_virtio_drive_has_its_serial_beside_its_queue() -> None:
     layer = host_facts.layer_of("/sys/class/block/vda", "vda", [])
-    drive = drivefacts.drive(layer, {})
+    drive = devices.drive(layer, {})
     assert drive["serial"] == VIRTIO.read_text().strip()
 
 
@@ -143,12 +143,12 @@ def test_the_filesystem_of_a_loop_devices_file_is_known(tmp_path: Path) -> None:
 def test_a_serial_is_read_where_a_driver_puts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drivefacts, "BLOCK", str(tmp_path))
+    monkeypatch.setattr(devices, "BLOCK", str(tmp_path))
     for name, place in (("vda", "serial"), ("nvme0n1", "device/serial")):
         (tmp_path / name / "device").mkdir(parents=True)
         (tmp_path / name / place).write_text(f"{name}-7\n")
         layer = host_facts.layer_of(str(tmp_path / name), name, [])
-        assert drivefacts.drive(layer, {})["serial"] == f"{name}-7"
+        assert devices.drive(layer, {})["serial"] == f"{name}-7"
 
 
 def test_canaries_run_once_and_report(asked: Asked, data: Path) -> None:

@@ -17,9 +17,9 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.cycle import following
-from dbcheck.cycle.following import Following
+from dbcheck.cycle import watching
 from dbcheck.cycle.judging import judge_run
+from dbcheck.cycle.watching import Following
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.clusters.cluster import ClusterLab
@@ -79,7 +79,7 @@ def test_a_client_that_gets_few_samples_gets_its_verdict_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that is busy does: a slow machine needs longer, and nothing else."""
-    monkeypatch.setattr(following, "SAMPLE_S", 0.7)
+    monkeypatch.setattr(watching, "SAMPLE_S", 0.7)
     with cluster_of(tmp_path) as (_, rig):
         outcome = cycle(rig)
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons

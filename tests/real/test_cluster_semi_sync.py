@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.cycle import following
+from dbcheck.cycle import watching
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight import members
 from dbcheck.cycle.preflight.before_load import preflight
@@ -58,7 +58,7 @@ def test_a_client_that_gets_few_samples_gets_its_verdict_all_the_same(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that is busy does: a slow machine needs longer, and nothing else."""
-    monkeypatch.setattr(following, "SAMPLE_S", 0.7)
+    monkeypatch.setattr(watching, "SAMPLE_S", 0.7)
     with cluster_of(tmp_path, engine=engine) as (_, rig):
         outcome = cycle(rig)
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons

@@ -12,8 +12,13 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
-from dbcheck.cycle.control import TRIES_MAX, facts_of, run_control, run_controls
-from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.cycle import (
+    TRIES_MAX,
+    facts_of,
+    run_control,
+    run_controls,
+    run_cycle,
+)
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
-from dbcheck.cycle.control import run_control
+from dbcheck.cycle.cycle import run_control
 from dbcheck.cycle.preflight.before_load import require_server
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.mysql.durability import TABLE

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.base.children import die_with_parent
+from dbcheck.base.processes import die_with_parent
 from dbcheck.lab.storage.loop_device import LoopDevice
 from tests.kit.waiting import wait_until
 

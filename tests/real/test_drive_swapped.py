@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.agent.host import drivenote, drives, remount
+from dbcheck.agent.host import drives, remount
 from dbcheck.agent.host.mounts import mounted
 from dbcheck.agent.wire import Refusal
 from dbcheck.lab.lab import missing
@@ -195,12 +195,12 @@ def test_a_note_of_another_account_is_neither_followed_nor_read(base: Path) -> N
     folder = of_account(base / "notes")
     victim = base / "victim"
     victim.write_text("thesis")
-    note = Path(drivenote.path_of(str(folder), ["S1"]))
+    note = Path(remount.path_of(str(folder), ["S1"]))
     as_account('ln -s "$1" "$2.new"', victim, note)
     asked: list[Callable[[], Any]] = [
-        lambda: drivenote.write_note(str(folder), {"drives": {"S1": ["sda"]}}),
-        lambda: drivenote.read_note(str(folder), ["S1"]),
-        lambda: drivenote.remove_note(str(folder), ["S1"]),
+        lambda: remount.write_note(str(folder), {"drives": {"S1": ["sda"]}}),
+        lambda: remount.read_note(str(folder), ["S1"]),
+        lambda: remount.remove_note(str(folder), ["S1"]),
     ]
     for each in asked:
         with pytest.raises(Refusal, match=f"notes belongs to user {ACCOUNT}"):

@@ -22,7 +22,7 @@ from dbcheck.engines.link import ProtocolViolation
 from dbcheck.engines.mysql import link as mysql_link
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.rows import Layout, RowReader
-from dbcheck.engines.postgresql import login
+from dbcheck.engines.postgresql import libpq
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.session import PostgresqlSession
 from dbcheck.rows.acks import Row
@@ -105,7 +105,7 @@ def test_a_login_to_mysql_ends_in_time(
 
 def test_a_login_to_postgresql_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver sets the form of dates, and knows no limit of time for that."""
-    monkeypatch.setattr(login, "LOGIN_S", 0.0)
+    monkeypatch.setattr(libpq, "LOGIN_S", 0.0)
     left = threading.Event()
 
     def answer(peer: PgPeer) -> None:

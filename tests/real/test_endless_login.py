@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from tests.kit.hostile import PgPeer, hostile
 
 AT_ONCE = 4  # an end within libpq's own end crashes about every second time
@@ -24,8 +24,8 @@ ITERATIONS = (1 << 31) - 1  # the most that libpq takes: half an hour
 
 # Of the ten seconds in which a connection must be made one is left.
 IMPATIENT = """
-from dbcheck.engines.postgresql import login
-login.LOGIN_S, login.GRACE_S = -9.0, 0.2
+from dbcheck.engines.postgresql import libpq
+libpq.LOGIN_S, libpq.GRACE_S = -9.0, 0.2
 from dbcheck import cli
 """
 AUDIT = IMPATIENT + "cli.main()"
@@ -74,7 +74,7 @@ def ended(code: str, *words: str) -> tuple[list[int], list[str]]:
     """Run this at once, a few times; return the exit codes, and what was said."""
     started = [
         subprocess.Popen(
-            [children.PYTHON, "-c", code, *words],
+            [processes.PYTHON, "-c", code, *words],
             env={**os.environ, "DBCHECK_PASSWORD": "pw", "COLUMNS": "400"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

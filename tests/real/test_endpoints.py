@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from dbcheck.base.errors import DbcheckError
 from dbcheck.engines import registry
-from dbcheck.engines.postgresql.options import libpq_options
+from dbcheck.engines.postgresql.libpq import libpq_options
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.remote.addresses import resolve
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from dbcheck.engines import deadline as deadlines
-from dbcheck.engines.deadline import deadline, received
+from dbcheck.engines import link as deadlines
+from dbcheck.engines.link import deadline, received
 from tests.kit.threads import new_threads
 
 

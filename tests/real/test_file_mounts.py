@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host.files import links_in
+from dbcheck.agent.host.data import links_in
 from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import programs, syscalls

@@ -19,7 +19,7 @@ from distributed import Client
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import FleetError
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.fleet import task
 from dbcheck.fleet.coordinator import Coordinator

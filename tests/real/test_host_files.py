@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import pytest
 
-from dbcheck.agent.host import files as host_files
+from dbcheck.agent.host import data as host_files
 from dbcheck.agent.host import serve
 from dbcheck.agent.host.facts import host_facts, look
 from dbcheck.engines.mysql import places as mysql_places

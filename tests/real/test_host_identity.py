@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent import wire
-from dbcheck.agent.host import reset, serve
+from dbcheck.agent.host import serve
 from dbcheck.agent.host import serve as host_agent
 from dbcheck.hosts.host import PROGRAM, TargetHost
 from tests.kit.channels import Script, reply
@@ -91,7 +91,7 @@ def test_a_serial_that_only_root_may_read_is_asked_of_sudo(
 
 def test_without_sudo_nothing_is_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert reset.as_root("true") is None
+    assert serve.as_root("true") is None
 
 
 def test_who_answers_is_asked_over_a_new_connection_each_time() -> None:

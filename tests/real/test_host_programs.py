@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host import drivefacts, readings, tools
+from dbcheck.agent.host import devices, tools
 from dbcheck.agent.host import journal as host_journal
-from dbcheck.agent.host import shutdown as host_shutdown
+from dbcheck.agent.host import journal as host_shutdown
 from dbcheck.audit import raid
 from dbcheck.hosts.host import open_host
 from dbcheck.remote.channel import Channel
@@ -123,7 +123,7 @@ def test_a_drive_without_counters_has_smartctls_reason(
     (tmp_path / "text").write_text(json.dumps(SMARTCTL))
     monkeypatch.setattr(tools, "PATHS", f"{tmp_path}:/usr/bin:/bin")
     unreadable: dict[str, str] = {}
-    assert drivefacts.counters("sda", unreadable) == {}
+    assert devices.counters("sda", unreadable) == {}
     assert unreadable["sda.counters"] == f"smartctl: {DENIED}"
 
 
@@ -132,7 +132,7 @@ def test_the_tools_of_raid_controllers_are_found_where_their_packages_put_them()
 ):
     for folder in ("/opt/MegaRAID/storcli2", "/opt/smartstorageadmin/ssacli/bin"):
         assert folder in tools.PATHS.split(":")
-    assert set(readings.RAID_COMMANDS) == {
+    assert set(tools.RAID_COMMANDS) == {
         *raid.STORCLI,
         *(f"{tool} vall" for tool in raid.STORCLI),
         *raid.SSACLI,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host import reset
+from dbcheck.agent.host import serve
 from dbcheck.agent.wire import Refusal
 
 SUDO = """#!/bin/sh
@@ -42,7 +42,7 @@ def test_root_writes_the_one_letter(
     trigger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    held = reset.Trigger(str(trigger))
+    held = serve.Trigger(str(trigger))
     assert trigger.read_text() == ""
     held.pull()
     held.close()
@@ -55,7 +55,7 @@ def test_what_is_let_go_resets_nothing(
     for euid in (0, 1000):
         monkeypatch.setattr(os, "geteuid", lambda euid=euid: euid)
         sudo_stand_in(trigger, monkeypatch, allowed=True)
-        reset.Trigger(str(trigger)).close()
+        serve.Trigger(str(trigger)).close()
         assert trigger.read_text() == ""
 
 
@@ -67,10 +67,10 @@ def test_others_need_sudo_without_a_password(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     if not allowed:
         with pytest.raises(Refusal, match="does not allow this user to run tee"):
-            reset.Trigger(str(trigger))
+            serve.Trigger(str(trigger))
         assert trigger.read_text() == ""
         return
-    held = reset.Trigger(str(trigger))
+    held = serve.Trigger(str(trigger))
     held.pull()
     held.close()
     assert trigger.read_text() == "b"
@@ -82,4 +82,4 @@ def test_what_cannot_be_written_is_refused(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(Refusal, match="cannot write to"):
-        reset.Trigger(str(tmp_path / "no" / "trigger"))
+        serve.Trigger(str(tmp_path / "no" / "trigger"))

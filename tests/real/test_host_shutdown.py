@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host import shutdown as host_shutdown
+from dbcheck.agent.host import journal as host_shutdown
 
 SINCE_S = 1_700_000_000
 BOOT, RUN_LEVEL, USER = 2, 1, 7  # utmp(5)

@@ -41,7 +41,7 @@ OWN = {f"dbcheck.{name}" for name in ("inventory", "power", "hosts", "load", "en
 RIG = {
     *(f"dbcheck.ports.{name}" for name in ("engine", "host", "power")),
     *(f"dbcheck.{name}" for name in ("cycle.rig", "cli.flags.load")),
-    "dbcheck.base.children",
+    "dbcheck.base.processes",
     *("dbcheck.witness.window", "dbcheck.config.secret", "subprocess"),
 }
 # What loads slowly, and is needed only for what a sound run of few rows lacks.

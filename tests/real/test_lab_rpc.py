@@ -16,7 +16,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 from dbcheck.lab.calls import Callee, NotUnderstood, call_of, remote, result_in
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.interface import LabCalls

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LoadError
 from dbcheck.load.group import GroupResult
@@ -30,7 +30,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.load.group import Snapshot, GroupResult
 from dbcheck.load.job import Ended, receive, send
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 client = Channel.inherited(int(sys.argv[-1]))
 receive(client)
 {then}
@@ -65,7 +65,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         worker = tmp_path / "worker"
         worker.write_text(WORKER.format(python=sys.executable, then=then))
         worker.chmod(0o755)
-        monkeypatch.setattr(children, "PYTHON", str(worker))
+        monkeypatch.setattr(processes, "PYTHON", str(worker))
         facts = ServerFacts("Fake", "1", {}, 1, 1, 1, {})
         sessions = Sessions(cast(Engine, None), facts, INSERTS, False, 3)
         job = Job(sessions, cast(Witness, None), "run", 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.base.local import MESSAGE_BYTES_MAX, Channel, NotAMessage
+from dbcheck.base.processes import MESSAGE_BYTES_MAX, Channel, NotAMessage
 
 Pair = tuple[Channel, socket.socket]
 
@@ -97,7 +97,7 @@ def test_a_channel_leads_to_a_socket_in_a_folder(tmp_path: Path) -> None:
 
 CHILD = """
 import sys
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 with Channel.inherited(int(sys.argv[1])) as parent:
     parent.send(parent.receive()[::-1])
     try:

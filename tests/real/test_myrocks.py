@@ -8,8 +8,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.cycle.control import run_controls
-from dbcheck.cycle.cycle import run_cycle
+from dbcheck.cycle.cycle import run_controls, run_cycle
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.answering import accepts
+from dbcheck.engines.peer import accepts
 
 
 @pytest.fixture

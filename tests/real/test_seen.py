@@ -13,8 +13,7 @@ import pytest
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result
-from dbcheck.cycle.control import run_control
-from dbcheck.cycle.cycle import finish_cycle
+from dbcheck.cycle.cycle import finish_cycle, run_control
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.remote.channel import bootstrap
@@ -111,7 +111,7 @@ class PosixWitness(AgentWitness):
 
     def _open_pipe(self) -> ChildPipe:
         first = f"exec(open({str(REMOVAL)!r}).read());"
-        return ChildPipe(children.standalone(first + bootstrap(len(PROGRAM))))
+        return ChildPipe(processes.standalone(first + bootstrap(len(PROGRAM))))
 
 
 def test_an_agent_needs_posix_alone(tmp_path: Path) -> None:

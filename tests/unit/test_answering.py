@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.base.errors import OtherServer
-from dbcheck.engines.answering import Answering, require_same
+from dbcheck.engines.peer import Answering, require_same
 from tests.kit.samples import FACTS
 
 SAME = Answering(FACTS.started_us)

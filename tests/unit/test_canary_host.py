@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import log as host_log
-from dbcheck.agent.host.drivefacts import parse_nvme, parse_smartctl
+from dbcheck.agent.host.devices import parse_nvme, parse_smartctl
 from dbcheck.base.errors import UsageError
 from dbcheck.hosts.host import open_host
 from tests.kit.devices import ATA, NVME

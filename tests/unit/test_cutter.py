@@ -21,9 +21,9 @@ from dbcheck.cycle.cutter import (
     RESUMED_S,
     Cutter,
 )
-from dbcheck.cycle.following import Following
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Limits, Rig
+from dbcheck.cycle.watching import Following
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Cut, SwitchKind
 from dbcheck.model.moments import AT_ONCE, Moment, Stratum

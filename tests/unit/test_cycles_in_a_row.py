@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.cycle import control
+from dbcheck.cycle import cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
@@ -56,11 +56,11 @@ def test_a_control_knows_what_the_one_before_it_left(
 ) -> None:
     chance = Judgement(Verdict.INCONCLUSIVE, ("nothing was lost",), ())
     known: list[Known] = []
-    cycle = noting(known, replace(outcome, judgement=chance))
-    monkeypatch.setattr(control, "run_control", cycle)
+    noted = noting(known, replace(outcome, judgement=chance))
+    monkeypatch.setattr(cycle, "run_control", noted)
     power: Any = SimpleNamespace(attended=False)
     rig = with_node(rig_of(RecordingListener()), power=power)
-    assert len(list(control.run_controls(rig, manifest().workload, 1))) == 3
+    assert len(list(cycle.run_controls(rig, manifest().workload, 1))) == 3
     assert [each.tables.get("ledger") for each in known] == [None, LEFT, LEFT]
 
 

@@ -1,4 +1,4 @@
-"""What the host's agent keeps of a cut of drives alone (agent/host/drivenote.py)."""
+"""What the host's agent keeps of a cut of drives alone (agent/host/remount.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.agent.host import drivenote, drives, mounts, remount
+from dbcheck.agent.host import drives, mounts, remount
 from dbcheck.agent.wire import Refusal
 from tests.kit.drives_alone import MOUNT, SEEN
 from tests.kit.files import AS_ROOT, STRANGER
@@ -24,25 +24,25 @@ VALUES: dict[str, Any] = {
 
 def test_what_was_noted_is_found_by_the_drives_in_any_order(tmp_path: Path) -> None:
     folder = str(tmp_path / "notes")
-    assert drivenote.read_note(folder, ["S1", "S2"])["seen"] is None
-    drivenote.write_note(folder, VALUES)
-    found = drivenote.read_note(folder, ["S2", "S1"])
+    assert remount.read_note(folder, ["S1", "S2"])["seen"] is None
+    remount.write_note(folder, VALUES)
+    found = remount.read_note(folder, ["S2", "S1"])
     assert found["same_boot"]
     assert found["seen"]["drives"] == VALUES["drives"]
     assert found["seen"]["mounts"][0]["point"] == MOUNT.point
-    assert drivenote.read_note(folder, ["S1"])["seen"] is None, "other drives"
+    assert remount.read_note(folder, ["S1"])["seen"] is None, "other drives"
     assert os.stat(folder).st_mode & 0o777 == 0o700
-    drivenote.remove_note(folder, ["S1", "S2"])
+    remount.remove_note(folder, ["S1", "S2"])
     assert os.listdir(folder) == []
-    drivenote.remove_note(folder, ["S1", "S2"])
+    remount.remove_note(folder, ["S1", "S2"])
 
 
 def test_a_host_that_restarted_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drivenote.write_note(str(tmp_path), VALUES)
-    monkeypatch.setattr(drivenote, "host_names", lambda: {"boot_id": "another"})
-    found = drivenote.read_note(str(tmp_path), ["S1", "S2"])
+    remount.write_note(str(tmp_path), VALUES)
+    monkeypatch.setattr(remount, "host_names", lambda: {"boot_id": "another"})
+    found = remount.read_note(str(tmp_path), ["S1", "S2"])
     assert found["seen"] is not None
     assert not found["same_boot"]
 
@@ -50,18 +50,18 @@ def test_a_host_that_restarted_says_so(
 def test_a_note_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Refusal, match="file is a link, or not a folder"):
-        drivenote.write_note(str(tmp_path / "file/notes"), VALUES)
+        remount.write_note(str(tmp_path / "file/notes"), VALUES)
 
 
 def test_a_damaged_note_is_not_taken_for_none(tmp_path: Path) -> None:
-    drivenote.write_note(str(tmp_path), VALUES)
-    path = Path(drivenote.path_of(str(tmp_path), ["S1", "S2"]))
+    remount.write_note(str(tmp_path), VALUES)
+    path = Path(remount.path_of(str(tmp_path), ["S1", "S2"]))
     path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
     with pytest.raises(Refusal, match="was written by another dbcheck"):
-        drivenote.read_note(str(tmp_path), ["S1", "S2"])
+        remount.read_note(str(tmp_path), ["S1", "S2"])
     path.write_text("{")
     with pytest.raises(Refusal, match="is damaged"):
-        drivenote.read_note(str(tmp_path), ["S1", "S2"])
+        remount.read_note(str(tmp_path), ["S1", "S2"])
 
 
 def test_a_server_counts_as_newer_if_none_of_its_processes_is_older(
@@ -70,22 +70,23 @@ def test_a_server_counts_as_newer_if_none_of_its_processes_is_older(
     """A server that was there before starts new processes all the time."""
     started = {7: 40.0, 8: 60.0, 9: 0.0}
     monkeypatch.setattr("time.clock_gettime", lambda _: 50.0)
-    monkeypatch.setattr(drivenote, "started_s", started.get)
-    drivenote.write_note(str(tmp_path), VALUES)
+    measured = remount.started_s
+    monkeypatch.setattr(remount, "started_s", started.get)
+    remount.write_note(str(tmp_path), VALUES)
 
     def newer(*pids: int) -> bool:
-        monkeypatch.setattr(drivenote, "pids", lambda *_: list(pids))
-        return bool(drivenote.read_note(str(tmp_path), ["S1", "S2"])["newer"])
+        monkeypatch.setattr(remount, "pids", lambda *_: list(pids))
+        return bool(remount.read_note(str(tmp_path), ["S1", "S2"])["newer"])
 
     assert not newer(), "no server runs"
     assert newer(8)
     assert not newer(7, 8)
     assert newer(8, 9), "the second ended while it was looked at"
     assert not newer(9), "no server runs"
-    monkeypatch.setattr(drivenote, "host_names", lambda: {"boot_id": "another"})
+    monkeypatch.setattr(remount, "host_names", lambda: {"boot_id": "another"})
     assert newer(7, 8), "the host was started again"
     now_s = time.monotonic()
-    assert abs(remount.started_s(os.getpid()) - now_s) < now_s
+    assert abs(measured(os.getpid()) - now_s) < now_s
 
 
 def test_the_folder_of_notes_may_lie_behind_roots_own_links(tmp_path: Path) -> None:
@@ -93,10 +94,10 @@ def test_the_folder_of_notes_may_lie_behind_roots_own_links(tmp_path: Path) -> N
     (tmp_path / "real").mkdir()
     (tmp_path / "var").symlink_to("real")
     folder = str(tmp_path / "var" / "notes")
-    drivenote.write_note(folder, VALUES)
+    remount.write_note(folder, VALUES)
     assert not drives.survey([], str(tmp_path), [], folder)["exposed"]
-    assert drivenote.read_note(folder, ["S1", "S2"])["seen"]["drives"]
-    drivenote.remove_note(folder, ["S1", "S2"])
+    assert remount.read_note(folder, ["S1", "S2"])["seen"]["drives"]
+    remount.remove_note(folder, ["S1", "S2"])
     assert list((tmp_path / "real" / "notes").iterdir()) == []
 
 
@@ -108,12 +109,12 @@ def test_neither_the_link_to_the_notes_nor_their_folder_may_be_exchanged(
         (tmp_path / name).mkdir()
     (tmp_path / "links" / "lib").symlink_to(tmp_path / "real")
     folder = str(tmp_path / "links" / "lib" / "notes")
-    drivenote.write_note(folder, VALUES)
+    remount.write_note(folder, VALUES)
     (tmp_path / shared).chmod(0o777)
     for act in (
-        lambda: drivenote.write_note(folder, VALUES),
-        lambda: drivenote.read_note(folder, ["S1", "S2"]),
-        lambda: drivenote.remove_note(folder, ["S1", "S2"]),
+        lambda: remount.write_note(folder, VALUES),
+        lambda: remount.read_note(folder, ["S1", "S2"]),
+        lambda: remount.remove_note(folder, ["S1", "S2"]),
     ):
         with pytest.raises(Refusal, match=f"{shared} can be written by others"):
             act()
@@ -182,10 +183,10 @@ def test_notes_may_be_in_a_folder_of_ones_own_below_a_sticky_one(
     """As a lab's is, below /tmp; but in a sticky folder itself none is made."""
     tmp_path.chmod(0o1777)
     (tmp_path / "lab").mkdir(mode=0o700)
-    drivenote.write_note(str(tmp_path / "lab"), VALUES)
-    assert drivenote.read_note(str(tmp_path / "lab"), ["S1", "S2"])["seen"]["drives"]
+    remount.write_note(str(tmp_path / "lab"), VALUES)
+    assert remount.read_note(str(tmp_path / "lab"), ["S1", "S2"])["seen"]["drives"]
     with pytest.raises(Refusal, match="can be written by others than root"):
-        drivenote.write_note(str(tmp_path / "none-yet"), VALUES)
+        remount.write_note(str(tmp_path / "none-yet"), VALUES)
     os.chown(tmp_path / "lab", STRANGER, -1)
     with pytest.raises(Refusal, match=f"belongs to user {STRANGER}"):
-        drivenote.write_note(str(tmp_path / "lab"), VALUES)
+        remount.write_note(str(tmp_path / "lab"), VALUES)

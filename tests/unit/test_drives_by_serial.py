@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host import drivefacts, drives, mounts
+from dbcheck.agent.host import devices, drives, mounts
 
 
 @pytest.fixture
@@ -57,10 +57,10 @@ def test_the_facts_of_a_drive_have_the_same_serial(
     files: dict[str, str | bytes],
     serial: str,
 ) -> None:
-    monkeypatch.setattr(drivefacts, "BLOCK", str(block))
+    monkeypatch.setattr(devices, "BLOCK", str(block))
     disk(block, "sda", **files)
     layer = {"name": "sda", "kind": "loop", "write_cache": ""}
-    assert drivefacts.drive(layer, {})["serial"] == serial
+    assert devices.drive(layer, {})["serial"] == serial
 
 
 def test_the_paths_of_one_drive_are_all_of_it(block: Path) -> None:

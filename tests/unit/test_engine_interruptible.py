@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from dbcheck.engines.deadline import StillRunning, interruptible
+from dbcheck.engines.link import StillRunning, interruptible
 from tests.kit.interrupts import main as main
 
 

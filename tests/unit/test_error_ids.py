@@ -15,7 +15,7 @@ import dbcheck
 from dbcheck.base import errors
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
 from dbcheck.cli.root import run

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.run import require_possible
 from dbcheck.config import files
@@ -463,7 +463,7 @@ def test_ansible_gets_a_folder_of_its_own_and_no_secret(
     path = written(tmp_path)
     assert load(path).entry("db1")
     (run,) = ansible.runs
-    assert run["command"] == children.module(
+    assert run["command"] == processes.module(
         "ansible.cli.inventory", "-i", str(path), "--list"
     )
     assert not run["env"].keys() & {"PGPASSWORD", "ANOTHER"}

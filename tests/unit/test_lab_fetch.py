@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.cli import lab_fetch
+from dbcheck.cli import lab
 from dbcheck.cli.root import root
 from dbcheck.lab import programs
 from dbcheck.lab.fetch import KEYRING, sources_of
@@ -34,7 +34,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setattr(
         programs, "find_mysqld", lambda: folders[-1] / "mysqld" if folders else None
     )
-    monkeypatch.setattr(lab_fetch, "fetch_into", folders.append)
+    monkeypatch.setattr(lab, "fetch_into", folders.append)
     return folders
 
 
@@ -79,7 +79,7 @@ def test_a_part_of_mariadb_is_fetched_once(
         monkeypatch.setattr(programs, place, tmp_path / "none")
     monkeypatch.setattr(programs, f"{name}_folder", lambda: tmp_path / name)
     monkeypatch.setattr(programs, "require", Path)
-    monkeypatch.setattr(lab_fetch, "fetch_part", put)
+    monkeypatch.setattr(lab, "fetch_part", put)
     assert f"fetching MariaDB's {title}" in fetch(name)
     assert fetch(name) == f"{name}: {tmp_path / name / shown}\n"
     assert sorted(part.files) == sorted(os.listdir(tmp_path / name))

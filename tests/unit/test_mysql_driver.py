@@ -17,7 +17,7 @@ from mysql.connector.network import MySQLTCPSocket
 import dbcheck
 from dbcheck.base.errors import UsageError
 from dbcheck.engines.mysql import connection as our_connection
-from dbcheck.engines.mysql.driver import OpenConnection, require_supported
+from dbcheck.engines.mysql.connection import OpenConnection, require_supported
 from dbcheck.engines.mysql.engine import MysqlEngine
 
 _ENGINE = Path(dbcheck.__file__).parent / "engines" / "mysql"
@@ -105,7 +105,7 @@ def test_one_module_alone_reaches_into_the_driver() -> None:
         for path in _ENGINE.glob("*.py")
         if _PRIVATE.search(path.read_text("utf-8"))
     }
-    assert found == {"driver.py"}
+    assert found == {"connection.py"}
 
 
 @pytest.mark.parametrize("version", [(9, 5, 0), (26, 9, 9), (27, 0, 0)])

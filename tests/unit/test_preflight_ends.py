@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.cycle import control
+from dbcheck.cycle import cycle
 from dbcheck.cycle.preflight import before_load
 from dbcheck.model.cluster import ONLY_NODE
 from tests.kit.partial_rig import Parts, rig_with
@@ -44,8 +44,8 @@ def test_a_control_that_cannot_weaken_the_server_closes_all_it_began(
     parts, ended = Parts(EngineError("no privilege", id=ErrorId.STATEMENT_FAILED)), []
     started: Any = SimpleNamespace(log=parts.log, held=parts.held, canaries="canaries")
     monkeypatch.setattr(
-        control, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
+        cycle, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )
     with pytest.raises(EngineError, match="no privilege"):
-        control._weaken(rig_with(parts, tmp_path), started)
+        cycle._weaken(rig_with(parts, tmp_path), started)
     assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])

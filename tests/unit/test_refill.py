@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
-from dbcheck.engines.mysql.refill import refill_of
+from dbcheck.engines.mysql.check import refill_of
 from dbcheck.engines.postgresql.replication import (
     require_no_subscription,
     subscribed,

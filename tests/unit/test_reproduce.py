@@ -18,7 +18,7 @@ from dbcheck.cli.flags.lab import (
 )
 from dbcheck.cli.flags.load import WorkloadOptions
 from dbcheck.cli.flags.shared import drawn
-from dbcheck.cli.reproduce import steps_of
+from dbcheck.cli.report import steps_of
 from dbcheck.config.workload_file import load
 from dbcheck.config.workload_file import load as named
 from dbcheck.cycle.judging import judge_run

@@ -14,9 +14,8 @@ from msgspec import Meta
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Setting, flags_of, settings_of
 from dbcheck.campaign.compare import configuration
-from dbcheck.cli.flags.explore import RecordOptions
 from dbcheck.cli.flags.groups import FlagsOf, Group, Verb, grouped
-from dbcheck.cli.flags.lab import StorageOptions
+from dbcheck.cli.flags.lab import RecordOptions, StorageOptions
 from dbcheck.cli.run import command as run
 from dbcheck.config.target import TargetSettings
 from dbcheck.config.validated import Command

@@ -126,8 +126,7 @@ def test_every_verb_has_its_module_and_its_help() -> None:
 AGENTS = {
     "dbcheck/agent/host/facts.py",
     "dbcheck/agent/host/journal.py",
-    "dbcheck/agent/host/reset.py",
-    "dbcheck/agent/host/shutdown.py",
+    "dbcheck/agent/host/serve.py",
 }
 STARTS = re.compile(
     r"os\.(system|popen|exec\w+|spawn\w+|posix_spawn\w*)$|.*\bcreate_subprocess_\w+$"
@@ -136,10 +135,10 @@ STARTS = re.compile(
 
 
 def test_children_are_started_by_one_rule() -> None:
-    """children.py builds the command line of each Python, and each env is chosen."""
+    """processes.py builds the command line of each Python, and each env is chosen."""
     wrong = []
     for source in SOURCES:
-        if source.stem == "children":
+        if source.stem == "processes":
             continue
         for node in nodes_of(source, r"-m\b|executable|subprocess|os\.|create_sub"):
             if starts_python(node) or (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from distributed import Worker as DaskWorker
 
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 from dbcheck.cli.lab import as_host
 from dbcheck.fleet import task
 from dbcheck.inventory.load import inventory

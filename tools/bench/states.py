@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from rich.console import Console
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.explore import oracle
 from dbcheck.explore.folder import Exploration, Line
@@ -83,7 +83,7 @@ def _recorded(engine: str, given: argparse.Namespace, runs: Path) -> Opened:
     words += ["--load-s", given.load_s, "--states", "1", "--labs", "1", "--json"]
     words += ["--runs", str(runs), "--seed", "7"]
     words += [part for each in given.setting for part in ("--setting", each)]
-    command = children.module("dbcheck", "lab", "explore", *words)
+    command = processes.module("dbcheck", "lab", "explore", *words)
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return opened_by_command(Exploration.open(Path(json.loads(done.stdout)["folder"])))
 
@@ -166,7 +166,7 @@ def _joined(outside: dict[str, float], in_lab: dict[str, float]) -> dict[str, fl
 def _noted(parts: Parts, times: str) -> Iterator[list[dict[str, float]]]:
     """Give a list that gets the parts of each state; its lab appends to *times*."""
     states: list[dict[str, float]] = []
-    judge, module = oracle.Oracle.judge, children.module
+    judge, module = oracle.Oracle.judge, processes.module
 
     def judged(*given: object) -> object:
         with parts.part(_REST):
@@ -182,7 +182,7 @@ def _noted(parts: Parts, times: str) -> Iterator[list[dict[str, float]]]:
         for owner, attribute, name in _TIMED:
             stack.enter_context(parts.timing(owner, attribute, name))
         stack.enter_context(patch.object(oracle.Oracle, "judge", judged))
-        stack.enter_context(patch.object(children, "module", daemon))
+        stack.enter_context(patch.object(processes, "module", daemon))
         found = {lab_side.TIMES: times, "PYTHONPATH": str(ROOT)}
         stack.enter_context(patch.dict(os.environ, found))
         yield states

@@ -1,4 +1,4 @@
-"""Identifies the server whose data a data directory holds, from the files in it."""
+"""Data directories: whose data one holds, and where its files lie."""
 
 from __future__ import annotations
 
@@ -6,11 +6,148 @@ import glob
 import itertools
 import os
 import re
+import stat
 import struct
+import time
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+from functools import lru_cache
 from typing import Any
 
 from dbcheck.agent.host.open import open_regular
-from dbcheck.agent.wire import describe_error
+from dbcheck.agent.wire import describe_error, lines, unescape
+
+ENTRIES_MAX = 200_000  # of a folder that are listed
+LINKS_MAX = 1000  # of a folder that are followed
+# More than the steps of times on any local filesystem.  Those of a network filesystem
+# are its server's, whose clock may be behind by more.
+SETTLED_NS = 3_000_000_000
+
+
+class Files:
+    """What the files of one folder that have such names lie on, by device.
+
+    away:   path -> st_dev of a folder, one for each device that is not the folder's
+            own; of a file that is mounted, whose folder nothing shows, the file.
+    unseen: why some could not be looked at, "" if all were.
+    """
+
+    def __init__(self, folder: str, names: Sequence[str]) -> None:
+        """Look at the folder, which must be there; *names*: shell patterns."""
+        self.away: dict[str, int] = {}
+        self.unseen = ""
+        if not names:
+            return
+        wanted = re.compile("|".join(map(translate, names)))
+        mounts = list(mount_table())
+        try:
+            own = os.stat(folder).st_dev
+            led = [*mounted_in(folder, mounts, wanted), *links_in(folder, wanted)]
+        except OSError as error:
+            self.unseen = describe_error(error, folder)
+            return
+        seen = {own}
+        for path in sorted(led):
+            try:
+                where = home_of(path, mounts)
+                device = os.stat(where).st_dev
+            except OSError as error:
+                if os.path.lexists(path):  # it was not removed just now
+                    self.unseen = describe_error(error, path)
+                continue
+            if device not in seen:
+                seen.add(device)
+                self.away[where] = device
+
+
+def mount_table() -> Iterator[tuple[str, str, str]]:
+    """Yield point, device ("8:1") and root of each mount (proc(5), mountinfo)."""
+    for line in lines("/proc/self/mountinfo"):
+        fields = line.split()
+        yield unescape(fields[4]), fields[2], unescape(fields[3])
+
+
+def mounted_in(
+    folder: str, mounts: Sequence[tuple[str, str, str]], wanted: re.Pattern[str]
+) -> list[str]:
+    """Return what is mounted directly in the folder under such a name."""
+    return [
+        point
+        for point, _, _ in mounts
+        if os.path.dirname(point) == folder
+        and wanted.fullmatch(os.path.basename(point))
+    ]
+
+
+def links_in(folder: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
+    """Return the links in the folder that have such a name.
+
+    A folder that was not changed is not listed anew; but one that was changed just now
+    may change again, and its times need not show that.
+    Raise OSError, also if there are too many files to list, or links to follow.
+    """
+    status = os.stat(folder)
+    # Anybody may set st_mtime, and put a folder in the place of another.
+    version = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    settled = status.st_ctime_ns < time.time_ns() - SETTLED_NS
+    return (listed if settled else listed.__wrapped__)(folder, wanted, version)
+
+
+@lru_cache(maxsize=64)
+def listed(
+    folder: str, wanted: re.Pattern[str], version: tuple[int, ...]
+) -> tuple[str, ...]:
+    """Do what links_in() does; *version*: what of the folder changes with it."""
+    found = []
+    with os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if number >= ENTRIES_MAX:
+                raise OSError(0, f"more than {ENTRIES_MAX} files", folder)
+            if entry.is_symlink() and wanted.fullmatch(entry.name):
+                found.append(entry.path)
+            if len(found) > LINKS_MAX:
+                raise OSError(0, f"more than {LINKS_MAX} links", folder)
+    return tuple(found)
+
+
+def home_of(path: str, mounts: Sequence[tuple[str, str, str]]) -> str:
+    """Return the folder that *path* leads to, or that its file lies in.
+
+    Raise OSError if the link is broken, or leads to neither a file nor a folder.
+    """
+    real = os.path.realpath(path)
+    mode = os.stat(real).st_mode
+    if stat.S_ISDIR(mode):
+        return real
+    if not stat.S_ISREG(mode):
+        raise OSError(0, "neither a file nor a folder", real)
+    if any(point == real for point, _, _ in mounts):
+        return folder_of_mounted(real, mounts)
+    return os.path.dirname(real)
+
+
+def folder_of_mounted(file: str, mounts: Sequence[tuple[str, str, str]]) -> str:
+    """Return the folder of a file that is mounted alone, else the file itself.
+
+    Its filesystem may be mounted elsewhere too, and then shows the file's folder.
+    """
+    device, inner = [(dev, root) for point, dev, root in mounts if point == file][-1]
+    for point, dev, root in mounts:
+        if dev != device or point == file:
+            continue
+        within = os.path.relpath(inner, root)
+        there = os.path.join(point, within)
+        if within.startswith(os.pardir) or within == os.curdir:
+            continue
+        folder = os.path.dirname(there)
+        try:
+            same = os.path.samefile(there, file)
+            if same and os.stat(folder).st_dev == os.stat(file).st_dev:
+                return folder
+        except OSError:  # another mount covers it
+            continue
+    return file
+
 
 READ_MAX = 1 << 16  # of each file
 MARKED_MAX = 1000  # tables that are looked at for marks

@@ -1,4 +1,6 @@
-"""Finds the block devices of a filesystem, and which of them are not real drives.
+"""Block devices: which of a filesystem are real, their identity, and their counters.
+
+What the fields mean is in model/flushes.py.
 
 The number of a filesystem's device (stat(2), st_dev) names the one that it was mounted
 from, also where udev gave that another name since, and where the kernel calls it
@@ -24,13 +26,67 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import glob
+import json
 import os
 import re
 import struct
+import time
+from collections.abc import Iterator
+from typing import Any
 
+from dbcheck.agent.host.tools import printed, reason_in_output
 from dbcheck.agent.wire import first_line, unescape
 
 BLOCK = "/sys/class/block"
+DEVICES_MAX = 64
+NAME = re.compile(r"[A-Za-z0-9!._-]{1,64}")  # of a block device in /sys
+STAT_BYTES_MAX = 4096
+
+
+class Devices:
+    """The counters of some block devices, held open: each read takes microseconds."""
+
+    def __init__(self, names: list[str]) -> None:
+        """Open those of *names* that are there."""
+        self._open: dict[str, tuple[int, bool]] = {}
+        for name in names[:DEVICES_MAX]:
+            if not NAME.fullmatch(name):
+                continue
+            folder = os.path.join(BLOCK, name)
+            with contextlib.suppress(OSError):
+                counted = queues(folder)
+                stat = os.open(os.path.join(folder, "stat"), os.O_RDONLY | os.O_CLOEXEC)
+                self._open[name] = (stat, counted)
+
+    def read(self) -> dict[str, Any]:
+        """Return the host's monotonic clock in microseconds, and the fields of each.
+
+        A device that is gone by now is left out.
+        """
+        devices = []
+        for name, (stat, is_counted) in self._open.items():
+            with contextlib.suppress(OSError, ValueError):
+                text = os.pread(stat, STAT_BYTES_MAX, 0)
+                fields = [int(field) for field in text.split()]
+                devices.append({"name": name, "stat": fields, "queues": is_counted})
+        return {"at_us": time.monotonic_ns() // 1000, "devices": devices}
+
+    def close(self) -> None:
+        """Close them all."""
+        for stat, _ in self._open.values():
+            os.close(stat)
+        self._open.clear()
+
+
+def queues(folder: str) -> bool:
+    """Say whether the kernel queues requests of a device, and counts them.
+
+    It counts none where queue/iostats is 0 (Documentation/ABI/stable/sysfs-block).
+    """
+    with open(os.path.join(folder, "queue", "iostats")) as file:
+        return os.path.isdir(os.path.join(folder, "mq")) and file.read(1) != "0"
+
+
 NUMBERED = "/sys/dev/block"
 BTRFS = "/sys/fs/btrfs"
 # linux/btrfs.h: BTRFS_IOC_FS_INFO gives the highest id of a device, how many there are,
@@ -200,3 +256,130 @@ def ext4_journal(device: str) -> tuple[dict[str, str], str]:
     if thread.isdigit() and name in journals:  # older kernels cut long names off
         return {JOURNAL: name}, ""
     return {}, why
+
+
+VPD_HEAD = 4  # bytes before the serial in page 0x80 of a SCSI device (SPC-4, 7.8.18)
+QUOTED = re.compile(r"[0-9][0-9,]{0,30}")  # a number, as nvme-cli may print it
+# SMART attributes of ATA drives that count losses of power, by their usual numbers.
+ATA_UNSAFE = (174, 192)
+ATA_CYCLES = 12
+
+
+def drive(layer: dict[str, Any], unreadable: dict[str, str]) -> dict[str, Any]:
+    """Return one drive's identity and its counters of lost power.
+
+    layer: as layer_of() returns it.  unreadable: takes why there are no counters.
+    virtio-blk has its serial beside the queue (drivers/block/virtio_blk.c,
+    virtblk_attrs), NVMe in the controller's folder, SCSI in a page of its own.
+    """
+    name = layer["name"]
+    folder = os.path.join(BLOCK, name, "device")
+    shown: dict[str, int] = {}
+    if layer["kind"] == "disk" and os.path.exists(folder):
+        shown = counters(name, unreadable)
+    else:
+        unreadable[f"{name}.counters"] = f"{name} is not a physical drive"
+    return {
+        "name": name,
+        "model": first_line(os.path.join(folder, "model")),
+        # NVMe, and SCSI with ATA behind it (drivers/nvme/host/sysfs.c,
+        # drivers/scsi/scsi_sysfs.c).
+        "firmware": first_line(os.path.join(folder, "firmware_rev"))
+        or first_line(os.path.join(folder, "rev")),
+        "serial": first_line(os.path.join(folder, "serial"))
+        or first_line(os.path.join(BLOCK, name, "serial"))
+        or scsi_serial(folder),
+        "wwid": first_line(os.path.join(folder, "wwid"))
+        or first_line(os.path.join(BLOCK, name, "wwid")),
+        "write_cache": layer["write_cache"],
+        "unsafe_shutdowns": shown.get("unsafe_shutdowns"),
+        "power_cycles": shown.get("power_cycles"),
+    }
+
+
+def counters(name: str, unreadable: dict[str, str]) -> dict[str, int]:
+    """Return a drive's counters of lost power: nvme-cli's, else smartctl's."""
+    device, why = "/dev/" + name, ""
+    if name.startswith("nvme"):
+        text, why = printed("nvme", "smart-log", "-o", "json", device)
+        if not why and (found := parse_nvme(text)):
+            return found
+    text, failed = printed("smartctl", "-j", "-A", device)
+    found = {} if failed else parse_smartctl(text)
+    if not found:
+        none = f"smartctl reports none for {device}"
+        stated = reason_in_output(text)
+        said = f"smartctl: {stated}" if stated else none
+        unreadable[f"{name}.counters"] = failed or why or said
+    return found
+
+
+def scsi_serial(folder: str) -> str:
+    """Return the serial in page 0x80 of a SCSI device, "" if it has none.
+
+    folder: the device's in /sys.  libata makes such a page of ATA drives.
+    """
+    try:
+        with open(os.path.join(folder, "vpd_pg80"), "rb") as file:
+            page = file.read(256)
+    except OSError:
+        return ""
+    return page[VPD_HEAD:].decode("ascii", "replace").strip("\0 ")
+
+
+def parse_nvme(text: str) -> dict[str, int]:
+    """Return the counters that `nvme smart-log -o json` shows."""
+    return numbers(parse(text), "unsafe_shutdowns", "power_cycles")
+
+
+def parse_smartctl(text: str) -> dict[str, int]:
+    """Return the counters that `smartctl -j -A` shows, of NVMe or of ATA."""
+    shown = parse(text)
+    nvme = shown.get("nvme_smart_health_information_log")
+    if isinstance(nvme, dict):
+        return numbers(nvme, "unsafe_shutdowns", "power_cycles")
+    found = numbers(shown, "power_cycle_count")
+    if found:
+        found = {"power_cycles": found["power_cycle_count"]}
+    for number, value in ata_attributes(shown):
+        if number in ATA_UNSAFE:
+            found.setdefault("unsafe_shutdowns", value)
+        if number == ATA_CYCLES:
+            found.setdefault("power_cycles", value)
+    return found
+
+
+def ata_attributes(shown: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Yield number and value of those attributes that are whole numbers."""
+    try:
+        table = list(shown["ata_smart_attributes"]["table"])
+    except (LookupError, TypeError):
+        return
+    for attribute in table:
+        try:
+            number, value = attribute["id"], attribute["raw"]["value"]
+        except (LookupError, TypeError):
+            continue
+        if type(number) is int and type(value) is int:
+            yield number, value
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Return a JSON object, {} if *text* is none."""
+    try:
+        shown = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return shown if isinstance(shown, dict) else {}
+
+
+def numbers(shown: dict[str, Any], *names: str) -> dict[str, int]:
+    """Return those of *names* that are whole numbers; nvme-cli may quote them."""
+    found = {}
+    for name in names:
+        value = shown.get(name)
+        if isinstance(value, str) and QUOTED.fullmatch(value):
+            value = int(value.replace(",", ""))
+        if isinstance(value, int) and not isinstance(value, bool):
+            found[name] = value
+    return found

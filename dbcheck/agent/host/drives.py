@@ -15,8 +15,7 @@ import time
 from collections.abc import Container, Sequence
 from typing import Any
 
-from dbcheck.agent.host.devices import BETWEEN, BLOCK, BTRFS, block_folder
-from dbcheck.agent.host.drivefacts import scsi_serial
+from dbcheck.agent.host.devices import BETWEEN, BLOCK, BTRFS, block_folder, scsi_serial
 from dbcheck.agent.host.mounts import Mounted, exposed, mounted, way_to
 from dbcheck.agent.wire import Refusal, first_line, lines, unescape
 
@@ -140,7 +139,7 @@ def survey(
     """Return what depends on the drives: mounts, and what else uses them.
 
     directory: the server's data directory.  places: all that an ack depends on.  notes:
-    the folder of drivenote.py.  busy: what uses the drives otherwise than by a mount.
+    the folder of the notes (remount.py).  busy: what uses the drives otherwise than by a mount.
     twins: drives that have one serial.  exposed: why another account could put
     something else where one is mounted, or among the notes.
     Raise OSError if the directory does not exist.

@@ -14,16 +14,16 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dbcheck.agent.host.data import Files
 from dbcheck.agent.host.devices import (
     BLOCK,
     JOURNAL,
     apart,
     block_folder,
+    drive,
     foreign,
     sources,
 )
-from dbcheck.agent.host.drivefacts import drive
-from dbcheck.agent.host.files import Files
 from dbcheck.agent.host.open import block_device
 from dbcheck.agent.host.process import server_process
 from dbcheck.agent.host.tools import printed

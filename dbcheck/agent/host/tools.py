@@ -1,12 +1,19 @@
-"""Programs of the target's host that show something, and what they print."""
+"""Reads what the host's tools and the kernel's files show, unchanged.
+
+It reads, and changes nothing; what the texts mean is decided where they are received
+(audit/printed.py).
+"""
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
 import shutil
 import subprocess
+
+from dbcheck.agent.wire import first_line
 
 DENIED = re.compile("permission denied|not permitted|must be root", re.IGNORECASE)
 TOOL_TIMEOUT_S = 10
@@ -91,3 +98,148 @@ def reason(printed_errors: str) -> str:
     lines = [line.strip() for line in printed_errors.splitlines() if line.strip()]
     denied = [each for each in lines if DENIED.search(each)]
     return short((denied or lines or [""])[0])
+
+
+BLOCK = "/sys/class/block"
+TEXT_BYTES_MAX = 64 << 10
+RAID_BYTES_MAX = 512 << 10
+DEVICES_MAX = 64
+NAME = re.compile(r"[A-Za-z0-9!._-]{1,64}")  # of a block device in /sys
+DATASET = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.:/@-]{0,255}")  # of ZFS
+# Below the folder of a block device.
+DEVICE_FILES = (
+    "queue/rotational",
+    "cache_type",  # of virtio-blk
+    "device/rev",
+    "device/firmware_rev",
+    "device/scsi_disk/*/cache_type",
+    "device/../../scsi_host/*/proc_name",  # the driver of its controller
+    "bcache/cache_mode",
+    "bcache/state",
+    "md/journal_mode",
+    "md/array_state",
+)
+HOST_FILES = (
+    "/proc/sys/kernel/osrelease",
+    "/sys/class/dmi/id/sys_vendor",
+    "/sys/class/dmi/id/product_name",
+    "/sys/module/zfs/parameters/zfs_nocacheflush",
+    "/run/systemd/container",
+)
+DOCKER = "/.dockerenv"
+# Targets whose options are shown; those of dm-crypt have the name of a key.
+TABLE = re.compile(r"(\d+) (\d+) ([a-z0-9-]+)(.*)")
+SHOWN_TARGETS = ("cache", "writecache", "integrity", "flashcache", "era", "raid")
+STORCLI = ("storcli64", "storcli", "perccli64", "perccli", "storcli2", "perccli2")
+SSACLI = ("ssacli", "hpssacli", "hpacucli")  # one program, under its names since 2009
+RAID_COMMANDS = {
+    **{tool: (tool, "/call", "show", "all", "J") for tool in STORCLI},
+    **{f"{tool} vall": (tool, "/call/vall", "show", "all", "J") for tool in STORCLI},
+    **{tool: (tool, "ctrl", "all", "show", "config", "detail") for tool in SSACLI},
+}
+
+
+def readings(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
+    """Return what is shown of the host, of block devices and of ZFS datasets.
+
+    of: the device or dataset, "" the host.  what: names it.  how: the file or command
+    that was read.  text: its content.  why: the reason if it could not be read.
+    """
+    shown = [file_reading("", path, path) for path in HOST_FILES]
+    for kind in ("vm", "container"):
+        shown.append(virt(kind))
+    docker = "yes" if os.path.exists(DOCKER) else "no"
+    shown.append(reading("", DOCKER, DOCKER, docker, ""))
+    there = [
+        name
+        for name in devices[:DEVICES_MAX]
+        if NAME.fullmatch(name) and os.path.exists(os.path.join(BLOCK, name))
+    ]
+    # Imported here: it takes as long as all else, and every agent would wait for it.
+    from concurrent.futures import ThreadPoolExecutor
+
+    # Together: a drive that spins up, or hangs, takes its time for each tool.
+    with ThreadPoolExecutor(max(1, len(there))) as pool:
+        for found_there in pool.map(of_device, there):
+            shown += found_there
+    for name in datasets[:DEVICES_MAX]:
+        if DATASET.fullmatch(name):
+            properties = ("-Hp", "-o", "property,value", "sync,logbias,recordsize")
+            shown.append(tool_reading(name, "zfs", "zfs", "get", *properties, name))
+    shown += [
+        tool_reading("", what, *command, limit=RAID_BYTES_MAX)
+        for what, command in RAID_COMMANDS.items()
+        if found(command[0])
+    ]
+    return shown
+
+
+def virt(kind: str) -> dict[str, str]:
+    """Return what systemd-detect-virt(1) prints; it exits with 1 after "none"."""
+    command = ("systemd-detect-virt", f"--{kind}")
+    text, why = printed(*command)
+    return reading("", kind, " ".join(command), text, "" if text.strip() else why)
+
+
+def of_device(name: str) -> list[dict[str, str]]:
+    """Return what the kernel and the tools for such a device show of it."""
+    folder, device = os.path.join(BLOCK, name), "/dev/" + name
+    shown = []
+    for pattern in DEVICE_FILES:
+        for path in glob.glob(os.path.join(glob.escape(folder), pattern)):
+            shown.append(file_reading(name, pattern, path))
+    if os.path.exists(os.path.join(folder, "dm")):
+        mapped = first_line(os.path.join(folder, "dm", "name"))
+        table = tool_reading(name, "dmsetup table", "dmsetup", "table", mapped)
+        shown.append({**table, "text": without_keys(table["text"])})
+    elif name.startswith("nvme"):
+        for verb in ("id-ctrl", "id-ns", "smart-log"):
+            command = ("nvme", verb, "-o", "json", device)
+            shown.append(tool_reading(name, "nvme " + verb, *command))
+        command = ("nvme", "get-feature", "-f", "6", device)
+        shown.append(tool_reading(name, "nvme get-feature", *command))
+    elif name.startswith("sd"):
+        shown.append(tool_reading(name, "hdparm", "hdparm", "-W", device))
+        shown.append(tool_reading(name, "sdparm", "sdparm", "--get=WCE", device))
+        options = ("-j", "-i", "-H", "-A")
+        shown.append(tool_reading(name, "smartctl", "smartctl", *options, device))
+    return shown
+
+
+def without_keys(table: str) -> str:
+    """Return a table of device-mapper without the options of most targets."""
+    lines, is_shown = [], False
+    for line in table.splitlines():
+        match = TABLE.match(line.strip())
+        if match is not None:
+            start, length, kind, options = match.groups()
+            is_shown = kind in SHOWN_TARGETS
+            lines.append(f"{start} {length} {kind}{options if is_shown else ''}")
+        elif is_shown:  # flashcache prints several lines
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def file_reading(of: str, what: str, path: str) -> dict[str, str]:
+    """Return the first line of a file of the kernel."""
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(TEXT_BYTES_MAX)
+    except OSError as error:
+        return reading(of, what, path, "", error.strerror or str(error))
+    return reading(of, what, path, line.decode(errors="replace").strip(), "")
+
+
+def tool_reading(
+    of: str, what: str, *command: str, limit: int = TEXT_BYTES_MAX
+) -> dict[str, str]:
+    """Return what a tool prints."""
+    text, why = printed(*command)
+    if len(text) > limit:
+        text, why = "", f"{command[0]}: it prints more than {limit} bytes"
+    return reading(of, what, " ".join(command), text, why)
+
+
+def reading(of: str, what: str, how: str, text: str, why: str) -> dict[str, str]:
+    """Return one of them."""
+    return {"of": of, "what": what, "how": how, "text": text, "why": why}

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 from typing import Any
 
-from dbcheck.agent.host.data import names_of_server
-from dbcheck.agent.host.files import links_in
+from dbcheck.agent.host.data import links_in, names_of_server
 from dbcheck.agent.host.process import NO_PROCESS
 from dbcheck.agent.host.servers import of_account, of_server, pid_of
 from dbcheck.agent.wire import covering_mount, describe_error, mounts

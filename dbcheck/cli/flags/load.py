@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.flags.groups import Flag, FlagsOf, Group
+from dbcheck.cli.flags.groups import SEED, Flag, FlagsOf, Group
 from dbcheck.cli.flags.shared import completed
 from dbcheck.cli.flags.target import EntryOptions
-from dbcheck.cli.flags.values import SEED
 from dbcheck.config import workload_file
 from dbcheck.config.files import workload_names
 from dbcheck.config.target import TargetSettings

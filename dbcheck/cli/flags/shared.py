@@ -12,8 +12,7 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.flags.groups import F, Flag, Group, option
-from dbcheck.cli.flags.values import FILE, FOLDER, Number
+from dbcheck.cli.flags.groups import FILE, FOLDER, F, Flag, Group, Number, option
 from dbcheck.runs.folder import RUNS
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.flags.groups import Argument, Flag, FlagsOf, Group
-from dbcheck.cli.flags.values import ANY_PATH
+from dbcheck.cli.flags.groups import ANY_PATH, Argument, Flag, FlagsOf, Group
 from dbcheck.config.target import TargetSettings
 from dbcheck.remote.address import SshOptions
 

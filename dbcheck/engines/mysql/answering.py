@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Mapping
 
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.answering import Answering
 from dbcheck.engines.link import Link
+from dbcheck.engines.peer import Answering
 from dbcheck.model.server import DATA_NAME
 
 # What must be the same after a restart: variables, and the name of MariaDB's data.

@@ -11,11 +11,10 @@ from dbcheck.audit.mysql import INNODB
 from dbcheck.audit.mysql import TABLES as TABLES_IN
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.answering import log_names
 from dbcheck.engines.link import LOCK_S, SCAN_S, Newest
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import facts as mysql_facts
-from dbcheck.engines.mysql import galera, twophase
+from dbcheck.engines.mysql import galera, session
 from dbcheck.engines.mysql.answering import uptime
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
@@ -30,7 +29,7 @@ from dbcheck.engines.mysql.check import (
     require_table,
     where_foreign,
 )
-from dbcheck.engines.mysql.driver import require_supported
+from dbcheck.engines.mysql.connection import require_supported
 from dbcheck.engines.mysql.durability import (
     check_weakening,
     is_remembered,
@@ -64,6 +63,7 @@ from dbcheck.engines.mysql.replicating import (
     group_identity,
 )
 from dbcheck.engines.mysql.session import MysqlSession
+from dbcheck.engines.peer import log_names
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.model.audited import OtherSettings
@@ -486,25 +486,25 @@ class MysqlEngine(Replicating):
 
     def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
         with self._open(None, server=server) as link:
-            return twophase.prepared(link, self._database)
+            return session.prepared(link, self._database)
 
     def decide(
         self, name: str, *, commit: bool, server: ServerFacts | None = None
     ) -> None:
         with self._open(None, server=server) as link:
-            twophase.decide(link, name, self._database, commit=commit)
+            session.decide(link, name, self._database, commit=commit)
 
     def decisions(self, *, server: ServerFacts | None = None) -> Decisions:
         with self._open(None, server=server) as link:
-            return twophase.decisions(link)
+            return session.decisions(link)
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names.  The database stays."""
         self.restore_durability()
         with self._open(None) as link:
             with contextlib.suppress(EngineError):  # the account may never list them
-                for name in twophase.prepared(link, self._database):
-                    twophase.decide(link, name, self._database, commit=False)
+                for name in session.prepared(link, self._database):
+                    session.decide(link, name, self._database, commit=False)
             names = [n for (n,) in link.rows("present", {"database": self._database})]
         if names:
             with self._open(self._database) as link:

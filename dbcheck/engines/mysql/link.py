@@ -22,8 +22,6 @@ from dbcheck.base.errors import (
     TableRefused,
 )
 from dbcheck.config.files import sql
-from dbcheck.engines.answering import require_same
-from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.indexes import RowsRead
 from dbcheck.engines.link import (
     ANSWER_BYTES,
@@ -33,9 +31,11 @@ from dbcheck.engines.link import (
     Link,
     ProtocolViolation,
     Watch,
+    deadline,
     locked,
     not_permitted,
     one_line,
+    received,
     require_all,
     require_inserted,
     require_within,
@@ -59,6 +59,7 @@ from dbcheck.engines.mysql.settings import (
     set_statement,
 )
 from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, Texts, answers, query, texts
+from dbcheck.engines.peer import require_same
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import TableSpec

@@ -8,15 +8,14 @@ from typing import Protocol
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.answering import accepts
 from dbcheck.engines.mysql import (
     galera,
     group_replication,
     replication,
 )
-from dbcheck.engines.mysql.check import product_of, require_alone
+from dbcheck.engines.mysql.check import product_of, refill_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
-from dbcheck.engines.mysql.refill import refill_of
+from dbcheck.engines.peer import accepts
 from dbcheck.model.replication import (
     GALERA_CLUSTER,
     REPLICATION_GROUP,

@@ -1,4 +1,6 @@
-"""A session of the load on MySQL or MariaDB.
+"""A session of the load on MySQL or MariaDB, and its transactions in two phases.
+
+Two-phase commit on MySQL and MariaDB: XA transactions (MySQL 8.4 manual, 15.3.8).
 
 mysql-connector-python connects, with TLS where the server has it, and prepares the
 statement; from then on its socket carries the packets of mysql_wire, since the driver
@@ -8,6 +10,7 @@ can only block.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import socket
 import ssl
 import struct
@@ -16,14 +19,13 @@ from collections.abc import Collection, Mapping, Sequence
 import mysql.connector
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import CommitUnknown, EngineError
+from dbcheck.base.errors import CommitUnknown, EngineError, NotPrepared
 from dbcheck.config.files import sql
-from dbcheck.engines.deadline import deadline
-from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation
+from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation, deadline
 from dbcheck.engines.mysql.connection import readable
-from dbcheck.engines.mysql.link import FAMILY, MysqlLink
+from dbcheck.engines.mysql.grants import quote_account
+from dbcheck.engines.mysql.link import FAMILY, MysqlLink, code_of
 from dbcheck.engines.mysql.settings import OF_A_SESSION, look_statement
-from dbcheck.engines.mysql.twophase import xid
 from dbcheck.engines.mysql.wire import (
     Execution,
     Ok,
@@ -44,6 +46,63 @@ from dbcheck.rows.operation import (
     TwoPhase,
     Verb,
 )
+from dbcheck.rows.prepared import PREFIX, Decisions
+
+_BRANCH_CHARS = 8
+_XAER_NOTA = 1397  # ER_XAER_NOTA: unknown XID (MySQL 8.4 error reference)
+
+
+def branch_of(database: str) -> str:
+    """Return the branch qualifier of transactions in *database*.
+
+    XA RECOVER lists those of the whole server and names no database.
+    """
+    return hashlib.sha256(database.encode()).hexdigest()[:_BRANCH_CHARS]
+
+
+def xid(name: bytes, database: str) -> bytes:
+    """Return the identifier of the transaction *name*, as a statement has it."""
+    return b"'%s','%s'" % (name, branch_of(database).encode())
+
+
+def prepared(link: MysqlLink, database: str) -> tuple[str, ...]:
+    """Return the names of dbcheck's transactions that are prepared in *database*.
+
+    Raise EngineError, with the GRANT as hint, if the account may not list them.
+    """
+    branch, names = branch_of(database), []
+    try:
+        found = link.rows("prepared")
+    except EngineError as error:
+        *_, account = link.row("server")
+        raise EngineError(
+            f"cannot list prepared transactions: {error}",
+            id=ErrorId.PRIVILEGE_MISSING,
+            hint=f"Run: grant xa_recover_admin on *.* to {quote_account(account)};",
+        ) from error
+    for _, length, _, data in found:
+        text = data.decode("latin-1") if isinstance(data, bytes) else str(data)
+        if text.startswith(PREFIX) and text[length:] == branch:
+            names.append(text[:length])
+    return tuple(names)
+
+
+def decide(link: MysqlLink, name: str, database: str, *, commit: bool) -> None:
+    """Commit or roll back a prepared transaction; raise NotPrepared if it is none."""
+    statement = "commit_prepared" if commit else "rollback_prepared"
+    try:
+        link.rows(statement, {"name": name, "branch": branch_of(database)})
+    except EngineError as error:
+        if code_of(error) == _XAER_NOTA:
+            raise NotPrepared(str(error), id=ErrorId.STATEMENT_FAILED) from error
+        raise
+
+
+def decisions(link: MysqlLink) -> Decisions:
+    """Read the server's counters of XA commits and rollbacks."""
+    counted = {name: int(value) for name, value in link.rows("decisions")}
+    return Decisions(counted["Com_xa_commit"], counted["Com_xa_rollback"])
+
 
 # Errors of the server after which a row may be there: it goes down, kills the
 # connection, or fails in the commit itself (in storage engine or binary log).

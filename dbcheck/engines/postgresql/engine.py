@@ -9,8 +9,8 @@ from typing import Any
 from dbcheck.audit.rules import facts_of
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct, TableLost, TableRefused
-from dbcheck.engines.answering import accepts, log_names
 from dbcheck.engines.link import LOCK_S, SCAN_S, Newest, locked, not_permitted
+from dbcheck.engines.peer import accepts, log_names
 from dbcheck.engines.postgresql import amcheck, replication, twophase
 from dbcheck.engines.postgresql.audited import Look, other_settings
 from dbcheck.engines.postgresql.check import (
@@ -20,15 +20,15 @@ from dbcheck.engines.postgresql.check import (
     require_server,
     require_table,
 )
-from dbcheck.engines.postgresql.files import require_readable
 from dbcheck.engines.postgresql.fill import fill
-from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink, code_of
-from dbcheck.engines.postgresql.options import (
+from dbcheck.engines.postgresql.libpq import (
     endpoints,
     host_names,
     libpq_options,
+    require_readable,
     url_arguments,
 )
+from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink, code_of
 from dbcheck.engines.postgresql.places import places, postgresql_log
 from dbcheck.engines.postgresql.product import require_own_storage, require_postgresql
 from dbcheck.engines.postgresql.replication import (

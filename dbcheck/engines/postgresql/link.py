@@ -17,8 +17,6 @@ import psycopg2.extensions
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, TableLost, TableRefused
 from dbcheck.config.files import sql
-from dbcheck.engines.answering import Answering, require_same
-from dbcheck.engines.deadline import Overrun, deadline, interruptible, received
 from dbcheck.engines.indexes import RowsRead
 from dbcheck.engines.link import (
     ANSWER_BYTES,
@@ -27,17 +25,21 @@ from dbcheck.engines.link import (
     SCAN_S,
     UNREADABLE,
     Link,
+    Overrun,
     ProtocolViolation,
+    deadline,
+    interruptible,
     one_line,
+    received,
     require_inserted,
     require_within,
     set_otherwise,
     unreadable,
 )
-from dbcheck.engines.postgresql import login as logins
-from dbcheck.engines.postgresql.files import password_advice
+from dbcheck.engines.peer import Answering, require_same
+from dbcheck.engines.postgresql import libpq as logins
 from dbcheck.engines.postgresql.index import require_indexes
-from dbcheck.engines.postgresql.options import REFUSED, UNVERIFIED_HINT
+from dbcheck.engines.postgresql.libpq import REFUSED, UNVERIFIED_HINT, password_advice
 from dbcheck.engines.postgresql.product import require_at_login
 from dbcheck.engines.postgresql.rows import Copy, CopyParser
 from dbcheck.engines.postgresql.settings import HEAP, SESSION, SNAPSHOT

@@ -22,19 +22,20 @@ from psycopg.pq.abc import PGresult
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, CommitWarned, EngineError
 from dbcheck.config.files import sql
-from dbcheck.engines.answering import Answering, require_same
-from dbcheck.engines.deadline import deadline, received
 from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
     UNREADABLE,
+    deadline,
     one_line,
+    received,
     set_otherwise,
     unreadable,
 )
+from dbcheck.engines.peer import Answering, require_same
 from dbcheck.engines.postgresql.audited import SessionLook
+from dbcheck.engines.postgresql.libpq import new_session
 from dbcheck.engines.postgresql.link import FAMILY, connect_advice, own_wire
-from dbcheck.engines.postgresql.login import new_session
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.operation import (

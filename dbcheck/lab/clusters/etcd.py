@@ -13,7 +13,7 @@ from collections.abc import Generator
 from http.client import HTTPException
 from typing import IO
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab import namespace, programs
@@ -37,7 +37,7 @@ def etcd(identity: Identity) -> Generator[int, None, None]:
     clients, peers = HeldPort(), HeldPort()
     with identity.in_memory() as (files, held), tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            children.die_with_parent(
+            processes.die_with_parent(
                 [
                     *namespace.prefix(),
                     *("sh", "-c", _IN_MEMORY, *_command(clients, peers, files)),
@@ -60,7 +60,7 @@ def etcd(identity: Identity) -> Generator[int, None, None]:
 
 def _environment() -> dict[str, str]:
     """Return our variables without those that configure etcd."""
-    ours = children.environment()
+    ours = processes.environment()
     return {name: v for name, v in ours.items() if not name.startswith("ETCD_")}
 
 

@@ -6,7 +6,7 @@ import contextlib
 import select
 import subprocess
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 
@@ -23,8 +23,8 @@ class Link:
     def __init__(self, delay_ms: float = 0.0) -> None:
         """Start it; raise LabError if it does not answer."""
         self._process = subprocess.Popen(
-            children.module("dbcheck.lab.clusters.relay"),
-            env=children.environment(),
+            processes.module("dbcheck.lab.clusters.relay"),
+            env=processes.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

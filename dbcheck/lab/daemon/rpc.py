@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
-from dbcheck.base.local import Channel, NotAMessage
+from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.lab.calls import (
     Callee,
     Method,

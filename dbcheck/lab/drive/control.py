@@ -15,10 +15,10 @@ from pathlib import Path
 from types import NoneType
 from typing import IO, ParamSpec, Self, TypeVar
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.base.local import Channel, NotAMessage
+from dbcheck.base.processes import Channel, NotAMessage
 from dbcheck.lab import syscalls
 from dbcheck.lab.calls import (
     Method,
@@ -95,13 +95,13 @@ class DriveProcess:
             errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             with theirs:
                 process = subprocess.Popen(
-                    children.module(
+                    processes.module(
                         "dbcheck.lab.drive.process",
                         *(str(theirs.fileno()), str(mountpoint)),
                         *(json.dumps(dataclasses.asdict(spec)), str(watchdog_s)),
                         *((recording.use, str(file)) if recording else ()),
                     ),
-                    env=children.environment(),
+                    env=processes.environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=errors,
                     stderr=errors,

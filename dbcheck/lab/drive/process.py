@@ -20,7 +20,7 @@ from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.base.local import Channel
+from dbcheck.base.processes import Channel
 from dbcheck.lab import syscalls
 from dbcheck.lab.calls import Callee, failure, remote, success
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive

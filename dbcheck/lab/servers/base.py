@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab import needs, owned, programs
@@ -368,7 +368,7 @@ class DatabaseServer(abc.ABC):
 
     def _environment(self) -> dict[str, str]:
         """Return the variables that its processes have."""
-        return {"PATH": children.search_path(), "LC_ALL": "C"}
+        return {"PATH": processes.search_path(), "LC_ALL": "C"}
 
     @classmethod
     def _program(cls, name: str) -> Path:
@@ -425,7 +425,7 @@ class DatabaseServer(abc.ABC):
             )
         try:
             return subprocess.Popen(
-                children.die_with_parent(command),
+                processes.die_with_parent(command),
                 cwd=self.data,
                 env=self._environment(),
                 stdin=stdin,

@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncssh
 
-from dbcheck.base import children
+from dbcheck.base import processes
 
 _READ_BYTES = 1 << 16
 
@@ -25,8 +25,8 @@ async def run_command(process: Any) -> None:
         return
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
-        *children.die_with_parent(("sh", "-c", process.command)),
-        env=children.environment(),
+        *processes.die_with_parent(("sh", "-c", process.command)),
+        env=processes.environment(),
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,

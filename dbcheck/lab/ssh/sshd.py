@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
@@ -125,14 +125,14 @@ class Sshd:
             return [binary, "-D", "-e", "-f", str(folder / "config")]
         if _asyncssh():
             arguments = (str(folder), str(self.port))
-            return children.module("dbcheck.lab.ssh.fallback", *arguments)
+            return processes.module("dbcheck.lab.ssh.fallback", *arguments)
         raise programs.absent("sshd")
 
     def _launch(self, command: list[str]) -> None:
         with (self._folder / "log").open("wb") as errors:
             self._child = subprocess.Popen(
-                children.die_with_parent(command),
-                env=children.environment(),
+                processes.die_with_parent(command),
+                env=processes.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
@@ -207,13 +207,13 @@ def _make_key(path: Path) -> str:
 
 def _descendants(pid: int) -> list[int]:
     """Return the children of *pid*, their children and so on."""
-    children: dict[int, list[int]] = {}
+    below: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
             # pid (name) state parent ..., and a name may hold anything: proc(5)
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(entry.name))
-    found = list(children.get(pid, ()))
+            below.setdefault(parent, []).append(int(entry.name))
+    found = list(below.get(pid, ()))
     for child in found:  # grows while it is walked
-        found += children.get(child, ())
+        found += below.get(child, ())
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
@@ -93,7 +93,7 @@ class DriveStorage:
         command = ["sync", "--file-system", str(self.folder)]
         done = subprocess.run(
             command,
-            env=children.environment(),
+            env=processes.environment(),
             stdin=subprocess.DEVNULL,
             timeout=_SYNC_S,
         )

@@ -1,6 +1,6 @@
 """Programs of the user's, which switch, promote or restart: run without a shell.
 
-Their time is limited, and they end with their children.
+Their time is limited, and they end with their processes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from dbcheck.base import children
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, PowerError
 from dbcheck.ports.site import Node
@@ -51,7 +51,7 @@ def run(
     """Run *command* with *text* on its standard input; return once it has ended.
 
     what: names it in errors; hidden: what must not be seen in its output; keep: see
-    children.environment.  All that it started ends with it.  If this process dies,
+    processes.environment.  All that it started ends with it.  If this process dies,
     timeout(1) ends them a little later.  Raise PowerError if it cannot be run, or
     takes longer than *timeout_s*.
     """
@@ -60,7 +60,7 @@ def run(
         try:
             process = subprocess.Popen(
                 (*wrapper, *command),
-                env=children.environment(keep),
+                env=processes.environment(keep),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
 
-from dbcheck.base import children, interrupt, limits
+from dbcheck.base import interrupt, limits, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.base.setting import Setting
@@ -286,7 +286,7 @@ class ExecSwitch:
             wait_for(wanted, self.state, self._plan.timeout_s)
 
     def _run(self, name: str, command: tuple[str, ...]) -> str:
-        keep = children.switch_variables()  # it may log in to the switch with one
+        keep = processes.switch_variables()  # it may log in to the switch with one
         timeout_s = self._plan.timeout_s
         hidden = [os.environ[variable] for variable in keep if variable in os.environ]
         done = run(command, f"{name} command", timeout_s, hidden=hidden, keep=keep)

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Self
 
 from msgspec import Meta
 
-from dbcheck.base import children, interrupt, limits
+from dbcheck.base import interrupt, limits, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.base.system import now_us
@@ -131,7 +131,7 @@ class FenceSwitch:
         self._name = Path(plan.agent).name
         self.cut_class = plan.cut_class
         fence_metadata.require_name(self._name)
-        path = os.pathsep.join((*_SYSTEM, children.search_path()))
+        path = os.pathsep.join((*_SYSTEM, processes.search_path()))
         program = shutil.which(plan.agent, path=path)
         if program is None:
             raise UsageError(

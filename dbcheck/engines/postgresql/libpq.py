@@ -1,19 +1,37 @@
-"""Options of libpq from a URL, and logins that it must refuse.
+"""Logins by libpq: options of a URL, the files that it reads, and a time limit.
 
 libpq sends the password to any server that asks for it, in clear too, and by default
 (sslmode=prefer) it verifies no server.  So either the user has asked libpq to verify
 the server, or libpq asks the kernel who listens at a Unix socket (requirepeer), or it
 refuses to log in that way.  A port of this machine is as any other host's: while the
 server is off, any user of the machine may listen there.
+
+While libpq computes what a server asks for it looks at no clock, no signal and no
+connection: SCRAM has the server name the number of steps (RFC 5802, 5.1, "i="), and
+libpq takes up to 2^31 - 1 of them (PostgreSQL 17, fe-auth-scram.c), half an hour on one
+core.  A thread that does so cannot be ended, and the process ends without waiting for
+it (interrupt.leave).  While one is left, no other login to its server begins.  Those
+that had begun by then may be left as well: each process of a load begins up to 16 at
+once (load.loop).
+
+Until a connection stands, libpq writes a server's notices to C's stderr (PostgreSQL 17
+manual, 34.13, Notice Processing), and psycopg2 takes them over only then.  A hostile
+server could so send control sequences to a terminal.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+import stat
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import psycopg
 import psycopg2.extensions
@@ -22,11 +40,113 @@ import sqlalchemy.exc
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import ConninfoOption, PGconn
 
+from dbcheck.base.access import who_may_change
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.engines.link import one_line
+from dbcheck.engines.link import StillRunning, interruptible, one_line
 from dbcheck.engines.peer import socket_owner
-from dbcheck.engines.url import PORTS, SEVERAL, no_host, require_hosts, require_single
+from dbcheck.engines.url import (
+    PORTS,
+    SEVERAL,
+    no_host,
+    require_hosts,
+    require_single,
+    unreadable_file,
+)
+
+# PostgreSQL 17 manual, 34.15, 34.16, 34.17 and 34.19: each option, the variable that
+# has the same meaning, and the file in the user's home that is read without either.
+_FOLDER, _SERVICES = "PGSYSCONFDIR", "pg_service.conf"  # for all users (34.17)
+_PASSWORDS = ("passfile", "PGPASSFILE", ".pgpass")
+_OWN_SERVICES = ("servicefile", "PGSERVICEFILE", f".{_SERVICES}")
+_FILES = (
+    ("sslrootcert", "PGSSLROOTCERT", ".postgresql/root.crt"),
+    ("sslcert", "PGSSLCERT", ".postgresql/postgresql.crt"),
+    ("sslkey", "PGSSLKEY", ".postgresql/postgresql.key"),
+    ("sslcrl", "PGSSLCRL", ".postgresql/root.crl"),
+    _PASSWORDS,
+    _OWN_SERVICES,
+)
+
+
+def require_readable(target: str, arguments: Mapping[str, Any]) -> None:
+    """Raise EngineError for a file that libpq would wait for, or read without end.
+
+    Also for a service file that another user may change: it says whom to connect to,
+    and may let any server ask for the password.  target: how error messages name the
+    server.  arguments: libpq's.
+    """
+    named = dict(_place(arguments, *file) for file in _FILES)
+    if system := _system_services():
+        named[_FOLDER] = system
+    if why := unreadable_file(named):
+        raise EngineError(
+            f"cannot connect to {target}: {why}",
+            id=ErrorId.FILE_NOT_READABLE,
+            hint="Name another file, or remove this one.",
+        )
+    for path in _service_files(arguments):
+        if os.path.exists(path) and (change := who_may_change(Path(path))):
+            raise EngineError(
+                f"cannot connect to {target}: {change.how}: it says how to log in to"
+                " the server",
+                id=ErrorId.SECRET_FILE_NOT_PRIVATE,
+                hint=f"Run: {change.end}",
+            )
+
+
+def _service_files(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the files in which libpq looks a service up (manual, 34.17)."""
+    if not (arguments.get("service") or os.environ.get("PGSERVICE")):
+        return []
+    own, system = _place(arguments, *_OWN_SERVICES)[1], _system_services()
+    return [own, system] if system else [own]
+
+
+def _system_services() -> str:
+    """Return the file of all users' services that the environment names, or ""."""
+    folder = os.environ.get(_FOLDER)
+    return os.path.join(folder, _SERVICES) if folder else ""
+
+
+def password_advice(arguments: Mapping[str, Any]) -> str:
+    """Return what to do where the server asks for a password, and libpq has none.
+
+    arguments: libpq's.  It says on standard error alone why it leaves a list of
+    passwords aside (PostgreSQL 15, passwordFromFile in fe-connect.c).
+    """
+    path = _place(arguments, *_PASSWORDS)[1]
+    return (
+        f"{_left_aside(path)}Give it with --password-command, in DBCHECK_PASSWORD or"
+        f" PGPASSWORD, or as HOST:PORT:DATABASE:USER:PASSWORD in {path}."
+    )
+
+
+def _left_aside(path: str) -> str:
+    """Return why libpq does not use the list of passwords at *path*, a sentence."""
+    try:
+        with open(path, "rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}. "
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        command = f"chmod 600 {shlex.quote(path)}"
+        return f"libpq ignores {path}, since it is not yours alone: run {command}. "
+    return f"No line of {path} is for this host, port, database and user. "
+
+
+def _place(
+    arguments: Mapping[str, Any], option: str, variable: str, usual: str
+) -> tuple[str, str]:
+    """Return what names a file, and the file."""
+    if option in arguments:
+        return option, str(arguments[option])
+    if found := os.environ.get(variable):
+        return variable, found
+    return f"~/{usual}", os.path.expanduser(f"~/{usual}")
+
 
 # PostgreSQL 17 manual, 34.1.2.  What remains are SCRAM, which shows the server that the
 # client knows the password and not which it is, GSS, SSPI, and no password at all.
@@ -249,3 +369,86 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
     # libpq names the host that it would begin with.
     is_given = options["host"] or options["hostaddr"]
     return _Effective(options, _NO_FOLDER if is_given else host)
+
+
+T = TypeVar("T")
+# For all of a login: libpq's limit is for each host, and none is the drivers' for what
+# they ask a server then, e.g. psycopg2 one whose dates are not of the form ISO.
+LOGIN_S = 60.0
+GRACE_S = 5.0  # after it was severed
+_HINT = (
+    "Check what answers at that address. If it is your server, look at its"
+    " scram_iterations when the account's password was set: 4096 are usual."
+)
+_left: dict[str, threading.Thread] = {}
+
+
+def silence() -> None:
+    """Let C's stderr lead nowhere; Python's own, and that of children, stay.
+
+    A fatal error of the interpreter itself is not shown any more either.
+
+    The GNU C library has it as a variable that may be set (its manual, 12.2, Standard
+    Streams).  With another one, such as musl, nothing is changed.
+    """
+    if not _is_glibc():
+        return
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    nowhere = libc.fopen(os.devnull.encode(), b"we")
+    if nowhere:
+        ctypes.c_void_p.in_dll(libc, "stderr").value = nowhere
+
+
+def _is_glibc() -> bool:
+    try:
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
+    except (ValueError, OSError):  # not known there
+        return False
+
+
+def login(
+    target: str, connect: Callable[[], T], sever: Callable[[], None], limit_s: float
+) -> T:
+    """Return what *connect* returns, raise what it raises; leave it after limit_s.
+
+    target: how error messages name the server.  sever: see interruptible().
+    Raise EngineError if it was left, and as long as an earlier one of that server was.
+    """
+    left = _left.get(target)
+    if left is not None and left.is_alive():
+        raise _endless(target, "an earlier login to it has not ended")
+    try:
+        return interruptible(connect, sever, limit_s + GRACE_S)
+    except StillRunning as error:
+        _left[target] = error.thread
+        raise _endless(
+            target, f"it did not end its login within {limit_s:g} s"
+        ) from None
+
+
+def new_session(
+    target: str, arguments: Mapping[str, Any], connect_s: float
+) -> psycopg.Connection:
+    """Return a connection in autocommit mode; raise psycopg.Error, and as login() does.
+
+    connect_s: within which each host of the URL must answer.
+    """
+    left = threading.Event()
+
+    def connect() -> psycopg.Connection:
+        options = {**arguments, "connect_timeout": connect_s}
+        made = psycopg.connect(**options, autocommit=True)
+        if left.is_set():
+            made.close()
+        return made
+
+    return login(target, connect, left.set, connect_s + LOGIN_S)
+
+
+def _endless(target: str, why: str) -> EngineError:
+    return EngineError(
+        f"cannot connect to {target}: {why}",
+        id=ErrorId.SERVER_NOT_ANSWERING,
+        hint=_HINT,
+    )
