@@ -1,6 +1,6 @@
 """The witness's side: append frames to a log, make them durable, confirm them.
 
-It is sent after the modules that witness/channel.py names, ends with the channel, and
+It is sent after the modules that witness/witness.py names, ends with the channel, and
 needs a POSIX system.  The frames of the log are defined here alone.
 
 A run has log 0 and, if its load runs in several processes, one more for each: its

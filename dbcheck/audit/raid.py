@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbcheck.audit import devices, raid
+from dbcheck.audit import devices
 from dbcheck.audit.printed import json_object
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.subject import Fact, Subject, fact_of, remedy_of
@@ -308,7 +308,7 @@ def controllers_in(readings: Readings) -> Iterator[Subject]:
     """Yield the controllers that tools show, and those that none shows."""
     shown: set[str] = set()  # by which tools
     names: set[str] = set()  # storcli and storcli64 are one program
-    for reading in readings.named(*raid.STORCLI, *raid.SSACLI):
+    for reading in readings.named(*STORCLI, *SSACLI):
         for subject in _by_tool(reading, readings):
             shown.add(reading.what)
             if subject.name not in names:
@@ -316,22 +316,22 @@ def controllers_in(readings: Readings) -> Iterator[Subject]:
                 yield subject
     drivers = {each.text: each for each in reversed(readings.named(_DRIVER))}
     for name, driver in drivers.items():
-        tools = raid.TOOLS_OF.get(name)
+        tools = TOOLS_OF.get(name)
         if tools is not None and shown.isdisjoint(tools):
             yield _without_tool(driver, tools)
 
 
 def _by_tool(reading: Reading, readings: Readings) -> Iterator[Subject]:
     """Yield the controllers in a tool's output; one for all if it is not understood."""
-    if reading.what in raid.SSACLI:
-        found = raid.of_ssacli(reading.text)
+    if reading.what in SSACLI:
+        found = of_ssacli(reading.text)
     else:
         # It ends with an error also where one of several has no virtual drive.
         drives = readings.get("", f"{reading.what} vall")
-        found = raid.of_storcli(reading.text, drives.text if drives else "")
+        found = of_storcli(reading.text, drives.text if drives else "")
     for each in found:
         yield _controller(each, reading)
-    if not found and not raid.none_there(reading.text):
+    if not found and not none_there(reading.text):
         name = f"the controllers that {reading.what} knows"
         cache = {devices.CONTROLLER_CACHE: fact_of(reading, lambda _: None)}
         yield Subject(SubjectKind.CONTROLLER, name, cache)
@@ -348,7 +348,7 @@ def _without_tool(driver: Reading, tools: Sequence[str]) -> Subject:
     return Subject(SubjectKind.CONTROLLER, name, {devices.CONTROLLER_CACHE: fact})
 
 
-def _controller(found: raid.Controller, reading: Reading) -> Subject:
+def _controller(found: Controller, reading: Reading) -> Subject:
     """Return a controller; what a tool shows and is not understood is not known."""
     how, unclear = reading.how, dict(found.unclear)
     if found.drives == "default":

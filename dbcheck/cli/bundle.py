@@ -14,7 +14,7 @@ from dbcheck.cli.flags.shared import require_file, written_to
 from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
 from dbcheck.evidence.bundle import bundle
-from dbcheck.evidence.secrets import removed_sentence
+from dbcheck.evidence.scrub import removed_sentence
 from dbcheck.evidence.signature import file_of, sign
 from dbcheck.runs.stored import locked_to_judge
 from dbcheck.witness.log import FrameLogReader

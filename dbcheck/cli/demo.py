@@ -23,8 +23,8 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
 from dbcheck.report.console import console, progress_console
-from dbcheck.report.lab import demo_bounds, demo_table
 from dbcheck.report.live import progress
+from dbcheck.report.matrix import demo_bounds, demo_table
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import with_bound

@@ -34,8 +34,8 @@ from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
 from dbcheck.config import workload_file
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
+from dbcheck.explore.oracle import Acked
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
@@ -43,16 +43,14 @@ from dbcheck.lab import programs
 from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
 from dbcheck.lab.drive.logwrites import log_of
 from dbcheck.lab.drive.recording import Recording
+from dbcheck.lab.fetch import GALERA, MYROCKS, Part, fetch_part, fetch_patroni
 from dbcheck.lab.fetch import fetch as fetch_into
-from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part
-from dbcheck.lab.fetch_mariadb import fetch as fetch_part
-from dbcheck.lab.fetch_patroni import fetch as fetch_patroni
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import PPM, cuts_needed, worst
 from dbcheck.report.console import console, progress_console
-from dbcheck.report.lab import cycles_report
 from dbcheck.report.live import progress
+from dbcheck.report.matrix import cycles_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import tally, with_bound
 from dbcheck.runner.lab_clusters import cluster_cycles

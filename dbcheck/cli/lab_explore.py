@@ -23,12 +23,11 @@ from dbcheck.cli.flags.lab import RecordOptions
 from dbcheck.cli.flags.load import WorkloadOptions
 from dbcheck.cli.flags.shared import drawn
 from dbcheck.config import workload_file
-from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import Labs, record
-from dbcheck.explore.opened import Opened, lab_folder
+from dbcheck.explore.opened import Opened, lab_folder, result_of
 from dbcheck.explore.oracle import Oracle
-from dbcheck.explore.result import result_of
+from dbcheck.explore.states import drawn_by_name
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import StateResult
 from dbcheck.lab.drive.recording import Recordings

@@ -37,9 +37,8 @@ from dbcheck.report.rows import matrix_result
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import guard, require_passable
-from dbcheck.runner.matrix_cycles import Measured, in_labs
+from dbcheck.runner.matrix_cycles import Measured, in_labs, on_target
 from dbcheck.runner.matrix_rows import Matrix, read_matrix
-from dbcheck.runner.matrix_target import on_target
 from dbcheck.witness.window import WindowLimits
 
 

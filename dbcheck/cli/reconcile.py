@@ -89,7 +89,7 @@ def command(
     # Judging offline imports nothing that reads an inventory or reaches a server.
     from dbcheck.cli.entries import chosen
     from dbcheck.cli.flags.target import reconcile_flags
-    from dbcheck.runner.reconciling import reconciled
+    from dbcheck.runner.resume import reconciled
 
     described = (target, host, witness, wait, restart)
     entry = chosen(named, *described, clusters=True)

@@ -43,7 +43,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
 from dbcheck.runner.guard import guard, require_passable
-from dbcheck.runner.resumable import resumable_cycle
+from dbcheck.runner.resume import resumable_cycle
 
 TWICE = (
     "you will be asked to cut the power twice. The first cut is the control: its "

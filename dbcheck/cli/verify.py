@@ -14,7 +14,7 @@ from dbcheck.cli import FAIL, PASS, output
 from dbcheck.cli.flags.groups import FILE, Verb, option
 from dbcheck.cli.flags.shared import as_json, require_file
 from dbcheck.cli.say import say, say_error
-from dbcheck.evidence.secrets import removed_sentence
+from dbcheck.evidence.scrub import removed_sentence
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.judge.result import to_values
 from dbcheck.witness.log import FrameLogReader

@@ -34,7 +34,7 @@ from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node, Site
 from dbcheck.power.driveonly import Server
-from dbcheck.remote.addresses import boot_id
+from dbcheck.remote.same_host import boot_id
 from dbcheck.rows.table import LEDGER, TABLES
 
 _PROCESS = uuid.uuid4().hex

@@ -15,7 +15,7 @@ from dbcheck.ports.witness import LogReader, Witness
 from dbcheck.runs.folder import reconcile_command
 
 if TYPE_CHECKING:
-    from dbcheck.load.farworkers import FarWorkers
+    from dbcheck.load.far import FarWorkers
 
 
 class Turns:

@@ -27,9 +27,9 @@ from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import CheckOutcome, ServerFacts, TableCheck
 from dbcheck.ports.engine import Engine, Feature
 from dbcheck.ports.listener import Phase, Progress, Unit
-from dbcheck.rows.conditions import ConditionCheck
 from dbcheck.rows.earlier import EpochTotals
 from dbcheck.rows.fill import PARTS, Fill
+from dbcheck.rows.loss import ConditionCheck
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.schedule import Schedule

@@ -13,9 +13,18 @@ from dbcheck.base.errors import UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
 from dbcheck.evidence import archive
-from dbcheck.evidence.contents import FILE, REPORT, RUNS, attestation, too_large
 from dbcheck.evidence.scrub import Scrub, hosts_of
-from dbcheck.evidence.staging import runs_of, scratch, stage_campaign, stage_run
+from dbcheck.evidence.staging import (
+    FILE,
+    REPORT,
+    RUNS,
+    attestation,
+    runs_of,
+    scratch,
+    stage_campaign,
+    stage_run,
+    too_large,
+)
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.witness import LogReader

@@ -7,14 +7,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from dbcheck.explore.acked import Acked
-from dbcheck.explore.blame import Places
-from dbcheck.explore.choice import states
-from dbcheck.explore.finding import Reduction, by_manner, manner
+from dbcheck.explore.finding import Places, Reduction, by_manner, manner
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
-from dbcheck.explore.oracle import Oracle
-from dbcheck.explore.states import Timeline
+from dbcheck.explore.oracle import Acked, Oracle
+from dbcheck.explore.states import Timeline, states
 from dbcheck.judge.results import Finding, StateJudgement, StateResult
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict

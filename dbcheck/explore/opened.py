@@ -1,29 +1,143 @@
-"""An exploration that is stored, read for what judges and reports it."""
+"""An exploration that is stored, read for what judges and reports it; its result."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import StoredLogs
-from dbcheck.explore.acked import Acked
-from dbcheck.explore.choice import drawn_by_name
 from dbcheck.explore.explore import Explorer
 from dbcheck.explore.folder import Exploration, Line
-from dbcheck.explore.oracle import Oracle
-from dbcheck.explore.states import Timeline
+from dbcheck.explore.oracle import Acked, Oracle
+from dbcheck.explore.states import Timeline, drawn_by_name, kinds_in
+from dbcheck.judge.results import Coverage, ExploreResult, Finding
 from dbcheck.lab.drive.recording import RECORD_ANEW, Recordings
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.spec import LabSpec
+from dbcheck.model.cut import CrashState
+from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Listener
 from dbcheck.witness.log import FrameLogReader
+
+
+def coverage(timeline: Timeline, states: Iterable[CrashState]) -> Coverage:
+    """Return what *states*, which were judged, cover of *timeline*."""
+    visited: set[int] = set()
+    lost: set[tuple[int, int]] = set()
+    whole = 0
+    for state in states:
+        visited.add(state.moment)
+        lacking = timeline.lost(state)
+        lost.update(
+            (drive, write) for drive, parts in enumerate(lacking) for write, *_ in parts
+        )
+        whole += _is_of_whole_writes(timeline, state)
+    drives = range(len(timeline.recordings))
+    return Coverage(
+        moments=len(timeline.moments),
+        visited=len(visited),
+        at_risk=max(moment.writes for moment in timeline.moments),
+        writes=sum(_writes(timeline, drive) for drive in drives),
+        lost=len(lost),
+        possible=_possible(timeline) if len(drives) == 1 else None,
+        whole=whole,
+    )
+
+
+def _writes(timeline: Timeline, drive: int) -> int:
+    """Return how many writes of a drive could be lost at any moment."""
+    found: set[int] = set()
+    for moment in timeline.moments:
+        held = moment.drives[drive]
+        found.update(range(held.stable, held.arrived))
+    return len(found)
+
+
+def _is_of_whole_writes(timeline: Timeline, state: CrashState) -> bool:
+    return all(
+        begin == 0 and length == recording.lengths[write]
+        for recording, (_, parts) in zip(timeline.recordings, state.drives, strict=True)
+        for write, begin, length in parts
+    )
+
+
+def _possible(timeline: Timeline) -> float:
+    """Return the number of states of whole writes of the one drive, its logarithm.
+
+    The first write that a state lacks decides at which moment it is judged; each later
+    write that had come by then is there or not.
+    """
+    later: Counter[int] = Counter()
+    for moment in timeline.moments:
+        (held,) = moment.drives
+        for first in range(held.stable, held.arrived):
+            later[first] = held.arrived - first - 1
+    count = 1 + sum(1 << writes for writes in later.values())
+    return _log10(count)
+
+
+def _log10(count: int) -> float:
+    """Return the logarithm of an integer of any size."""
+    shift = max(0, count.bit_length() - 64)
+    return math.log10(count >> shift) + shift * math.log10(2)
+
+
+def result_of(
+    folder: str,
+    seed: int,
+    lab: Mapping[str, Any],
+    timeline: Timeline,
+    acked: Acked,
+    lines: Collection[Line],
+    findings: Sequence[Finding],
+    *,
+    wanted: int,
+    finished: bool,
+    per_s: float | None,
+) -> ExploreResult:
+    """Return what *lines*, the states that were judged, show together."""
+    failed = [each for each in lines if each.judgement.verdict is Verdict.FAIL]
+    unclear = [each for each in lines if each.judgement.verdict is Verdict.INCONCLUSIVE]
+    kinds: dict[str, int] = {}
+    for line in lines:
+        kind = kinds_in(line.name)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    verdict = Verdict.FAIL if failed else Verdict.PASS
+    if not failed and (unclear or not finished or not lines):
+        verdict = Verdict.INCONCLUSIVE
+    ended_us = timeline.moments[-1].time_us
+    return ExploreResult(
+        verdict=verdict,
+        folder=folder,
+        seed=seed,
+        lab=lab,
+        commits=acked.count(ended_us),
+        load_s=(ended_us - acked.first_us) / 1e6,
+        writes=sum(len(each) for each in timeline.recordings),
+        flushes=sum(len(each.flushes) for each in timeline.recordings),
+        wanted=wanted,
+        states=len(lines),
+        failed=len(failed),
+        inconclusive=len(unclear),
+        finished=finished,
+        per_s=per_s,
+        kinds=dict(sorted(kinds.items())),
+        coverage=coverage(timeline, (line.state for line in lines)),
+        findings=tuple(findings),
+        failing=tuple(each.name for each in failed),
+        unclear=tuple(each.name for each in unclear),
+        doubts=tuple(dict.fromkeys(each.judgement.reason for each in unclear)),
+    )
 
 
 def lab_folder() -> Path:

@@ -1,4 +1,4 @@
-"""Lists the crash states that a recording holds.
+"""Lists the crash states that a recording holds; those that differ most come first.
 
 A cut may come between any two requests.  A write that no completed flush covers may
 then be on the drive, in part or as a whole, or not.  A state with a write less than
@@ -10,13 +10,14 @@ lacks could still be lost.
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, cycle
 
+from dbcheck.lab.drive.model import surviving
 from dbcheck.lab.drive.recording import Recording
-from dbcheck.lab.drive.survivors import surviving
 from dbcheck.model.cut import CrashState, Part
 
 
@@ -237,3 +238,101 @@ class _Drive:
         arrived = bisect_left(self._times_us, time_us)
         stable = self._stable[bisect_right(self.ends_us, time_us)]
         return AtRisk(min(stable, arrived), arrived)
+
+
+# "all" is not among them: of a single drive it is "none" at the next moment.
+KINDS = (
+    "none",
+    "but-one",
+    "suffix",
+    "writes",
+    "pages",
+    "blocks",
+    "random",
+    "torn",
+    "prefix",
+)
+_REPEATED_MAX = 3000  # draws in a row that gave nothing new: there is not much more
+
+
+def name_of(moment: int, kinds: Sequence[str], seed: int) -> str:
+    """Return the name of a state that is drawn so."""
+    return f"{moment}.{'+'.join(kinds)}.{seed}"
+
+
+def kinds_in(name: str) -> str:
+    """Return the kinds of survivors in such a name, joined by "+"."""
+    return name.split(".")[1]
+
+
+def drawn_by_name(timeline: Timeline, name: str) -> CrashState | None:
+    """Return the state that name_of() named, None if no state has that name."""
+    moment, _, rest = name.partition(".")
+    kinds, _, seed = rest.partition(".")
+    each = kinds.split("+")
+    known = moment.isdecimal() and seed.isdecimal() and set(each) <= {*KINDS, "all"}
+    if not known or int(moment) >= len(timeline.moments):
+        return None
+    if len(each) != len(timeline.recordings):
+        return None
+    return timeline.drawn(int(moment), each, int(seed))
+
+
+def states(
+    timeline: Timeline, stakes: Sequence[int], edges: Sequence[int], seed: int
+) -> Iterator[tuple[str, CrashState]]:
+    """Yield states with their names, each once, as *seed* draws them.
+
+    stakes: by moment, how many acks its writes bear on.  edges: moments in the midst of
+    a chore, or at its end.  Every other state comes from a walk over all moments, so
+    that each is visited before one comes again; the others from moments with many
+    writes at risk, many acks at stake, or from those edges.
+    Ends if hardly anything new is left.
+    """
+    draw = random.Random(f"explore {seed}")
+    seen: set[tuple[object, ...]] = set()
+    visits, repeated, number = _visits(timeline, stakes, edges, draw), 0, 0
+    while repeated < _REPEATED_MAX:
+        number += 1
+        moment = next(visits)
+        kinds = _kinds(draw, len(timeline.recordings))
+        state = timeline.drawn(moment, kinds, number)
+        repeated += 1
+        if state.drives not in seen:
+            seen.add(state.drives)
+            repeated = 0
+            yield name_of(moment, kinds, number), state
+
+
+def _kinds(draw: random.Random, drives: int) -> tuple[str, ...]:
+    """Draw the kind of survivors of each drive; one of several may lose nothing."""
+    kinds = KINDS if drives == 1 else (*KINDS, "all")
+    return tuple(draw.choice(kinds) for _ in range(drives))
+
+
+def _visits(
+    timeline: Timeline,
+    stakes: Sequence[int],
+    edges: Sequence[int],
+    draw: random.Random,
+) -> Iterator[int]:
+    """Yield the moments to visit, without end."""
+    numbers = range(len(timeline.moments))
+    risks = list(accumulate(moment.writes for moment in timeline.moments))
+    stake = list(accumulate(1 + stake for stake in stakes))
+    walk = _walk(numbers, draw)
+    for turn in cycle(("walk", "risk", "walk", "stake", "walk", "edge")):
+        if turn == "risk" and risks[-1]:
+            yield draw.choices(numbers, cum_weights=risks)[0]
+        elif turn == "stake":
+            yield draw.choices(numbers, cum_weights=stake)[0]
+        elif turn == "edge" and edges:
+            yield draw.choice(edges)
+        else:
+            yield next(walk)
+
+
+def _walk(numbers: Sequence[int], draw: random.Random) -> Iterator[int]:
+    """Yield all *numbers* in one order after the other, without end."""
+    while True:
+        yield from draw.sample(numbers, len(numbers))

@@ -2,6 +2,8 @@
 
 A job begins at most once, whatever the scheduler does after a worker's death: a worker
 asks before it begins, and one that asks for a job that began is refused.
+
+The client's view of one campaign that a worker runs.
 """
 
 from __future__ import annotations
@@ -10,19 +12,22 @@ import contextlib
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from distributed import Client, Queue, wait
+from distributed import Client, Future, Queue, wait
 
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, FleetError
 from dbcheck.campaign.folder import CampaignFolder
+from dbcheck.campaign.totals import finished, tally
 from dbcheck.fleet.messages import (
     ALIVE_S,
     Begin,
     Ended,
     Envelope,
+    Job,
     Kept,
     Listing,
     Piece,
@@ -31,15 +36,111 @@ from dbcheck.fleet.messages import (
     packed,
     unpacked,
 )
-from dbcheck.fleet.rig import FleetRig, rig_of
+from dbcheck.fleet.mirror import Incoming, needed
 from dbcheck.fleet.task import run_job
-from dbcheck.fleet.workers import Workers, chosen, declare
+from dbcheck.fleet.workers import Workers, chosen, declare, resources_of
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
+from dbcheck.model.verdict import Tally
 from dbcheck.power import consent
+from dbcheck.power.wiring import recall_reached
 from dbcheck.report.fleet import RigStatus, State
 from dbcheck.runs import client_key
 from dbcheck.runs.folder import RunFolder
+
+
+@dataclass
+class FleetRig:
+    """One campaign.
+
+    needs:   the resources that its task takes, see resources_of().
+    shown:   the files of the results that the view has shown.
+    down:    the queue to the task; None until one has begun.
+    future:  of the task; None until the job is placed on a worker.
+    heard_s: when the task was last heard of, on the monotonic clock.
+    agreed:  its consent is stored: the first load is about to begin.
+    silent:  see task_is_over().
+    """
+
+    entry: Entry
+    folder: CampaignFolder
+    job: Job
+    incoming: Incoming
+    needs: Mapping[str, float]
+    planned: int
+    shown: set[str]
+    counted: Tally
+    down: Queue | None = None
+    state: State = State.WAITING
+    future: Future[None] | None = None
+    worker: str = ""
+    heard_s: float | None = None
+    status: Status = Status("", "")
+    error: str = ""
+    error_id: str = ""
+    agreed: bool = False
+    silent: bool = False
+
+    def say(self, message: object) -> None:
+        """Send a message to the worker's task, if one has begun."""
+        if self.down is not None:
+            self.down.put(packed(message))
+
+    def task_is_over(self) -> bool:
+        """Say whether its task failed, or had ended without a word at the last call.
+
+        Until then its last word may be on its way.
+        """
+        status = self.future.status if self.future is not None else ""
+        before, self.silent = self.silent, status in ("finished", "cancelled")
+        return status in ("error", "lost") or (before and self.silent)
+
+    def new_results(self) -> Iterator[str]:
+        """Yield a line for each cycle that has ended since the last call."""
+        cycles = self.folder.cycles()
+        self.counted = tally(cycles)
+        for cycle in cycles:
+            name = self.folder.file_of(cycle)
+            if name not in self.shown:
+                self.shown.add(name)
+                place = f"{cycle.number}/{self.planned}" if cycle.number else "control"
+                yield f"{place} {cycle.verdict.value}: {cycle.reason}"
+
+    def shown_status(self) -> RigStatus:
+        """Return what a view shows of it."""
+        at, running = self.status, self.state is State.RUNNING
+        since = None if self.heard_s is None else time.monotonic() - self.heard_s
+        return RigStatus(
+            name=self.entry.name,
+            state=self.state,
+            cuts=self.counted.cuts,
+            losses=self.counted.losses,
+            planned=self.planned,
+            doing=": ".join(filter(None, (at.phase, at.detail))),
+            rate=at.rate,
+            silent_s=since if running else None,
+            error=self.error,
+        )
+
+
+def rig_of(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> FleetRig:
+    """Return a campaign that waits for a worker, or has nothing left to do."""
+    files, cycles, plan = needed(folder), folder.cycles(), folder.plan()
+    unsettled = list(folder.unsettled())
+    own = tuple(run.path.name for run in unsettled if run.is_own())
+    over = finished(plan, cycles) and not unsettled
+    return FleetRig(
+        entry=entry,
+        folder=folder,
+        job=Job(attempt, entry, recall_reached(entry.wiring), up, files, own),
+        incoming=Incoming(folder.path, files),
+        needs=resources_of(entry),
+        planned=plan.cuts,
+        shown={folder.file_of(cycle) for cycle in cycles},
+        counted=tally(cycles),
+        state=State.ENDED if over else State.WAITING,
+    )
+
 
 _WAIT_S = 0.25  # for a message
 _LOOK_S = 2.0  # between two looks at the workers

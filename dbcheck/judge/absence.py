@@ -16,7 +16,7 @@ from dbcheck.judge import driveonly
 from dbcheck.judge.case import Case
 from dbcheck.judge.host import boots, not_restored, same_storage
 from dbcheck.judge.item import Standing
-from dbcheck.judge.serverlog import IS_SHARED
+from dbcheck.judge.server_end import IS_SHARED
 from dbcheck.model.cut import Gone
 from dbcheck.model.host import HostAfter, HostBefore, LogTail, TargetFacts
 from dbcheck.server_log.startlog import (

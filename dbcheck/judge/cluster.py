@@ -14,15 +14,13 @@ from dbcheck.judge.cutmoment import (
     cut_us,
     lived_us,
 )
-from dbcheck.judge.ended import ended
 from dbcheck.judge.insync import in_sync
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server import restarted
-from dbcheck.judge.serverlog import server_log
+from dbcheck.judge.server_end import ended, server_log
 from dbcheck.judge.verdict import Survived
-from dbcheck.model.cluster import SiteKind
+from dbcheck.model.cluster import SiteKind, kept_by
 from dbcheck.model.cut import PowerState
-from dbcheck.model.promised import kept_by
 from dbcheck.model.replication import (
     PromotedBy,
     Promotion,

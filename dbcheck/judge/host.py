@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import Elapsed, elapsed
-from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.server_end import Ended, ended
 from dbcheck.model.cut import CutClass, Gone, Rung
 from dbcheck.model.depth import Depth, DepthFinding, Remains
 from dbcheck.model.host import Drive, HostAfter, HostBefore, TargetFacts

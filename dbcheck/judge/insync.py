@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us, observed, passed_s
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.cluster import SiteKind
-from dbcheck.model.promised import patience_ms
+from dbcheck.model.cluster import SiteKind, patience_ms
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.replication import ADDRESS, SLOT, ReplicationSeen, shared
 

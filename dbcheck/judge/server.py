@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.driveonly import drives_gone
-from dbcheck.judge.ended import Ended, ended
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.server_end import Ended, ended
 from dbcheck.judge.watched import LATE_S, tables_seen
 from dbcheck.model.cluster import SiteKind, lineage
 from dbcheck.model.records import AfterRecord, Manifest

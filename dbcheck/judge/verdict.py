@@ -11,9 +11,8 @@ from dbcheck.model.audited import Flag, counted
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import ControlOutcome, Verdict, count_of
-from dbcheck.rows.conditions import ConditionCheck
 from dbcheck.rows.differences import SecondReading
-from dbcheck.rows.loss import MISSING, IndexLoss, LossKind
+from dbcheck.rows.loss import MISSING, ConditionCheck, IndexLoss, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 
 _HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"

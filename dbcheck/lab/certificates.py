@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dbcheck.lab import owned
-from dbcheck.lab.account import Account
+from dbcheck.lab import server_account
+from dbcheck.lab.server_account import Account
 
 # Either way, as the clock of a machine may be far off.
 _VALID = datetime.timedelta(days=3650)
@@ -66,13 +66,13 @@ class Identity:
 
         The account alone can read them, and cannot replace them.  Raise OSError.
         """
-        owned.make_folder(folder, None, reader=account)
+        server_account.make_folder(folder, None, reader=account)
         files = IdentityFiles(
             folder / "ca.pem", folder / "server.pem", folder / "server.key"
         )
-        owned.make_file(files.authority, account, self.authority)
-        owned.make_file(files.certificate, account, self.certificate)
-        owned.make_file(files.key, account, self.key)
+        server_account.make_file(files.authority, account, self.authority)
+        server_account.make_file(files.certificate, account, self.certificate)
+        server_account.make_file(files.key, account, self.key)
         return files
 
     @contextlib.contextmanager

@@ -17,7 +17,7 @@ from dbcheck.base import interrupt, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.owners import exchangeable
-from dbcheck.lab import account, namespace, programs, state
+from dbcheck.lab import namespace, programs, server_account, state
 from dbcheck.lab.calls import Method, result_in
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import rpc
@@ -25,8 +25,8 @@ from dbcheck.lab.daemon.interface import LabCalls, PowerStatus
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import server_of
-from dbcheck.lab.needs import missing_for_drive_rung
 from dbcheck.lab.process import Process
+from dbcheck.lab.programs import missing_for_drive_rung
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.mysql import require_no_group
@@ -302,8 +302,8 @@ def missing(spec: LabSpec) -> list[str]:
         reasons.append(_NEEDS_NAMESPACES)
     kind = server_of(spec)
     shared = os.geteuid() == 0 and not _has_own_account(spec)
-    if shared and account.packaged(kind.accounts) is None:
-        reasons.append(account.lacking(kind.accounts))
+    if shared and server_account.packaged(kind.accounts) is None:
+        reasons.append(server_account.lacking(kind.accounts))
     return [*reasons, *kind.missing(), *sshd.missing()]
 
 

@@ -9,14 +9,12 @@ from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
-from dbcheck.lab.account import Account
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
+from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.base import DatabaseServer, Source
-from dbcheck.lab.servers.galera import GaleraServer
-from dbcheck.lab.servers.mariadb import MariadbServer
-from dbcheck.lab.servers.myrocks import MyrocksServer
+from dbcheck.lab.servers.mariadb import GaleraServer, MariadbServer, MyrocksServer
 from dbcheck.lab.servers.mysql import MysqlServer
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer

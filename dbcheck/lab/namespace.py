@@ -16,8 +16,8 @@ from pathlib import Path
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab import programs, syscalls
-from dbcheck.lab.account import Account
-from dbcheck.lab.needs import CAP_SYS_ADMIN, has_capability
+from dbcheck.lab.programs import CAP_SYS_ADMIN, has_capability
+from dbcheck.lab.server_account import Account
 
 BASE = Path("/run/dbcheck-lab")  # of all labs; each has a /run of its own
 _MS_BIND = 4096  # mount(2)

@@ -67,7 +67,7 @@ class DriveSpec:
     size_bytes:    capacity, a multiple of 1 MiB; memory is used as it is written.
     cache_bytes:   more than this is destaged at once, oldest first.  What became
                    stable before an older write did still takes its room.
-    survivors:     drive/survivors.py says what each is.
+    survivors:     drive/model.py says what each is.
     seed:          decides what survives, and what a fickle drive is.
     newest_bytes:  one write is flushed at least.
 

@@ -23,9 +23,8 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.lab.account import drawn
-from dbcheck.lab.process import Process
-from dbcheck.lab.shared_memory import remove_segments
+from dbcheck.lab.process import Process, remove_segments
+from dbcheck.lab.server_account import drawn
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _POLL_S = 0.01

@@ -31,9 +31,8 @@ from dbcheck.model.unobserved import Observed
 from dbcheck.model.verdict import ControlFacts
 from dbcheck.model.watched import FactKind, Seen, Watched
 from dbcheck.model.witness import Apart, Watermark, WindowFacts
-from dbcheck.rows.conditions import ConditionCheck
 from dbcheck.rows.differences import OtherNode, SecondReading
-from dbcheck.rows.loss import IndexLoss
+from dbcheck.rows.loss import ConditionCheck, IndexLoss
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.plans.registry import plan_of, tables_of
 from dbcheck.rows.prepared import Decisions, LeftOver, Name

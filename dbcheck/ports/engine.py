@@ -24,7 +24,7 @@ from dbcheck.ports.connection import Followers, NewestRows, Session
 from dbcheck.ports.host import Look
 from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.loss import ConditionCheck
 from dbcheck.rows.operation import StatementSpec
 from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.table import Definition, TableFacts, TableSpec

@@ -9,7 +9,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.host import Expected, Identity
-from dbcheck.remote.addresses import boot_id
+from dbcheck.remote.same_host import boot_id
 
 I_KNOW = "--i-know"
 _SHOWN_MAX = 5

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 
 from dbcheck.base.errors import DbcheckError
 from dbcheck.model.host import Layer
-from dbcheck.probe.flushes import Outcome, Path, judge, stopped_at, with_settings
-from dbcheck.probe.windows import Windows, flushed, wrote
+from dbcheck.probe.flushes import (
+    Outcome,
+    Path,
+    Windows,
+    flushed,
+    judge,
+    stopped_at,
+    with_settings,
+    wrote,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,8 @@ from dbcheck.model.places import LOGS
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.host import Counting, TargetHost
-from dbcheck.probe.flushes import Path
+from dbcheck.probe.flushes import Path, Windows
 from dbcheck.probe.flushes_result import FlushesResult, VolumeResult
-from dbcheck.probe.windows import Windows
 from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.plans.plan import InsertPlan
 from dbcheck.rows.schedule import EPOCH_MAX, Schedule

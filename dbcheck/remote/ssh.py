@@ -1,20 +1,358 @@
-"""Agents on another host, reached over SSH."""
+"""Agents on another host, reached over SSH the way the user's own `ssh` reaches it."""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
+import os
 import shlex
+import signal
+import socket
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
 
 import paramiko
 
+from dbcheck.base import plain, processes
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import HostError
+from dbcheck.base.errors import HostError, UsageError
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.channel import bootstrap
-from dbcheck.remote.sshconnect import Connection, connect
+from dbcheck.remote.hostkeys import (
+    ChangedHostKey,
+    Marker,
+    RefusedHostKey,
+    Trust,
+    UnknownHostKey,
+    look_up,
+    name_of,
+)
+from dbcheck.remote.sshconfig import Settings, settings
+from dbcheck.remote.sshlogin import BadKey, Keys, LockedKey, log_in
+from dbcheck.remote.sshread import last_lines
+
+log = logging.getLogger(__name__)
+# Expected failures are reported by our own errors; without a handler of the program's
+# own, what paramiko logs of them would go to standard error.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+_KEEPALIVE_S = 5
+# Data that is not acknowledged for so long ends a connection (tcp(7)).  TCP tries
+# again after twice as long each time: after an outage of 20 s it may take 20 s more.
+_SILENCE_MS = 60_000
+_JUMPS_MAX = 8
+_GRACE_S = 2.0
+_OR_ACCEPT = "Or pass --known-hosts with a file that has it, or --accept-new-host-key."
+
+
+class Connection:
+    """An authenticated connection, and those that it goes through."""
+
+    def __init__(self, transport: paramiko.Transport, stack: ExitStack) -> None:
+        """Own *stack*, which ends everything in the right order."""
+        self.transport = transport
+        self._stack = stack
+
+    def close(self) -> None:
+        """End the connection and all below it; never raises."""
+        try:
+            self._stack.close()
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            log.debug("ending a connection: %s", error)
+
+
+def connect(address: Address, options: SshOptions) -> Connection:
+    """Connect and log in; raise HostError, which names the step that failed."""
+    stack = ExitStack()
+    try:
+        return Connection(_connect(address, options, stack, depth=0), stack)
+    except BaseException:
+        stack.close()
+        raise
+
+
+def _connect(
+    address: Address,
+    options: SshOptions,
+    stack: ExitStack,
+    *,
+    depth: int,
+    through: paramiko.Transport | None = None,
+) -> paramiko.Transport:
+    """Connect to *address*, over its jump hosts or over *through*."""
+    if depth > _JUMPS_MAX:
+        raise UsageError(
+            f"more than {_JUMPS_MAX} jumps lead to {address.host}",
+            id=ErrorId.TOO_MANY_JUMPS,
+        )
+    limit_s = options.connect_timeout_s
+    config = settings(address, options.config_file, limit_s, options.proxy)
+    if through is None:
+        # As by `ssh -J`: what is given for the last host says nothing of these.
+        by_config = replace(options, identity_file=None, proxy=None)
+        for jump in config.jumps:
+            through = _connect(jump, by_config, stack, depth=depth + 1, through=through)
+    trust, files = _trust(config, options)
+    advice = _advice(config, trust, files)
+    if options.accept_new_host_key is not None:
+        advice += f" {_OR_ACCEPT}"
+    complaints = io.BytesIO() if config.proxy_command is None else _file_in(stack)
+    with _translated(config, advice, complaints):
+        sock = _socket(config, limit_s, through, stack, complaints)
+        transport = _quick(sock)
+        stack.callback(transport.close)
+        transport.banner_timeout = transport.auth_timeout = limit_s
+        transport.channel_timeout = limit_s
+        security = transport.get_security_options()
+        security.key_types = trust.order(security.key_types)
+        transport.start_client(timeout=limit_s)
+        trust.require(transport.get_remote_server_key())
+        keys = config.keys
+        if options.identity_file is not None:
+            keys = Keys([_readable(options.identity_file)])
+        log_in(transport, config.user, keys, limit_s)
+    transport.set_keepalive(_KEEPALIVE_S)
+    return transport
+
+
+def _file_in(stack: ExitStack) -> IO[bytes]:
+    return stack.enter_context(tempfile.TemporaryFile())
+
+
+def _quick(sock: Any) -> paramiko.Transport:
+    """Return a transport that would rather have a cipher that needs no MAC.
+
+    paramiko compares a MAC byte by byte, in Python: half of what a short message
+    costs.
+    """
+    transport = paramiko.Transport(sock)
+    security = transport.get_security_options()
+    security.ciphers = sorted(security.ciphers, key=lambda name: "gcm" not in name)
+    return transport
+
+
+def _readable(identity: Path) -> Path:
+    """Return the file of the key that the user named, if it can be read."""
+    try:
+        plain.read(identity, plain.SECRET_MAX)
+    except OSError as error:
+        raise HostError(
+            f"cannot read the private key {identity}: {error.strerror}",
+            id=ErrorId.SSH_KEY_UNREADABLE,
+            hint="Name another file, or none: dbcheck then uses the keys that ssh "
+            "would.",
+        ) from None
+    return identity
+
+
+def _trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
+    """Return what the host is known by, and in which files.
+
+    Raise UsageError if one of them cannot be read.
+    """
+    files = config.known_hosts
+    if options.known_hosts is not None:
+        files = (options.known_hosts,)
+    files = tuple(file for file in files if str(file) != os.devnull)  # none is meant
+    name = name_of(config.host, config.port, config.alias)
+    bare = name_of(config.host, 22, config.alias)
+    try:
+        host, without_port = look_up(name, files), look_up(bare, files)
+    except OSError as error:
+        hint = "Correct that file."
+        if options.accept_new_host_key is not None:
+            hint = "Correct that file, or name another with --known-hosts."
+        raise UsageError(
+            f"cannot read {error.filename or files}: {error.strerror or error}",
+            id=ErrorId.KNOWN_HOSTS_UNREADABLE,
+            hint=hint,
+        ) from error
+    if options.accept_new_host_key and not files:
+        raise UsageError(
+            f"there is no file to store the key of {config.host} in",
+            id=ErrorId.KNOWN_HOSTS_UNREADABLE,
+            hint="UserKnownHostsFile names none in ssh_config: name one with"
+            " --known-hosts.",
+        )
+    store = files[0] if options.accept_new_host_key else None
+    return Trust(host, without_port, bare, store, config.revoked_keys), [*files]
+
+
+def _socket(
+    config: Settings,
+    limit_s: float,
+    through: paramiko.Transport | None,
+    stack: ExitStack,
+    complaints: IO[bytes],
+) -> socket.socket | paramiko.Channel:
+    """Return a stream to the host: over a jump host, a proxy command, or directly.
+
+    complaints: where to write what a proxy command says of its own failure.
+    """
+    place = (config.host, config.port)
+    if through is not None:
+        channel = through.open_channel(
+            "direct-tcpip", place, ("127.0.0.1", 0), timeout=limit_s
+        )
+        return stack.enter_context(contextlib.closing(channel))
+    if config.proxy_command is not None:
+        return stack.enter_context(_proxy(config.proxy_command, complaints))
+    sock = socket.create_connection(place, timeout=limit_s)
+    stack.enter_context(sock)
+    # Without the first, a small batch waits for the reply to the one before;
+    # with the others, a host that lost its power is noticed (tcp(7)); the last is of
+    # Linux, and elsewhere the limit is that of who waits for an answer.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_MS)
+    return sock
+
+
+@contextlib.contextmanager
+def _proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
+    """Run a proxy command (ssh_config(5)); give the other end of its streams."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            child = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {command}"],
+                env=processes.environment(),
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=complaints,
+                start_new_session=True,
+            )
+        try:
+            yield ours
+        finally:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(_GRACE_S)
+                    break
+
+
+def _advice(config: Settings, trust: Trust, files: list[Path]) -> str:
+    """Return what to do about a host of which no key is known."""
+    known = trust.host
+    said = [
+        f"{place} names this host, but its key cannot be read."
+        for place in known.unread
+    ]
+    if authorities := known.of(Marker.AUTHORITY):
+        said.append(
+            f"{authorities[0].place} names an authority for this host, but the host"
+            " shows no certificate of that authority."
+        )
+    said.append("Compare this fingerprint with the host's own.")
+    scan = f"ssh-keyscan -p {config.port} {config.host}"
+    if not files:
+        said.append(
+            "Name a file for it by UserKnownHostsFile in ssh_config: there is none now."
+        )
+    elif config.alias is not None:
+        said.append(
+            f"Add the key, which `{scan}` shows, to {files[0]} under the name"
+            f" {known.name}."
+        )
+    else:
+        said.append(f"Add the key: `{scan} >> {shlex.quote(str(files[0]))}`.")
+    return " ".join(said)
+
+
+def _not_trusted(
+    error: UnknownHostKey | ChangedHostKey | RefusedHostKey, place: str, advice: str
+) -> HostError:
+    """Return the error about a host at *place*; advice: see _translated()."""
+    if isinstance(error, UnknownHostKey):
+        return HostError(
+            f"the host key of {place} is not known: {error}",
+            id=ErrorId.HOST_KEY_UNKNOWN,
+            hint=advice,
+        )
+    if isinstance(error, ChangedHostKey):
+        return HostError(
+            f"the host key of {place} has changed: {error}",
+            id=ErrorId.HOST_KEY_CHANGED,
+            hint="It is a different host or was reinstalled. If this is expected,"
+            f" remove the old key, {error.known}.",
+        )
+    return HostError(
+        f"{place} is not trusted: {error}",
+        id=ErrorId.HOST_KEY_REFUSED,
+        hint=error.hint,
+    )
+
+
+@contextlib.contextmanager
+def _translated(config: Settings, advice: str, complaints: IO[bytes]) -> Iterator[None]:
+    """Turn what can go wrong in connecting to a host into HostError.
+
+    advice: for a host of which no key is known.  complaints: a proxy command's.
+    """
+    user, place = config.user, f"{config.host}:{config.port}"
+    try:
+        yield
+    except (UnknownHostKey, ChangedHostKey, RefusedHostKey) as error:
+        raise _not_trusted(error, place, advice) from error
+    except LockedKey as error:
+        raise HostError(
+            f"the key {error} for {user}@{place} is locked by a passphrase",
+            id=ErrorId.SSH_KEY_LOCKED,
+            hint="Add it to the ssh-agent (`ssh-add`).",
+        ) from error
+    except paramiko.AuthenticationException as error:
+        raise HostError(
+            f"{place} rejected the login of {user}: {error}",
+            id=ErrorId.SSH_LOGIN_REJECTED,
+            hint="Check that `ssh` logs in there with a key, without a password.",
+        ) from error
+    except BadKey as error:
+        raise HostError(
+            f"no login of {user} on {place}: {error}",
+            id=ErrorId.SSH_KEY_UNREADABLE,
+            hint="Name the file of the private key, not its .pub file.",
+        ) from error
+    except (paramiko.SSHException, EOFError) as error:
+        raise _not_connected(config, str(error), complaints) from error
+    except (OSError, UnicodeError) as error:
+        raise HostError(
+            f"cannot reach {place}: {_why(error)}",
+            id=ErrorId.HOST_UNREACHABLE,
+            hint="Check the name, the network, and that the SSH server runs.",
+        ) from error
+
+
+def _why(error: OSError | UnicodeError) -> str:
+    """Return why a host cannot be reached."""
+    if isinstance(error, UnicodeError):  # over what Python cannot look up, nor send
+        return "it is not a valid host name"
+    return error.strerror or str(error)
+
+
+def _not_connected(config: Settings, why: str, complaints: IO[bytes]) -> HostError:
+    """Return the error of a connection that ended before the login."""
+    hint = "Check that an SSH server answers there."
+    if config.proxy_command is not None:
+        hint = "Run its ProxyCommand by hand, to see what that says."
+        why = last_lines(complaints) or why
+    return HostError(
+        f"no SSH connection to {config.host}:{config.port}:"
+        f" {why or 'connection closed'}",
+        id=ErrorId.HOST_UNREACHABLE,
+        hint=hint,
+    )
+
 
 _READ_BYTES = 1 << 18
 _STDERR_S = 2.0

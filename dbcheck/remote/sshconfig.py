@@ -18,7 +18,6 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded
 from dbcheck.remote.address import USER_CONFIG, Address, Proxy, is_port
-from dbcheck.remote.sshasked import OpenSsh, Raw, ask, installed
 from dbcheck.remote.sshfiles import (
     CORRECT,
     SYSTEM_CONFIG,
@@ -28,7 +27,7 @@ from dbcheck.remote.sshfiles import (
     require_closed,
 )
 from dbcheck.remote.sshlogin import Keys
-from dbcheck.remote.sshread import YES, Reader, is_none
+from dbcheck.remote.sshread import YES, OpenSsh, Raw, Reader, ask, installed, is_none
 
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"

@@ -26,7 +26,7 @@ from paramiko.agent import AgentKey, AgentSSH
 from paramiko.message import Message
 
 from dbcheck.base import plain
-from dbcheck.remote.knownhosts import blob_of
+from dbcheck.remote.hostkeys import blob_of
 
 _KINDS = (paramiko.RSAKey, paramiko.ECDSAKey, paramiko.Ed25519Key)
 _TYPES = (b"ssh-", b"ecdsa-", b"sk-")

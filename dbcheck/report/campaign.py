@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dbcheck.judge.results import CampaignsResult, ComparedResult
-from dbcheck.report.lab import verdict
+from dbcheck.report.matrix import verdict
 from dbcheck.report.terminal import MINOR
 from dbcheck.report.words import campaign as words
 from dbcheck.report.words import compare as compared_words

@@ -1,18 +1,111 @@
-"""Configurations side by side: how fast each commits, and what each cut cost it."""
+"""Tables over several cycles in the lab, and over configurations side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dbcheck.judge.results import MatrixResult, RowResult
-from dbcheck.report.lab import verdict
-from dbcheck.report.terminal import DOUBTFUL, MINOR, WRONG
+from dbcheck.judge.result import RunResult
+from dbcheck.judge.results import DemoRow, MatrixResult, RowResult
+from dbcheck.model.verdict import Tally, Verdict, unseen_sentence
+from dbcheck.report.terminal import BADGES, DOUBTFUL, MINOR, WRONG
 from dbcheck.report.words import matrix as words
+from dbcheck.report.words.run import lab_scope, number, rows_lost, sentence, tally
+
+
+def cycles_report(
+    results: Sequence[RunResult], controls: Sequence[RunResult] = ()
+) -> RenderableType:
+    """Return one row for each cycle, what they prove together, and its scope."""
+    proven = tally(*results)
+    scopes = {lab_scope(result.lab): None for result in results if result.lab}
+    images = [result.image for result in results if result.image]
+    kept = [Text(f"The drive as the cut left it: {image}") for image in images]
+    notes = [*proof(proven), *map(Text, scopes), *kept]
+    return Group(_cycles_table(results, controls), *notes)
+
+
+def proof(proven: Tally) -> list[Text]:
+    """Return what a tally proves, and how likely a worse rig is to pass the same."""
+    lines = [proven.sentence]
+    if proven.cuts and not proven.losses:
+        lines.append(unseen_sentence(proven.cuts))
+    return [Text(sentence(line)) for line in lines]
+
+
+def _cycles_table(results: Sequence[RunResult], controls: Sequence[RunResult]) -> Table:
+    """Return one row for each cycle, and a line for the control before them."""
+    table = Table(title="Cycles", title_justify="left", title_style="bold")
+    table.add_column("run")
+    for name in ("acks/s", "confirmed", "lost", "recovered"):
+        table.add_column(name, justify="right")
+    table.add_column("verdict")
+    for result in results:
+        table.add_row(
+            result.run,
+            rate(result),
+            number(result.confirmed),
+            lost(result),
+            number(result.recovered),
+            verdict(result.verdict),
+        )
+    if controls:
+        table.caption, table.caption_justify = controls[-1].reasons[0], "left"
+    return table
+
+
+def demo_table(rows: Sequence[DemoRow]) -> Table:
+    """Return one row for each line of the demo."""
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
+    table.add_column("server", no_wrap=True)
+    table.add_column("what is under test", no_wrap=True)
+    for name in ("acks/s", "acked", "lost"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    last = ""
+    for row in rows:
+        result, server = row.result, row.result.server
+        if last and server != last:
+            table.add_section()
+        table.add_row(
+            server if server != last else "",
+            row.case,
+            rate(result),
+            number(result.confirmed),
+            lost(result),
+            verdict(result.verdict),
+        )
+        last = server
+    return table
+
+
+def demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
+    """Return what the cuts of the lines that passed prove, each sentence once."""
+    passed = [row.result for row in rows if row.result.verdict is Verdict.PASS]
+    bounds = dict.fromkeys(tally(result).sentence for result in passed)
+    return [f"Each PASS is one cut. {sentence(bound)}" for bound in bounds]
+
+
+def verdict(found: Verdict) -> Text:
+    """Return a verdict in its colour."""
+    return Text(f" {found.value} ", BADGES[found])
+
+
+def rate(result: RunResult) -> str:
+    """Return the acks per second of a result."""
+    return f"{result.load.rate:,.0f}" if result.load else "-"
+
+
+def lost(result: RunResult) -> str:
+    """Return how many rows were lost in a result."""
+    return "all" if result.rows_lost is None else rows_lost(*result.rows_lost)
+
 
 _NUMBERS = ("commits/s", "p99 ms", "lost", "price")
 

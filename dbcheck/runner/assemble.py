@@ -45,7 +45,7 @@ from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
 
 if TYPE_CHECKING:
-    from dbcheck.load.farworkers import FarWorkers
+    from dbcheck.load.far import FarWorkers
 
 PASSWORD_VARIABLE = "DBCHECK_PASSWORD"
 
@@ -135,7 +135,7 @@ def far_workers(
     if not address:
         yield None
         return
-    from dbcheck.load.farworkers import opened
+    from dbcheck.load.far import opened
 
     # Each worker reads the password itself, from where it is here.
     with opened(

@@ -17,7 +17,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.remote.addresses import boot_id
+from dbcheck.remote.same_host import boot_id
 from dbcheck.report.console import progress_console
 from dbcheck.report.fleet import fleet_view
 

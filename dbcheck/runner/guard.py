@@ -16,7 +16,7 @@ from dbcheck.model.managed import SERVICE
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine, Feature
 from dbcheck.power import consent, interlock
-from dbcheck.remote.addresses import locate_target
+from dbcheck.remote.same_host import locate_target
 from dbcheck.runner import assemble
 
 # A connection that was just closed is seen for a moment.

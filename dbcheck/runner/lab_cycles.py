@@ -15,7 +15,7 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.rig import Limits
-from dbcheck.lab.drive.image import require_room
+from dbcheck.lab.drive.control import require_room
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict

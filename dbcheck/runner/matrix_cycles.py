@@ -1,22 +1,35 @@
-"""Runs the configurations of a matrix, each in a lab of its own."""
+"""Runs the configurations of a matrix, each in a lab of its own.
+
+Runs the configurations of a matrix on one target, which is left as it was.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dbcheck.base import interrupt
-from dbcheck.base.errors import DbcheckError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import DbcheckError, UsageError
+from dbcheck.config.secret import Secret
+from dbcheck.cycle.cycle import require_answered, run_control
 from dbcheck.cycle.outcome import Outcome
+from dbcheck.cycle.preflight.before_load import require_server
+from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
+from dbcheck.cycle.preflight.pending_runs import require_none_pending
+from dbcheck.cycle.rig import Rig
+from dbcheck.engines.url import read_url
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
 from dbcheck.report.words.run import with_bound
+from dbcheck.runner import assemble
 from dbcheck.runner.lab_clusters import cluster_cycles
 from dbcheck.runner.lab_cycles import lab_cycles, lab_workload
 from dbcheck.runner.matrix_rows import Row
+from dbcheck.runner.resume import resumable_cycle
 
 
 @dataclass(slots=True)
@@ -102,3 +115,83 @@ def in_labs(
                 one.note(outcome, view)
                 if one.is_over:
                     break
+
+
+def on_target(
+    measured: Sequence[Measured],
+    base: Rig,
+    seed: int,
+    view: PlainProgress,
+    password: Secret | None,
+) -> None:
+    """Cut the power of *base*'s target under each row, as often as that says.
+
+    A row that the server refuses is found before the first cut, and does not stop the
+    others. An error after that ends the matrix: the run that it leaves must be
+    reconciled before anything else writes to the server.  Raise UsageError if such a
+    run is there already.
+    """
+    fit: list[tuple[Measured, Rig]] = []
+    node = base.site.writer
+    require_none_pending(base.runs, node.engine)
+    for one in measured:
+        url = session_url(node.engine.target, one.row.settings)
+        engine = assemble.engine(url, password) if one.row.settings else node.engine
+        try:
+            require_server(engine, one.row.workload, weak=one.row.relaxed)
+        except DbcheckError as error:
+            one.fail(error)
+        else:
+            fit.append(
+                (
+                    one,
+                    replace(
+                        base, site=base.site.with_writer(replace(node, engine=engine))
+                    ),
+                )
+            )
+    known = NOTHING_KNOWN
+    for one, its_rig in fit:
+        known = known.set_up_anew()
+        view.line("row", one.row.name)
+        with one.running(view):
+            for number in range(one.row.cuts):
+                drawn = seed + number
+                if one.row.relaxed:
+                    outcome = run_control(its_rig, one.row.workload, drawn, known)
+                else:
+                    outcome = resumable_cycle(
+                        its_rig, one.row.workload, drawn, [], known, view
+                    )
+                one.note(outcome, view)
+                require_answered(its_rig, outcome)  # before the next one
+                # Where the rows were not read, it is not known what the cycle left.
+                known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
+                if one.is_over:
+                    break
+        if one.error:
+            return
+
+
+def session_url(url: str, settings: Mapping[str, str]) -> str:
+    """Return *url* with *settings* for each of its sessions; the server keeps its own.
+
+    Raise UsageError for MySQL and MariaDB: their durability is not set per session.
+    """
+    if not settings:
+        return url
+    parsed = read_url(url)
+    if parsed.get_backend_name() != "postgresql":
+        raise UsageError(
+            f"{', '.join(settings)} cannot be set for a session of this server",
+            id=ErrorId.SETTING_NOT_FOR_SESSION,
+            hint="Change its configuration between two matrices, or use relaxed = "
+            "true, which dbcheck undoes.",
+        )
+    given = parsed.query.get("options", "")
+    parts = [given] if isinstance(given, str) else list(given)
+    for name, value in settings.items():
+        escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
+        parts.append(f"-c {name}={escaped}")
+    options = {"options": " ".join(part for part in parts if part)}
+    return parsed.update_query_dict(options).render_as_string()

@@ -57,7 +57,7 @@ from dbcheck.rows.survivors import Records
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import client_key, stored
 from dbcheck.runs.client_key import ClientKey
-from dbcheck.runs.rows import read_ids, read_rows
+from dbcheck.runs.stored import read_ids, read_rows
 
 T = TypeVar("T")
 RUNS = Path("runs")  # unless a user names another folder

@@ -16,6 +16,8 @@ SHA-256 of the record that describes it names a file where nobody else can write
     $XDG_STATE_HOME/dbcheck/SUBJECT/SHA256     an empty file; else under ~/.local/state
 
 A run has a key in place of that, see client_key.py.
+
+Reads the files of rows in a run folder.
 """
 
 from __future__ import annotations
@@ -33,12 +35,15 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError, RunWriteError
 from dbcheck.base.owners import is_ours, own_users
 from dbcheck.base.system import sync
+from dbcheck.model.records import StoredRows
+from dbcheck.rows.survivors import RECORD, Records
 
 T = TypeVar("T")
 
@@ -324,3 +329,57 @@ def is_made_here(subject: str, record: bytes) -> bool:
 
 def _made_here_path(subject: str, record: bytes) -> Path:
     return state_folder(subject) / hashlib.sha256(record).hexdigest()
+
+
+_RECORDS_PER_READ = 1 << 16
+
+
+def read_rows(path: Path, stored_rows: StoredRows) -> Iterator[Records]:
+    """Stream the rows.survivors.RECORDs in *path*.
+
+    Raise RunFormatError if they are not those that *stored_rows* describes.
+    """
+    digest, rows = hashlib.sha256(), 0
+    try:
+        with plain.opened(path) as file:
+            while content := file.read(_RECORDS_PER_READ * RECORD.itemsize):
+                digest.update(content)
+                whole = len(content) // RECORD.itemsize
+                rows += whole
+                yield np.frombuffer(content, RECORD, whole)
+    except OSError as error:
+        raise RunFormatError(
+            f"{path} cannot be read: {error.strerror}",
+            id=ErrorId.STORED_ROWS_MISSING,
+            hint="A campaign keeps the rows of cycles that passed no longer than"
+            " it takes to judge them.",
+        ) from None
+    if StoredRows(rows, digest.hexdigest()) != stored_rows:
+        raise RunFormatError(
+            f"{path} is damaged: its checksum differs from what was stored",
+            id=ErrorId.STORED_ROWS_DAMAGED,
+            hint="Read the survivors again with the witness's copy of the run: "
+            "dbcheck reconcile --witness URL --run ID --target URL.",
+        )
+
+
+class _Id(msgspec.Struct):
+    row_id: int
+
+
+def read_ids(path: Path) -> list[int] | None:
+    """Return the ids of the rows in *path*, a line of JSON each; None if it is missing.
+
+    Raise RunFormatError if it is damaged.
+    """
+    try:
+        with plain.opened(path) as file:
+            return [msgspec.json.decode(line, type=_Id).row_id for line in file]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise RunFormatError(
+            f"{path} is damaged: {error}", id=ErrorId.RECORD_DAMAGED
+        ) from None

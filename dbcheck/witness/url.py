@@ -11,8 +11,8 @@ from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded
 from dbcheck.remote import address
 from dbcheck.remote.address import AS_SSH, SshOptions
-from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
+from dbcheck.witness.witness import AgentWitness, FileWitness, SshWitness
 
 _HINT = (
     "A witness is ssh://[user@]host[:port]/folder, where /~/ is the user's home, or "
@@ -33,13 +33,8 @@ def open_witness(
     Raise UsageError if the URL is invalid.
     """
     if url.startswith("file:"):
-        from dbcheck.witness.file import FileWitness
-
         return FileWitness(url, _local(url), limits=limits, volatile=volatile)
     host, path = address.parse_ssh_url(url, "a witness", _HINT)
-    # paramiko takes 100 ms to import, and a file witness does not need it.
-    from dbcheck.witness.ssh import SshWitness
-
     return SshWitness(
         url,
         host,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from dbcheck.judge.item import ItemId, Standing
-from dbcheck.judge.serverlog import crash_item, replayed
+from dbcheck.judge.server_end import crash_item, replayed
 from dbcheck.model.host import LogTail
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target

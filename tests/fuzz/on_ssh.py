@@ -13,9 +13,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from dbcheck.base.errors import UsageError
-from dbcheck.remote import sshasked, sshconfig
+from dbcheck.remote import sshconfig, sshread
 from dbcheck.remote.address import Address
-from dbcheck.remote.knownhosts import Marker, look_up
+from dbcheck.remote.hostkeys import Marker, look_up
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 from tests.kit.memory import scratch
@@ -91,7 +91,7 @@ def config(data: bytes) -> None:
         path = folder / "config"
         path.write_bytes(written(Script(data)))
         own = settings_of(path, asked=False)
-        if own is None or sshasked.installed() is None:
+        if own is None or sshread.installed() is None:
             return
         if not all(file.is_absolute() for file in own.known_hosts):
             return  # `ssh -G` prints a b for two names and for one

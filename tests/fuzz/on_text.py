@@ -12,7 +12,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.config import files
 from dbcheck.config.workload_file import load as load_workload
 from dbcheck.inventory import listed, load
-from dbcheck.power.kinds import fence_metadata
+from dbcheck.power.kinds import fence
 from dbcheck.runner.matrix_rows import read_matrix
 from tests.fuzz.script import Script, edit_value
 from tests.fuzz.target import Target
@@ -102,7 +102,7 @@ def matrices() -> Iterator[bytes]:
 
 def metadata(data: bytes) -> None:
     with contextlib.suppress(UsageError):
-        found = fence_metadata.parse("fence_x", data.decode("utf-8", "replace"))
+        found = fence.parse("fence_x", data.decode("utf-8", "replace"))
         found.require_power("fence_x")
         found.require_options("fence_x", ["ip", "plug", "password"])
 

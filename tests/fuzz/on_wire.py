@@ -18,8 +18,8 @@ from dbcheck.base.errors import DbcheckError
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import TargetHost
 from dbcheck.remote.channel import Pipe
-from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
+from dbcheck.witness.witness import AgentWitness
 from tests.fuzz.script import Script, edit_bytes, edit_value
 from tests.fuzz.target import Target
 from tests.kit.channels import Script as Said

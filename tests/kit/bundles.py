@@ -15,7 +15,7 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index
 from dbcheck.evidence.bundle import bundle
-from dbcheck.evidence.contents import FILE, REPORT, attestation
+from dbcheck.evidence.staging import FILE, REPORT, attestation
 from dbcheck.model.moments import Moment, Stratum
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder

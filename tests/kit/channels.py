@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dbcheck.agent import wire
 from dbcheck.hosts.host import PARTS
-from dbcheck.witness import channel
+from dbcheck.witness import witness
 
 # The modules that an agent is sent with, by that of the agent.
-AGENTS = {"dbcheck.agent.witness": channel.PARTS, "dbcheck.agent.host.serve": PARTS}
+AGENTS = {"dbcheck.agent.witness": witness.PARTS, "dbcheck.agent.host.serve": PARTS}
 
 
 class Script:
-    """A pipe whose other end says what a test wants; see channel.Pipe."""
+    """A pipe whose other end says what a test wants; see witness.Pipe."""
 
     def __init__(self, *parts: bytes, words: str = "", hangs: bool = False) -> None:
         self.parts = list(parts)

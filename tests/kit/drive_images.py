@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dbcheck.lab.storage import loop_device as block
-from dbcheck.lab.storage.filesystem import mkfs
-from dbcheck.lab.storage.loop_device import LoopDevice
+from dbcheck.lab.storage import filesystem as block
+from dbcheck.lab.storage.filesystem import LoopDevice, mkfs
 
 SIZES = {"ext4": 64 << 20, "xfs": 320 << 20}
 

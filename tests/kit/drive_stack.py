@@ -8,8 +8,8 @@ from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.model import CutReport
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage import loop_device as block
 
 
 class Storage:

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from dbcheck.config import workload_file
-from dbcheck.explore.acked import Acked
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import record
 from dbcheck.explore.opened import Opened, lab_folder
-from dbcheck.explore.oracle import Oracle
+from dbcheck.explore.oracle import Acked, Oracle
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.results import StateJudgement
 from dbcheck.lab.drive.recording import Recordings

@@ -6,7 +6,7 @@ import uuid
 from types import SimpleNamespace
 from typing import Any
 
-from dbcheck.lab.clusters.group_replication import BOOTSTRAP, RECOVERY, group_settings
+from dbcheck.lab.clusters.replication import BOOTSTRAP, RECOVERY, group_settings
 from dbcheck.lab.servers.base import USER, DatabaseServer
 
 

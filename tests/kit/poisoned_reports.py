@@ -48,9 +48,8 @@ from dbcheck.report.audit import audits_report, receipt_report
 from dbcheck.report.campaign import campaigns_report
 from dbcheck.report.console import console
 from dbcheck.report.flushes import flushes_reports
-from dbcheck.report.lab import cycles_report, demo_table
 from dbcheck.report.latency import latency_reports
-from dbcheck.report.matrix import matrix_report
+from dbcheck.report.matrix import cycles_report, demo_table, matrix_report
 from dbcheck.report.rows import Line, matrix_result
 from dbcheck.report.verdict import verdict_report
 from dbcheck.runs.folder import RunFolder

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from dbcheck.engines.registry import open_engine
-from dbcheck.lab.account import Account, drawn, packaged
 from dbcheck.lab.machine import SERVERS as SERVERS
+from dbcheck.lab.server_account import Account, drawn, packaged
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from tests.kit.rigs import ENGINES

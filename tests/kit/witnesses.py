@@ -17,11 +17,11 @@ from dbcheck.model.witness import Watermark
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.remote.address import SshOptions
 from dbcheck.rows.acks import Ack
-from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import AckBatch, Event, LogScan
 from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
+from dbcheck.witness.witness import AgentWitness
 from tests.kit.lab_access import children
 
 SERVERS = ("openssh", "asyncssh")

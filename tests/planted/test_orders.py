@@ -11,8 +11,7 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.rows.acks import Key
-from dbcheck.rows.conditions import ConditionCheck
-from dbcheck.rows.loss import LossKind
+from dbcheck.rows.loss import ConditionCheck, LossKind
 from dbcheck.rows.plans.orderentry import (
     DISTRICT_PARTS,
     LINE_PARTS,

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbcheck.explore.choice import KINDS, drawn_by_name, states
-from dbcheck.explore.coverage import coverage
-from dbcheck.explore.states import Timeline
+from dbcheck.explore.opened import coverage
+from dbcheck.explore.states import KINDS, Timeline, drawn_by_name, states
 from dbcheck.model.cut import CrashState
 from tests.kit.recordings import Came, Flushed, recording_of
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.lab.drive.model import Drive, DriveState, Mark
-from dbcheck.lab.drive.survivors import surviving
+from dbcheck.lab.drive.model import Drive, DriveState, Mark, surviving
 from dbcheck.lab.spec import PERSONALITIES, SECTOR_BYTES, SURVIVORS, DriveSpec
 
 SIZE = 1 << 20

@@ -16,8 +16,8 @@ from dbcheck.base.errors import LabError
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import FILESYSTEMS, DriveSpec
+from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage import loop_device as block
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.drive_stack import Storage
 

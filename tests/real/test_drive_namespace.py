@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dbcheck.base.processes import die_with_parent
-from dbcheck.lab.storage.loop_device import LoopDevice
+from dbcheck.lab.storage.filesystem import LoopDevice
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.root

@@ -24,8 +24,8 @@ from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.model import DriveCounters
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.spec import CHANGEABLE, DriveSpec
+from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage import loop_device as block
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.waiting import wait_until
 
@@ -280,7 +280,7 @@ PARENT = """
 import json, os, sys, time
 from pathlib import Path
 from typing import Any
-from dbcheck.lab.storage import loop_device as block
+from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.spec import DriveSpec
 

@@ -16,7 +16,7 @@ from dbcheck.agent.wire import Refusal
 from dbcheck.lab import syscalls
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.lab.storage.loop_device import LoopDevice
+from dbcheck.lab.storage.filesystem import LoopDevice
 from tests.kit.drive_images import attached, make_filesystem, mount_of
 
 pytestmark = pytest.mark.root

@@ -21,7 +21,7 @@ from dbcheck.agent.host.mounts import mounted
 from dbcheck.agent.wire import Refusal
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.lab.storage.loop_device import LoopDevice
+from dbcheck.lab.storage.filesystem import LoopDevice
 from tests.kit.drive_images import attached, make_filesystem, mount_of
 from tests.kit.files import ACCOUNT
 

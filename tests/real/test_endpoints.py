@@ -19,7 +19,7 @@ from dbcheck.base.errors import DbcheckError
 from dbcheck.engines import registry
 from dbcheck.engines.postgresql.libpq import libpq_options
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.remote.addresses import resolve
+from dbcheck.remote.same_host import resolve
 
 Place = tuple[str, int]
 # What libpq says of each host that it tried (fe-connect.c of PostgreSQL 17).

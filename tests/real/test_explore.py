@@ -22,11 +22,10 @@ from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.explore import oracle
-from dbcheck.explore.acked import Acked
-from dbcheck.explore.blame import Places
-from dbcheck.explore.choice import states
+from dbcheck.explore.finding import Places
 from dbcheck.explore.opened import Opened
-from dbcheck.explore.states import Timeline
+from dbcheck.explore.oracle import Acked
+from dbcheck.explore.states import Timeline, states
 from dbcheck.judge.results import LostBlock
 from dbcheck.lab import programs
 from dbcheck.lab.daemon.interface import PowerStatus

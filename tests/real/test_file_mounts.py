@@ -15,7 +15,7 @@ from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import programs, syscalls
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage.loop_device import attach
+from dbcheck.lab.storage.filesystem import attach
 from dbcheck.model.places import Place
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.waiting import wait_until

@@ -21,8 +21,8 @@ from dbcheck.remote import channel, ssh
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.ssh import SshHost, SshPipe
 from dbcheck.runs.folder import RunFolder
-from dbcheck.witness.file import FileWitness
 from dbcheck.witness.log import FrameLogReader
+from dbcheck.witness.witness import FileWitness
 from tests.kit.nodes import site_of
 from tests.kit.partial_rig import RecordingListener
 from tests.kit.samples import LOAD, MANIFEST

@@ -34,9 +34,9 @@ from dbcheck.rows.table import LEDGER, TableFacts, TableSpec
 from dbcheck.runs import client_key, stored
 from dbcheck.runs.client_key import ClientKey
 from dbcheck.runs.folder import RunFolder
-from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
+from dbcheck.witness.witness import AgentWitness
 from tests.kit.fake_engine import FakeEngine
 from tests.kit.nodes import having, host_after, site_of
 from tests.kit.partial_rig import RecordingListener

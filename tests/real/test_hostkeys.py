@@ -23,7 +23,7 @@ from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd, _make_key
 from dbcheck.remote import hostkeys
 from dbcheck.remote.address import Address, SshOptions
-from dbcheck.remote.sshconnect import connect
+from dbcheck.remote.ssh import connect
 from tests.kit.refusals import refused
 from tests.kit.witnesses import running_sshd
 

@@ -31,7 +31,7 @@ atexit.register(said)
 from dbcheck.cli import main
 main()
 """
-DASK = {"distributed", "dask", "dbcheck.load.farworkers"}
+DASK = {"distributed", "dask", "dbcheck.load.far"}
 SSH, LAB = {"paramiko"}, {"dbcheck.lab", "asyncssh"}
 POSTGRESQL, MYSQL = {"psycopg", "psycopg2"}, {"mysql.connector"}
 DRIVERS = {"sqlalchemy", *POSTGRESQL, *MYSQL}

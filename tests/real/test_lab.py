@@ -22,8 +22,7 @@ from dbcheck.lab import state
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import DATA_DRIVE, DriveSpec, LabSpec
-from dbcheck.lab.storage.filesystem import mkfs, mount, umount
-from dbcheck.lab.storage.loop_device import attach
+from dbcheck.lab.storage.filesystem import attach, mkfs, mount, umount
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.model.cut import PowerState
 from tests.kit.drive_mounts import own_mounts as own_mounts

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import LabError, PowerError, Unrecoverable
-from dbcheck.lab import account, owned, programs, state, syscalls
-from dbcheck.lab.account import Account
+from dbcheck.lab import programs, server_account, state, syscalls
 from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.namespace import BASE
+from dbcheck.lab.server_account import Account
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabRestarter
 from tests.kit.drive_mounts import own_mounts as own_mounts
@@ -169,14 +169,14 @@ def test_a_user_id_is_free_once_what_a_killed_lab_left_is_removed(
     daemon = state.find(lab.name).daemon()
     assert daemon is not None
     # The same number is drawn first, and another one only if that is taken.
-    monkeypatch.setattr(account, "_mapped", lambda _: range(number, number + 2))
+    monkeypatch.setattr(server_account, "_mapped", lambda _: range(number, number + 2))
     monkeypatch.setattr(random.SystemRandom, "sample", lambda _, choice, n: choice)
     try:
         with Lab.start(spec, tmp_path / "b") as beside:
             assert uid_of(beside) == number + 1
         daemon.kill()
         wait_until(lambda: not state.record_of(lab.name).alive(), "it is dead")
-        wait_until(lambda: number not in account._in_use(), "its server, too")
+        wait_until(lambda: number not in server_account._in_use(), "its server, too")
         with Lab.start(spec, tmp_path / "c") as after:
             assert uid_of(after) == number
     finally:
@@ -244,14 +244,14 @@ def test_a_tree_is_given_to_another_account_and_nothing_beside_it(
     first, second = map(Account.of_number, (2_000_300_001, 2_000_300_002))
     tmp_path.chmod(0o711)
     folder = victim.with_name(f"{victim.name}.folder")
-    owned.make_folder(folder, first)
+    server_account.make_folder(folder, first)
     try:
         command = ["setpriv", "--reuid", str(first.uid), "--regid", str(first.gid)]
         command += ["--clear-groups", "--", sys.executable, "-I", "-S", "-c", FILL]
         subprocess.run([*command, str(folder), str(victim)], check=True)
         os.link(victim, folder / "deep/root's")
         before = victim.stat()
-        owned.hand_over(folder, second)
+        server_account.hand_over(folder, second)
         for path in (folder, *folder.rglob("*")):
             if path.name != "root's":
                 assert path.lstat().st_uid == second.uid, path
@@ -279,13 +279,15 @@ def test_what_the_account_may_exchange_is_read_only_if_it_is_its_own(
     elif what == "long":
         file.write_text("begin" + "x" * 1000 + "end")
         os.chown(file, server.uid, server.gid)
-    assert owned.text(file, server, 10) == ("xxxxxxxend" if what == "long" else "")
+    assert server_account.text(file, server, 10) == (
+        "xxxxxxxend" if what == "long" else ""
+    )
 
 
 def test_a_folder_in_the_place_of_a_lock_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "socket.lock").mkdir()
     with pytest.raises(LabError, match=r"socket\.lock cannot be removed"):
-        owned.remove_stale(tmp_path / "socket.lock")
+        server_account.remove_stale(tmp_path / "socket.lock")
 
 
 def test_nothing_is_removed_where_a_link_leads(tmp_path: Path) -> None:
@@ -295,9 +297,9 @@ def test_nothing_is_removed_where_a_link_leads(tmp_path: Path) -> None:
     (other / "postmaster.pid").touch()
     (tmp_path / "data").symlink_to(other)
     for folder in ("data", "none"):
-        owned.remove_stale(tmp_path / folder / "postmaster.pid")
+        server_account.remove_stale(tmp_path / folder / "postmaster.pid")
     assert (other / "postmaster.pid").exists()
-    owned.remove_stale(other / "postmaster.pid")
+    server_account.remove_stale(other / "postmaster.pid")
     assert not list(other.iterdir())
 
 
@@ -335,7 +337,7 @@ def test_postgresql_needs_an_account_where_there_are_no_namespaces(
 ) -> None:
     """It is never that of nobody, which other services share."""
     monkeypatch.setattr("dbcheck.lab.namespace.available", lambda: False)
-    monkeypatch.setattr(account, "packaged", lambda _: None)
+    monkeypatch.setattr(server_account, "packaged", lambda _: None)
     with pytest.raises(LabError, match="useradd --system postgres"):
         Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab")
     assert not [why for why in missing(LabSpec("mariadb")) if "account" in why]
@@ -346,9 +348,9 @@ def test_a_tree_that_cannot_be_given_away_is_beyond_recovery(tmp_path: Path) -> 
     """As on a damaged ext4, which the kernel lets nobody write to any more."""
     first, second = map(Account.of_number, (2_000_300_001, 2_000_300_002))
     syscalls.mount("none", str(tmp_path), "tmpfs", 0)
-    owned.make_folder(tmp_path / "data", first)
+    server_account.make_folder(tmp_path / "data", first)
     syscalls.mount("none", str(tmp_path), None, MS_REMOUNT | MS_RDONLY)
     with pytest.raises(Unrecoverable, match="cannot be changed: Read-only"):
-        owned.hand_over(tmp_path / "data", second)
-    owned.hand_over(tmp_path / "no such", second)  # the server says so
+        server_account.hand_over(tmp_path / "data", second)
+    server_account.hand_over(tmp_path / "no such", second)  # the server says so
     syscalls.umount(str(tmp_path))

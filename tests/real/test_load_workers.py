@@ -18,7 +18,7 @@ from dbcheck.base.errors import LoadError, UsageError
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.load.farworkers import FarWorkers, opened
+from dbcheck.load.far import FarWorkers, opened
 from dbcheck.load.loop import LEASE_S
 from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict

@@ -17,8 +17,8 @@ from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab.machine import Machine
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LabSpec
+from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage import loop_device as block
 from dbcheck.model.cut import PowerState
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.servers import (

@@ -16,7 +16,7 @@ from dbcheck.base.errors import EngineError, LabError
 from dbcheck.engines.mysql import connection as mysql_connection
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.registry import open_engine
-from dbcheck.lab.clusters.statements import run_statements
+from dbcheck.lab.clusters.replication import run_statements
 from tests.kit.certificates import Authority
 from tests.kit.hostile import LOCAL_FILES, OK, MysqlPeer, hostile
 

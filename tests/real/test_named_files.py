@@ -21,7 +21,7 @@ from dbcheck.engines.mysql.options import client_options
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.recorded import RecordedLab
-from dbcheck.remote import sshconnect, sshlogin
+from dbcheck.remote import ssh, sshlogin
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import Settings, settings
 from tests.kit.files import AS_ROOT, STRANGER, let_write
@@ -54,7 +54,7 @@ def in_environment(name: str, more: str = "") -> Callable[[Path], object]:
 
 def trusted(path: Path) -> object:
     options = SshOptions(known_hosts=path)
-    return sshconnect._trust(Settings("db1", 22, "me"), options)
+    return ssh._trust(Settings("db1", 22, "me"), options)
 
 
 def usual_options(path: Path, **more: bool) -> dict[str, object]:
@@ -70,7 +70,7 @@ PLACES: dict[str, Callable[[Path], object]] = {
     "lab.json": lambda path: RecordedLab.read(path.parent),
     "ssh_config": lambda path: settings(Address("db1"), path),
     "known_hosts": trusted,
-    "a key": sshconnect._readable,
+    "a key": ssh._readable,
     "sslrootcert": lambda path: postgresql(sslmode="verify-full", sslrootcert=path),
     "sslcert": lambda path: postgresql(sslmode="require", sslcert=path),
     "sslkey": lambda path: postgresql(sslmode="require", sslkey=path),

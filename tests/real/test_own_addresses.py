@@ -13,7 +13,7 @@ SHOWS = """
 ip link set lo up &&
 ip address add 10.9.9.1/24 dev lo && ip address add 10.9.9.2/24 dev lo &&
 exec {python} -c '
-from dbcheck.remote.addresses import is_own
+from dbcheck.remote.same_host import is_own
 print(*[n for n in range(1, 5) if is_own(f"10.9.9.{{n}}")])
 '
 """
@@ -36,7 +36,7 @@ ip link set lo up && ip link add near type veth peer name far &&
 ip link set near up && ip link set far up &&
 until grep -q "^fe80.* 20 c0 .*near" /proc/net/if_inet6; do :; done &&
 exec {python} -c '
-from dbcheck.remote.addresses import is_own
+from dbcheck.remote.same_host import is_own
 from dbcheck.agent.wire import addresses
 own = list(addresses())
 print(len(own), *[each for each in own if not is_own(each)])
@@ -59,7 +59,7 @@ RESOLVES = """
 mount --bind {hosts} /etc/hosts && exec {python} -c '
 import sys, psycopg2
 from dbcheck.engines.registry import open_engine
-from dbcheck.remote.addresses import locate_target
+from dbcheck.remote.same_host import locate_target
 for name in sys.argv[1:]:
     try:
         psycopg2.connect(host=name, port=1)

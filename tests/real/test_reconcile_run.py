@@ -36,12 +36,12 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.prepared import Name
 from dbcheck.rows.table import LEDGER, TableFacts
-from dbcheck.runner.reconciling import _recalled
+from dbcheck.runner.resume import _recalled
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
-from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
+from dbcheck.witness.witness import AgentWitness
 from tests.kit.fake_engine import ACKED, FakeEngine
 from tests.kit.nodes import after_of, site_of
 from tests.kit.samples import FACTS, LOAD, MANIFEST

@@ -19,8 +19,8 @@ from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.drive.recording import Recording, RecordingFile
 from dbcheck.lab.spec import DriveSpec
+from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.waiting import wait_until

@@ -13,11 +13,11 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
-from dbcheck.remote import hostkeys, sshasked, sshconfig
+from dbcheck.remote import hostkeys, sshconfig, sshread
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.hostkeys import UnreadableList
+from dbcheck.remote.ssh import connect
 from dbcheck.remote.sshconfig import Settings, settings
-from dbcheck.remote.sshconnect import connect
 from dbcheck.remote.sshlogin import Keys
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
@@ -449,7 +449,7 @@ def test_another_program_of_that_name_is_not_asked(
     folder = fake_ssh(
         tmp_path / "bin", f'[ "$1" = -V ] || touch {tmp_path}/asked\n{said}'
     )
-    monkeypatch.setattr(sshasked, "_VERSION_S", 0.5)
+    monkeypatch.setattr(sshread, "_VERSION_S", 0.5)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     path = tmp_path / "config"
     path.write_text("User me\n")

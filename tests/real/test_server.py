@@ -19,7 +19,7 @@ import mysql.connector
 import pytest
 
 from dbcheck.base.errors import LabError, Unrecoverable
-from dbcheck.lab import held_port, owned, programs, shared_memory
+from dbcheck.lab import held_port, process, programs, server_account
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.base import DatabaseServer
@@ -114,9 +114,9 @@ def test_memory_that_is_in_use_for_a_moment_more_is_removed(
             child.wait()
 
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=end)
-        monkeypatch.setattr(shared_memory, "time", clock)
+        monkeypatch.setattr(process, "time", clock)
         assert segments([child.pid])
-        shared_memory.remove_segments([made])
+        process.remove_segments([made])
         assert not segments([child.pid])
 
 
@@ -333,7 +333,7 @@ def test_files_are_made_as_the_settings_want_them(engine: str) -> None:
         settings = {"innodb-page-size": "4k"}
         settings["innodb_log_group_home_dir"] = str(folder / "run/redo")
         server = server_in(folder, SERVERS[engine], settings=settings)
-        owned.make_folder(folder / "run/redo", server._account)
+        server_account.make_folder(folder / "run/redo", server._account)
         try:
             server.initialise()
             server.start()

@@ -10,7 +10,7 @@ import pytest
 from dbcheck.base.errors import LabError
 from dbcheck.hosts.host import open_host
 from dbcheck.judge.item import Standing
-from dbcheck.judge.serverlog import crash_in
+from dbcheck.judge.server_end import crash_in
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.host import COLLECTOR, STDERR, LogTail
 from dbcheck.server_log.startlog import StartOutcome, other_server, starts_in

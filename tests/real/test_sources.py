@@ -16,7 +16,7 @@ from dbcheck.agent.host.facts import Volume
 from dbcheck.agent.host.mounts import Mounted
 from dbcheck.agent.wire import mounts
 from dbcheck.lab import syscalls
-from dbcheck.lab.storage import loop_device
+from dbcheck.lab.storage import filesystem
 from tests.kit.drive_mounts import own_mounts as own_mounts
 
 SIZE = 300 << 20
@@ -30,7 +30,7 @@ def loops(tmp_path: Path) -> Iterator[list[str]]:
         for number in range(2):
             file = os.open(tmp_path / f"drive{number}", os.O_RDWR | os.O_CREAT)
             os.truncate(file, SIZE)
-            paths.append(held.enter_context(loop_device.attach(file)).path)
+            paths.append(held.enter_context(filesystem.attach(file)).path)
             os.close(file)
         yield paths
 

@@ -14,7 +14,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.remote.address import Address, Proxy, SshOptions
-from dbcheck.remote.sshconnect import connect
+from dbcheck.remote.ssh import connect
 from tests.kit.refusals import refused
 from tests.kit.witnesses import running_sshd
 

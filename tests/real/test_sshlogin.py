@@ -15,7 +15,7 @@ from dbcheck.base.errors import HostError
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd
 from dbcheck.remote.address import Address, SshOptions
-from dbcheck.remote.sshconnect import connect
+from dbcheck.remote.ssh import connect
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import running_sshd
 

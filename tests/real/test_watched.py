@@ -24,8 +24,8 @@ from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.ended import ended
 from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.server_end import ended
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import Cut, Gone
 from dbcheck.model.verdict import Verdict

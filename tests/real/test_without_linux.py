@@ -17,9 +17,8 @@ from dbcheck.lab.lab import Lab, missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.remote.channel import bootstrap
 from dbcheck.remote.way import ChildPipe
-from dbcheck.witness.base import AgentWitness
-from dbcheck.witness.channel import PROGRAM
 from dbcheck.witness.window import WindowLimits
+from dbcheck.witness.witness import PROGRAM, AgentWitness
 from tests.kit.rigs import FAMILIES, LOADS_S, SEED
 from tests.kit.witnesses import ack_of, read_back
 

@@ -22,8 +22,8 @@ from dbcheck.lab.ssh.sshd import Sshd, _descendants
 from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.model.witness import Watermark
 from dbcheck.ports.witness import WitnessLog
-from dbcheck.witness.base import AgentWitness
 from dbcheck.witness.window import WindowLimits
+from dbcheck.witness.witness import AgentWitness
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.far_host import FarSshd, far_sshd
 from tests.kit.waiting import wait_until

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import WitnessError
-from dbcheck.witness.file import FileWitness
+from dbcheck.witness.witness import FileWitness
 from tests.kit.witnesses import append_from_threads, read_back
 
 

@@ -13,8 +13,8 @@ import pytest
 from dbcheck.base.errors import UsageError, WitnessError
 from dbcheck.lab.ssh.sshd import Sshd, _make_key
 from dbcheck.remote.address import Address, SshOptions
-from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness
+from dbcheck.witness.witness import SshWitness
 from tests.kit.lab_access import children
 from tests.kit.witnesses import SERVERS, running_sshd
 

@@ -12,7 +12,7 @@ from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
-from dbcheck.judge.serverlog import server_log
+from dbcheck.judge.server_end import server_log
 from dbcheck.model.cut import Gone
 from dbcheck.model.host import LogTail
 from dbcheck.model.records import LoadRecord

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from dbcheck.agent.wire import addresses
-from dbcheck.remote.addresses import is_own
+from dbcheck.remote.same_host import is_own
 
 ELSEWHERE = "192.0.2.77"  # of a block for documents, RFC 5737
 
@@ -44,7 +44,7 @@ def test_without_a_list_an_address_to_send_from_is_own(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     """As in a container without /proc."""
-    monkeypatch.setattr("dbcheck.remote.addresses.addresses", lambda: iter(()))
+    monkeypatch.setattr("dbcheck.remote.same_host.addresses", lambda: iter(()))
     monkeypatch.setattr(socket.socket, "connect", lambda *_: None)
     monkeypatch.setattr(socket.socket, "getsockname", lambda _: (address, 1))
     assert is_own(address)

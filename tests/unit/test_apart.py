@@ -15,7 +15,7 @@ from dbcheck.judge.item import Standing
 from dbcheck.judge.load_and_witness import witness_apart
 from dbcheck.model.witness import Apart, same_host, same_start
 from dbcheck.ports.witness import WitnessHostFacts
-from dbcheck.remote.addresses import locate_target
+from dbcheck.remote.same_host import locate_target
 from tests.kit.cases import case
 from tests.kit.host_samples import BEFORE, FACTS
 

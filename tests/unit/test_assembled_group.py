@@ -14,7 +14,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
-from dbcheck.site.bootstrap import Bootstrap
+from dbcheck.site.group import Bootstrap
 from dbcheck.witness.window import WindowLimits
 
 

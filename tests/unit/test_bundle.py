@@ -16,7 +16,7 @@ import pytest
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index, Member
-from dbcheck.evidence.contents import FILE
+from dbcheck.evidence.staging import FILE
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.judge.result import to_values
 from dbcheck.model.verdict import Verdict

@@ -22,7 +22,7 @@ from dbcheck.model.records import CutAsked
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble, campaign_run
-from dbcheck.runner.matrix_target import on_target
+from dbcheck.runner.matrix_cycles import on_target
 from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import one, site_of
 from tests.kit.partial_rig import RecordingListener, rig_of

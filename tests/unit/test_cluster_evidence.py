@@ -9,12 +9,11 @@ import pytest
 
 from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
-from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import evidence, judge
-from dbcheck.model.cluster import Promise, SiteKind, lineage
+from dbcheck.judge.server_end import not_shut_down
+from dbcheck.model.cluster import Promise, SiteKind, kept_by, lineage
 from dbcheck.model.cut import Cut, Gone, PowerState
-from dbcheck.model.promised import kept_by
 from dbcheck.model.records import NodeAfter, NodeAtTheCut
 from dbcheck.model.replication import (
     Change,

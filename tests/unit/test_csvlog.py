@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.judge.item import Standing
-from dbcheck.judge.serverlog import crash_in
+from dbcheck.judge.server_end import crash_in
 from dbcheck.model.host import LogTail
 from dbcheck.server_log.lines import read
 from dbcheck.server_log.startlog import was_cut, was_shut_down

@@ -18,7 +18,7 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.judge.verdict import Judgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import TableFacts
-from dbcheck.runner import matrix_target
+from dbcheck.runner import matrix_cycles
 from dbcheck.runner.matrix_cycles import Measured
 from dbcheck.runner.matrix_rows import Row
 from dbcheck.runs.folder import RunFolder
@@ -68,14 +68,14 @@ def rows(
     view: RecordingListener, outcome: Outcome, cycle: Cycle, patch: Any
 ) -> list[Measured]:
     """Run two rows of two cuts each on a target."""
-    patch.setattr(matrix_target, "resumable_cycle", cycle)
+    patch.setattr(matrix_cycles, "resumable_cycle", cycle)
     engine: Any = BareEngine(target="", check=lambda *_: None)
     load = outcome.manifest.workload
     each = [Row(n, None, load, {}, False, "", None, None, cuts=2) for n in "ab"]
     measured = list(map(Measured, each))
     lines: Any = SimpleNamespace(line=view.phase)
     rig = replace(rig_of(view, engine=engine), reconcile_flags=FLAGS)
-    matrix_target.on_target(measured, rig, 1, lines, None)
+    matrix_cycles.on_target(measured, rig, 1, lines, None)
     return measured
 
 

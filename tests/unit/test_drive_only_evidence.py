@@ -12,10 +12,10 @@ from dbcheck.judge import host as host_items
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us, latest_us, undated, wrote_us
-from dbcheck.judge.ended import Ended, judge_end
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import evidence
 from dbcheck.judge.load_and_witness import load_at_the_cut
+from dbcheck.judge.server_end import Ended, judge_end
 from dbcheck.judge.timeoff import time_without_power
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import (

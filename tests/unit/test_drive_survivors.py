@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.lab.drive.survivors import Write, sectors, surviving
+from dbcheck.lab.drive.model import Write, sectors, surviving
 from dbcheck.lab.spec import SURVIVORS
 
 EIGHT = [(4096 * n, bytes([n + 1]) * 4096) for n in range(8)]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.ended import Ended, judge_end, not_shut_down
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
+from dbcheck.judge.server_end import Ended, judge_end, not_shut_down
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import Cut, CutDrive, DriveCut, Gone, PowerScope
 from dbcheck.model.records import LoadRecord, RestoreRecord

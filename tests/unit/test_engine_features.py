@@ -14,7 +14,7 @@ from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.registry import ENGINES
 from dbcheck.ports.engine import Engine, Feature
-from dbcheck.rows.conditions import ConditionCheck
+from dbcheck.rows.loss import ConditionCheck
 from dbcheck.rows.table import LEDGER, Definition
 from tests.kit.bare_engine import BareEngine
 

@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.explore import finding as module
-from dbcheck.explore.blame import Places
-from dbcheck.explore.finding import Reduction, by_manner, manner
+from dbcheck.explore.finding import Places, Reduction, by_manner, manner
 from dbcheck.explore.folder import Line
 from dbcheck.explore.oracle import Oracle
 from dbcheck.explore.states import Timeline

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbcheck.base.errors import LabError
-from dbcheck.explore.acked import Acked
+from dbcheck.explore.oracle import Acked
 from dbcheck.rows.acks import (
     ACK_DTYPE,
     HOUSEKEEPING_SESSION,

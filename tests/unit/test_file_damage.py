@@ -14,7 +14,7 @@ import pytest
 
 from dbcheck.judge.absence import Absence, judge_absence
 from dbcheck.judge.item import Standing
-from dbcheck.judge.serverlog import crash_in
+from dbcheck.judge.server_end import crash_in
 from dbcheck.model.host import LogTail
 from tests.kit.cases import case, loaded
 from tests.kit.host_samples import BEFORE, VOLUME, after

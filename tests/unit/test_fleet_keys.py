@@ -11,10 +11,9 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.fleet.coordinator import Coordinator
+from dbcheck.fleet.coordinator import Coordinator, rig_of
 from dbcheck.fleet.messages import Listing
 from dbcheck.fleet.mirror import needed, unpack
-from dbcheck.fleet.rig import rig_of
 from dbcheck.inventory.entry import Entry
 from dbcheck.runner.campaign_child import _take_over
 from dbcheck.runs import client_key

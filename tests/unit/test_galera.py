@@ -12,9 +12,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.galera import is_node, options, view_of
-from dbcheck.lab.clusters.galera import Ports, galera_settings
-from dbcheck.model.cluster import Promise, SiteKind
-from dbcheck.model.promised import kept_by
+from dbcheck.lab.clusters.replication import Ports, galera_settings
+from dbcheck.model.cluster import Promise, SiteKind, kept_by
 
 CLUSTER = "b42ade03-e99a-11f1-8f09-17a7438f329c"
 STATUS = {

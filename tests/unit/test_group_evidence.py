@@ -10,11 +10,10 @@ import pytest
 
 from dbcheck.judge import cluster, insync
 from dbcheck.judge.case import Case
-from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import Standing
 from dbcheck.judge.judge import judge
 from dbcheck.judge.server import same_settings
-from dbcheck.judge.serverlog import server_log_sql
+from dbcheck.judge.server_end import not_shut_down, server_log_sql
 from dbcheck.judge.settings import settings_of
 from dbcheck.judge.timeoff import time_without_power
 from dbcheck.model.cluster import Promise, SiteKind, lineage

@@ -12,10 +12,9 @@ from dbcheck.base.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.engines.mysql import group_replication
 from dbcheck.engines.mysql.check import require_alone, require_server
 from dbcheck.engines.mysql.group_replication import View, is_member
-from dbcheck.lab.clusters.group_replication import group_settings
+from dbcheck.lab.clusters.replication import group_settings
 from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
-from dbcheck.model.cluster import Promise, SiteKind, lineage
-from dbcheck.model.promised import kept_by
+from dbcheck.model.cluster import Promise, SiteKind, kept_by, lineage
 
 GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
 FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from dbcheck.judge import host as host_items
-from dbcheck.judge.ended import Ended
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.judge import judge
+from dbcheck.judge.server_end import Ended
 from dbcheck.model.cut import CutClass, Gone
 from dbcheck.model.depth import Depth, DepthFinding, Remains, Tally
 from dbcheck.model.host import Drive, HostAfter

@@ -15,9 +15,8 @@ from dbcheck.base import processes
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.run import require_possible
 from dbcheck.config import files
-from dbcheck.inventory.cluster import cluster_of
 from dbcheck.inventory.entry import KNOWN, Entry
-from dbcheck.inventory.load import inventory, load
+from dbcheck.inventory.load import cluster_of, inventory, load
 from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan

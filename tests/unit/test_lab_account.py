@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base.errors import LabError
-from dbcheck.lab import account
+from dbcheck.lab import server_account
 
 WHOLE = "         0          0 4294967295\n"
 CONTAINER = "0 1000 1\n1 100000 65536\n"
@@ -18,7 +18,7 @@ def with_maps(monkeypatch: pytest.MonkeyPatch, folder: Path, *maps: str) -> None
     files = [folder / name for name in ("uid_map", "gid_map")]
     for file, text in zip(files, maps, strict=True):
         file.write_text(text)
-    monkeypatch.setattr(account, "_MAPS", tuple(map(str, files)))
+    monkeypatch.setattr(server_account, "_MAPS", tuple(map(str, files)))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_it_is_one_that_nobody_hands_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with_maps(monkeypatch, tmp_path, users, groups)
-    assert lowest <= account.drawn(()) <= highest
+    assert lowest <= server_account.drawn(()) <= highest
 
 
 def test_without_one_that_a_process_can_have_there_is_no_lab(
@@ -46,7 +46,7 @@ def test_without_one_that_a_process_can_have_there_is_no_lab(
 ) -> None:
     with_maps(monkeypatch, tmp_path, WHOLE, "0 1000 1\n")
     with pytest.raises(LabError, match="no user id is free"):
-        account.drawn(())
+        server_account.drawn(())
 
 
 def test_one_that_anything_has_is_not_drawn(
@@ -56,16 +56,20 @@ def test_one_that_anything_has_is_not_drawn(
     with_maps(monkeypatch, tmp_path, WHOLE, WHOLE)
     handed_out = tmp_path / "subuid"
     handed_out.write_text("# none\n\nsomebody:2000000100:50\nother:nonsense:5\n")
-    monkeypatch.setattr(account, "_SUBORDINATE", (str(handed_out), "/no/such/file"))
-    monkeypatch.setattr(account, "_in_use", lambda: {2_000_000_098})
+    monkeypatch.setattr(
+        server_account, "_SUBORDINATE", (str(handed_out), "/no/such/file")
+    )
+    monkeypatch.setattr(server_account, "_in_use", lambda: {2_000_000_098})
     known = {2_000_000_097, 0}
-    monkeypatch.setattr(account, "_is_known", known.__contains__)
-    monkeypatch.setattr(account, "_RANGES", (range(2_000_000_096, 2_000_000_151),))
-    assert account.drawn([2_000_000_096, 2_000_000_150]) == 2_000_000_099
+    monkeypatch.setattr(server_account, "_is_known", known.__contains__)
+    monkeypatch.setattr(
+        server_account, "_RANGES", (range(2_000_000_096, 2_000_000_151),)
+    )
+    assert server_account.drawn([2_000_000_096, 2_000_000_150]) == 2_000_000_099
     with pytest.raises(LabError, match="no user id is free"):
-        account.drawn([2_000_000_096, 2_000_000_150, 2_000_000_099])
+        server_account.drawn([2_000_000_096, 2_000_000_150, 2_000_000_099])
 
 
 def test_what_the_machine_knows_is_seen() -> None:
-    assert account._is_known(0)
-    assert os.getuid() in account._in_use()
+    assert server_account._is_known(0)
+    assert os.getuid() in server_account._in_use()

@@ -16,7 +16,7 @@ from rich.console import Console
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.lab.drive.image import copy_drive
+from dbcheck.lab.drive.control import copy_drive
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress

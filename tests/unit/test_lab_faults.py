@@ -13,7 +13,7 @@ from dbcheck.base.errors import LabError
 from dbcheck.cycle.rig import Rig
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.ports.listener import LoadStatus, Phase
-from dbcheck.runner.lab_faults import faults
+from dbcheck.runner.lab_clusters import faults
 from tests.kit.waiting import wait_until
 
 NOW = LoadStatus(0.5, 1, 1, 1.0, {}, 1)  # of a load that runs for half a second

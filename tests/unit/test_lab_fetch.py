@@ -13,9 +13,15 @@ from dbcheck.base.errors import LabError, UsageError
 from dbcheck.cli import lab
 from dbcheck.cli.root import root
 from dbcheck.lab import programs
-from dbcheck.lab.fetch import KEYRING, sources_of
-from dbcheck.lab.fetch_mariadb import GALERA, MYROCKS, Part, library_packages
-from dbcheck.lab.fetch_mariadb import fetch as fetch_part
+from dbcheck.lab.fetch import (
+    GALERA,
+    KEYRING,
+    MYROCKS,
+    Part,
+    fetch_part,
+    library_packages,
+    sources_of,
+)
 
 
 def fetch(server: str = "mysql") -> str:
@@ -98,7 +104,7 @@ def test_a_part_that_lacks_a_file_is_fetched_anew(
     def begun() -> None:
         raise LabError("it begins", id=ErrorId.FETCH_FAILED)
 
-    monkeypatch.setattr("dbcheck.lab.fetch_mariadb.require_debian", begun)
+    monkeypatch.setattr("dbcheck.lab.fetch.require_debian", begun)
     (folder / "stunnel").unlink()
     with pytest.raises(LabError, match="it begins"):
         fetch_part(GALERA, folder)

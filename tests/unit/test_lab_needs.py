@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.lab import held_port, needs, programs
-from dbcheck.lab import needs as drive_needs
+from dbcheck.lab import held_port, programs
+from dbcheck.lab import programs as drive_needs
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 
@@ -87,4 +87,4 @@ def test_a_drive_too_small_for_xfs_is_refused() -> None:
     ],
 )
 def test_what_this_machine_lacks_is_told_from_damage(said: str, told: bool) -> None:
-    assert needs.is_resource_shortage(f"exit status 1\n{said}\n") is told
+    assert programs.is_resource_shortage(f"exit status 1\n{said}\n") is told

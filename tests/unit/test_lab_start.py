@@ -9,14 +9,14 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import lab as lab_module
-from dbcheck.lab import owned
-from dbcheck.lab.account import Account
+from dbcheck.lab import server_account
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.lab import Lab
+from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers import base
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.lab.servers.galera import GaleraServer
+from dbcheck.lab.servers.mariadb import GaleraServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import LabSpec
 
@@ -76,7 +76,7 @@ def test_a_server_that_could_not_be_started_keeps_its_port(
     server = PostgresqlServer(tmp_path / "data", tmp_path / "run", account=ACCOUNT)
     monkeypatch.setattr(server, "_command", lambda: ([], None))
     monkeypatch.setattr(server, "_spawn", not_started)
-    monkeypatch.setattr(owned, "show", lambda *_: None)
+    monkeypatch.setattr(server_account, "show", lambda *_: None)
     if lacking == "the program":
         (tmp_path / "run").mkdir()
     why = "no such program" if lacking == "the program" else "No such file"
@@ -104,7 +104,9 @@ def test_recorded_data_are_the_accounts_before_its_server_looks_at_them(
         seen.append("look")
         raise LookupError("looked")
 
-    monkeypatch.setattr(owned, "hand_over", lambda *_: seen.append("hand over"))
+    monkeypatch.setattr(
+        server_account, "hand_over", lambda *_: seen.append("hand over")
+    )
     monkeypatch.setattr(server, looks, look)
     with pytest.raises(LookupError, match="looked"):
         server.begin(1.0)

@@ -21,8 +21,8 @@ from dbcheck.cycle.preflight.before_load import require_failover
 from dbcheck.engines.mysql.check import require_known
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
-from dbcheck.judge.ended import not_shut_down
 from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.judge.server_end import not_shut_down
 from dbcheck.judge.verdict import judge_rows
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.cut import DECLARABLE, CutClass, OtherUsers

@@ -11,8 +11,8 @@ from dbcheck.base.errors import UsageError
 from dbcheck.config import files
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
+from dbcheck.runner.matrix_cycles import session_url
 from dbcheck.runner.matrix_rows import Matrix, read_matrix
-from dbcheck.runner.matrix_target import session_url
 
 HEAD = '[defaults]\nengine = "postgresql"\nrung = "process"\n'
 

@@ -14,12 +14,12 @@ from dbcheck.base.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import DECLARABLE, CutClass, shown
-from dbcheck.power.kinds.classes import agreed, of_agent
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
+from dbcheck.power.kinds.shared import agreed, of_agent
 from dbcheck.power.kinds.sysrq import SysrqPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.assemble import entry_rig, power_switch

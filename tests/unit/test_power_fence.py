@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.power.kinds.fence_metadata import NO_POWER, Metadata, parse, require_name
+from dbcheck.power.kinds.fence import NO_POWER, Metadata, parse, require_name
 from tests.kit.devices import XML
 
 ACTIONS = ("on", "off", "reboot", "status")

@@ -14,11 +14,12 @@ from dbcheck.model.verdict import PPM
 from dbcheck.probe.flushes import (
     Outcome,
     Path,
+    Window,
+    Windows,
     judge,
     stopped_at,
     with_settings,
 )
-from dbcheck.probe.windows import Window, Windows
 from tests.kit.host_samples import VOLUME
 
 NOTHING = Counts(0, 0, 0, 0, 0)

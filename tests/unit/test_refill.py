@@ -22,9 +22,8 @@ from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
 from dbcheck.model.records import AfterRecord
 from dbcheck.model.server import Refill, of_both
 from dbcheck.model.verdict import Verdict
-from dbcheck.rows.conditions import Broken, ConditionCheck
 from dbcheck.rows.differences import ChangedRow, SecondReading
-from dbcheck.rows.loss import IndexLoss, Loss, Losses, LossKind
+from dbcheck.rows.loss import Broken, ConditionCheck, IndexLoss, Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
 from dbcheck.rows.table import CLASSIC, LEDGER
 from dbcheck.runs import stored

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.report.lab import cycles_report, demo_bounds
+from dbcheck.report.matrix import cycles_report, demo_bounds
 from dbcheck.report.words.run import tally
 from tests.kit.reports import printed, run_result
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from dbcheck.cli import output, reconcile
 from dbcheck.model.cut import Gone
-from dbcheck.runner import reconciling, resumable
+from dbcheck.runner import resume
 from tests.kit.nodes import having
 from tests.kit.samples import LOAD
 
@@ -20,11 +20,11 @@ from tests.kit.samples import LOAD
 @pytest.mark.parametrize("gone", Gone)
 def test_what_can_still_be_judged(gone: Gone) -> None:
     uncut = having(LOAD, cut=None, gone=gone)
-    advised = resumable.UNCUT if gone is Gone.NEVER else resumable.PAUSED
-    assert resumable._advice(uncut) == advised
-    assert resumable._advice(replace(uncut, cut_failed="no")) == resumable.MAYBE_CUT
-    assert resumable._advice(replace(LOAD, gone=gone)) == resumable.PAUSED
-    assert resumable._advice(None) == resumable.PAUSED
+    advised = resume.UNCUT if gone is Gone.NEVER else resume.PAUSED
+    assert resume._advice(uncut) == advised
+    assert resume._advice(replace(uncut, cut_failed="no")) == resume.MAYBE_CUT
+    assert resume._advice(replace(LOAD, gone=gone)) == resume.PAUSED
+    assert resume._advice(None) == resume.PAUSED
 
 
 def test_a_run_that_is_not_final_is_told_to_go_on_with_the_same_flags(
@@ -32,7 +32,7 @@ def test_a_run_that_is_not_final_is_told_to_go_on_with_the_same_flags(
 ) -> None:
     run, shown = tmp_path / "a run", []
     outcome = SimpleNamespace(run=SimpleNamespace(path=run))
-    monkeypatch.setattr(reconciling, "reconciled", lambda *_, **__: outcome)
+    monkeypatch.setattr(resume, "reconciled", lambda *_, **__: outcome)
     monkeypatch.setattr(
         output, "end_with", lambda *_, reconcile, **__: shown.append(reconcile)
     )

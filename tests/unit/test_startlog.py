@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dbcheck.judge.item import Standing
-from dbcheck.judge.serverlog import crash_in
+from dbcheck.judge.server_end import crash_in
 from dbcheck.model.host import LogTail
 from dbcheck.server_log.postgresql import with_early
 from dbcheck.server_log.startlog import (

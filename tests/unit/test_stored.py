@@ -16,7 +16,7 @@ from dbcheck.cli import root
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import to_values
-from dbcheck.lab.drive.image import copy_drive
+from dbcheck.lab.drive.control import copy_drive
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner import campaign_run
 from dbcheck.runs import stored

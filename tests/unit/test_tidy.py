@@ -24,7 +24,9 @@ ORDERED = (
     *("base", "config", "runs", "agent/host", "judge", "audit", "remote", "power"),
     *("power/kinds", "inventory", "load", "hosts", "explore", "evidence", "fleet"),
     *("runner", "cli/flags", "lab/clusters", "report", "report/words", "report/html"),
-    *("ports", "engines", "engines/mysql", "engines/postgresql"),
+    *("ports", "engines", "engines/mysql", "engines/postgresql", "agent", "site"),
+    *("lab", "lab/daemon", "lab/drive", "lab/servers", "lab/ssh", "lab/storage"),
+    "witness",
 )
 MODULE = re.compile(r"(?<![\w*./-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py\b")
 OF_OTHERS = {"fencing.py", "docs/conf.py"}  # the fence agents', Sphinx's

@@ -10,10 +10,10 @@ import pytest
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import undated
-from dbcheck.judge.ended import ended, not_shut_down
 from dbcheck.judge.flushes import write_cache
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server import same_settings, same_tables
+from dbcheck.judge.server_end import ended, not_shut_down
 from dbcheck.judge.settings import settings_at, settings_of
 from dbcheck.judge.watched import LATE_S, places, through_the_load
 from dbcheck.model.cut import Cut, Gone

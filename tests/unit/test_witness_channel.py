@@ -9,7 +9,7 @@ from dbcheck.agent import witness as agent
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, WitnessError
 from dbcheck.remote.channel import Channel
-from dbcheck.witness.channel import REFUSALS, open_channel
+from dbcheck.witness.witness import REFUSALS, open_channel
 from tests.kit.channels import Script, reply
 from tests.kit.refusals import refused
 

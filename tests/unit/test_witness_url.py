@@ -7,9 +7,8 @@ import pytest
 from dbcheck.base.errors import UsageError
 from dbcheck.remote.address import Address
 from dbcheck.remote.way import way_to
-from dbcheck.witness.file import FileWitness
-from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness
+from dbcheck.witness.witness import FileWitness, SshWitness
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.rows.acks import Ack
 from dbcheck.runs.folder import new_run_id
-from dbcheck.witness.ssh import SshWitness
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
+from dbcheck.witness.witness import SshWitness
 from tools.bench.shown import SPREAD, console, percentiles, spread, table
 
 COUNT = 300

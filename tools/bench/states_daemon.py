@@ -18,7 +18,7 @@ from dbcheck.lab.daemon import serve
 from dbcheck.lab.drive.control import DriveProcess
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.servers.base import DatabaseServer
-from dbcheck.lab.storage import filesystem, loop_device
+from dbcheck.lab.storage import filesystem
 from dbcheck.lab.storage.drive import DriveStorage
 from tools.bench.parts import Parts
 
@@ -29,9 +29,9 @@ RECOVER, REST = "start the server, until it takes queries", "the rest in the lab
 _TIMED = (
     (DatabaseServer, "kill", KILL),
     (filesystem, "umount", UNMOUNT),
-    (loop_device.LoopDevice, "detach", DETACH),
+    (filesystem.LoopDevice, "detach", DETACH),
     (DriveStorage, "hold", SHOW),
-    (loop_device, "attach", ATTACH),
+    (filesystem, "attach", ATTACH),
     (filesystem, "mount", MOUNT),
     (DatabaseServer, "begin", RECOVER),
 )

@@ -139,9 +139,9 @@ def survey(
     """Return what depends on the drives: mounts, and what else uses them.
 
     directory: the server's data directory.  places: all that an ack depends on.  notes:
-    the folder of the notes (remount.py).  busy: what uses the drives otherwise than by a mount.
-    twins: drives that have one serial.  exposed: why another account could put
-    something else where one is mounted, or among the notes.
+    the folder of the notes (remount.py).  busy: what uses the drives otherwise than by
+    a mount.  twins: drives that have one serial.  exposed: why another account could
+    put something else where one is mounted, or among the notes.
     Raise OSError if the directory does not exist.
     """
     there = parts(serials)

@@ -11,7 +11,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.model.host import HostBefore
 from dbcheck.model.witness import Apart, same_host, same_start
 from dbcheck.ports.witness import WitnessHostFacts
-from dbcheck.remote.addresses import (
+from dbcheck.remote.same_host import (
     TargetLocation,
     boot_id,
     is_own,

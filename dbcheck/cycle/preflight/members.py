@@ -11,8 +11,7 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.rig import Rig
-from dbcheck.model.cluster import SiteKind
-from dbcheck.model.promised import kept_by
+from dbcheck.model.cluster import SiteKind, kept_by
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.replication import (
     ADDRESS,
@@ -24,7 +23,7 @@ from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Node, Site
-from dbcheck.remote.addresses import resolve
+from dbcheck.remote.same_host import resolve
 from dbcheck.rows.table import TableSpec
 
 REPLICATED_S, POLL_S = 30.0, 0.05

@@ -56,8 +56,7 @@ from dbcheck.model.server import (
 )
 from dbcheck.ports.listener import Phase
 from dbcheck.ports.site import Site
-from dbcheck.rows.conditions import ConditionCheck
-from dbcheck.rows.loss import IndexLoss
+from dbcheck.rows.loss import ConditionCheck, IndexLoss
 from dbcheck.rows.plans.registry import tables_of
 from dbcheck.rows.prepared import Decisions, LeftOver, Name, largest
 from dbcheck.rows.table import TableFacts

@@ -73,8 +73,8 @@ from dbcheck.model.places import Place, numbered
 from dbcheck.model.server import ServerFacts, TableCheck
 from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.conditions import Broken, ConditionCheck
 from dbcheck.rows.fill import Fill
+from dbcheck.rows.loss import Broken, ConditionCheck
 from dbcheck.rows.operation import StatementSpec, verbs_by_table
 from dbcheck.rows.prepared import Decisions
 from dbcheck.rows.survivors import RowBatch

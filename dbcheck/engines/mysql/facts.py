@@ -30,8 +30,8 @@ from dbcheck.engines.mysql.replicating import SEMI_SYNC
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.tables import MARK
 from dbcheck.model.audited import OtherSettings
+from dbcheck.model.cluster import IGNORE_MAJORITY
 from dbcheck.model.managed import SERVICE
-from dbcheck.model.promised import IGNORE_MAJORITY
 from dbcheck.model.server import DATA_NAME
 from dbcheck.model.watched import Fact, FactKind, settings_looked, tables_looked
 from dbcheck.rows.table import Definition, TableSpec

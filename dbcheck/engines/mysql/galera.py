@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
-from dbcheck.model.promised import IGNORE_MAJORITY
+from dbcheck.model.cluster import IGNORE_MAJORITY
 from dbcheck.model.replication import (
     GALERA_CLUSTER,
     Descent,

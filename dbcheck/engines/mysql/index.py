@@ -15,12 +15,12 @@ traditional format (MySQL 8.4 manual, 10.8.2; MariaDB documentation, EXPLAIN).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.engines.indexes import LOOKUPS_MAX, require_agreement
-from dbcheck.engines.link import SCAN_S, require_all
+from dbcheck.engines.link import ANSWER_S, SCAN_S, require_all
 from dbcheck.model.server import CheckOutcome, TableCheck
 from dbcheck.rows.table import TableSpec
 
@@ -32,6 +32,21 @@ READ, SEARCHED = "t", "found"  # how sql/mysql/lookup_*.sql name the two tables
 # A hash join reads the index only once, and "ref" may search by its first column only.
 _SEARCH = "eq_ref"
 _SOUND, _CORRUPT = "OK", "Corrupt"  # sql/sql_admin.cc, HA_ADMIN_OK and HA_ADMIN_CORRUPT
+
+
+class Questions(Protocol):
+    """The connection that asks the server; see MysqlLink."""
+
+    def plan(
+        self, statement: str, parameters: Mapping[str, object] | None = None, /
+    ) -> list[dict[str, Any]]: ...
+    def rows(
+        self,
+        statement: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> list[tuple[Any, ...]]: ...
 
 
 def searches(plan: Plan, index: str) -> bool:
@@ -78,12 +93,8 @@ def _is_covered(line: Mapping[str, Any]) -> bool:
     return "Using index" in (line["Extra"] or "").split("; ")
 
 
-if TYPE_CHECKING:
-    from dbcheck.engines.mysql.link import MysqlLink
-
-
 def require_indexes(
-    link: MysqlLink, spec: TableSpec, count: int, key_digest: int | None = None
+    link: Questions, spec: TableSpec, count: int, key_digest: int | None = None
 ) -> None:
     """Raise IndexDamaged if an index disagrees with the rows of the table.
 
@@ -100,7 +111,7 @@ def require_indexes(
 
 
 def _require_key(
-    link: MysqlLink, spec: TableSpec, count: int, key_digest: int | None
+    link: Questions, spec: TableSpec, count: int, key_digest: int | None
 ) -> None:
     name, statement = f"the index {spec.key} of {spec.name}", f"count_key_{spec.name}"
     try:
@@ -121,7 +132,7 @@ def _require_key(
 
 
 def _not_found(
-    link: MysqlLink, index: str, statement: str, count: int
+    link: Questions, index: str, statement: str, count: int
 ) -> tuple[int, ...]:
     """Return the ids of rows that a search in the index does not find."""
     parameters = {"stride": max(1, count // LOOKUPS_MAX)}
@@ -145,13 +156,13 @@ def _other_plan(statement: str, index: str, lines: Plan) -> EngineError:
     )
 
 
-def _require_table(link: MysqlLink, spec: TableSpec, count: int) -> None:
+def _require_table(link: Questions, spec: TableSpec, count: int) -> None:
     """Raise EngineError unless the server still finds in the table what was read."""
     ((counted,),) = link.rows(f"count_{spec.name}", answer_s=SCAN_S)
     require_all(spec.name, count, counted)
 
 
-def check_tables(link: MysqlLink, tables: Sequence[TableSpec]) -> TableCheck:
+def check_tables(link: Questions, tables: Sequence[TableSpec]) -> TableCheck:
     """Check the tables one after the other; stop at the first that is not sound.
 
     First the indexes are compared with the tables, as far as the server alone can:

@@ -47,8 +47,8 @@ from dbcheck.model.server import LogPosition, Refill, ServerFacts, TableCheck
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.acks import Row
 from dbcheck.rows.chores import ChoreKind
-from dbcheck.rows.conditions import Broken, ConditionCheck
 from dbcheck.rows.fill import Fill
+from dbcheck.rows.loss import Broken, ConditionCheck
 from dbcheck.rows.operation import StatementSpec, verbs_by_table
 from dbcheck.rows.survivors import RowBatch
 from dbcheck.rows.table import Definition, TableFacts, TableSpec

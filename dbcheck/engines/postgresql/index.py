@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, IndexDamaged, TableLost
@@ -21,10 +21,22 @@ from dbcheck.engines.link import SCAN_S, require_all
 from dbcheck.engines.postgresql.settings import HEAP, INDEX
 from dbcheck.rows.table import TableSpec
 
-if TYPE_CHECKING:
-    from dbcheck.engines.postgresql.link import PostgresqlLink
-
 _OF_KEY = ["row_id", "epoch", "session", "seq", "part"]  # of lookup_key_*.sql
+
+
+class Snapshot(Protocol):
+    """The connection, in the transaction that read the table; see PostgresqlLink."""
+
+    def fix(self, settings: Mapping[str, str], /) -> None: ...
+    def require_plan(self, statement: str, scan: str, /) -> None: ...
+    def is_failed(self) -> bool: ...
+    def rows(
+        self,
+        statement: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        answer_s: float,
+    ) -> list[tuple[Any, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class _Index:
     digest: int
 
 
-def require_indexes(link: PostgresqlLink, spec: TableSpec, read: RowsRead) -> None:
+def require_indexes(link: Snapshot, spec: TableSpec, read: RowsRead) -> None:
     """Raise IndexDamaged if an index disagrees with the rows that were read.
 
     link: in the transaction that read them.  Raise EngineError if the server counts
@@ -91,17 +103,17 @@ def _indexes(spec: TableSpec, read: RowsRead) -> Iterator[_Index]:
         )
 
 
-def _count(link: PostgresqlLink, statement: str) -> tuple[int, int]:
+def _count(link: Snapshot, statement: str) -> tuple[int, int]:
     ((counted, digest),) = link.rows(statement, answer_s=SCAN_S)
     return counted, int(digest)
 
 
-def _not_found(link: PostgresqlLink, index: _Index) -> tuple[int, ...]:
+def _not_found(link: Snapshot, index: _Index) -> tuple[int, ...]:
     rows = link.rows(index.lookup, index.parameters, answer_s=SCAN_S)
     return tuple(row_id for (row_id,) in rows)
 
 
-def _require_table(link: PostgresqlLink, spec: TableSpec, read: RowsRead) -> None:
+def _require_table(link: Snapshot, spec: TableSpec, read: RowsRead) -> None:
     """Raise EngineError unless the server finds in the table what was read from it.
 
     If it does not, rows were left out on their way, and the index is not to blame.  An

@@ -19,17 +19,22 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.lab.certificates import Authority
 from dbcheck.lab.clusters.etcd import etcd
-from dbcheck.lab.clusters.galera import Ports, galera_settings
-from dbcheck.lab.clusters.group_replication import group_settings, join_group
 from dbcheck.lab.clusters.link import Link
-from dbcheck.lab.clusters.replicas import follow, rejoin, settings_of
+from dbcheck.lab.clusters.replication import (
+    Ports,
+    follow,
+    galera_settings,
+    group_settings,
+    join_group,
+    rejoin,
+    settings_of,
+)
 from dbcheck.lab.clusters.spec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
-from dbcheck.lab.servers.base import Source
+from dbcheck.lab.servers.base import Source, require_undecided
 from dbcheck.lab.servers.mysql import require_no_group
 from dbcheck.lab.servers.patroni import PatroniMember, is_synchronous
-from dbcheck.lab.servers.settings import require_undecided
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import Promise, SiteKind
 

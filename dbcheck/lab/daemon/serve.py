@@ -26,7 +26,6 @@ from urllib.parse import quote
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
 from dbcheck.lab import namespace, syscalls
-from dbcheck.lab.account import Account, lacking, packaged
 from dbcheck.lab.calls import Callee, failure, success
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import rpc
@@ -41,6 +40,7 @@ from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import Machine, server_of
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
+from dbcheck.lab.server_account import Account, lacking, packaged
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.patroni import PatroniMember
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec

@@ -5,6 +5,11 @@ no library that calls back and waits for the answer is used here.
 
 Mounted over an ordinary file, the root of the file system is a file too: it is the
 drive, and it is all there is.
+
+The FUSE messages that a drive needs, as bytes.
+
+From linux/fuse.h, protocol 7.31 (Linux 5.2 or newer); integers have the machine's
+own byte order.
 """
 
 from __future__ import annotations
@@ -19,9 +24,74 @@ from collections.abc import Callable
 from functools import partial
 
 from dbcheck.base.system import now_us
-from dbcheck.lab.drive import fuse_wire as wire
 from dbcheck.lab.drive.model import CutReport, Drive, DriveState, Mark
 from dbcheck.lab.syscalls import MS_NODEV, MS_NOSUID, mount
+
+WRITE_MAX = 1 << 20  # bytes of content in one request
+REQUEST_MAX = WRITE_MAX + 8192  # and its headers
+_BLOCK_BYTES = 4096
+_ATTRIBUTES_VALID_S = 3600  # nothing but the drive itself changes them
+
+# Operations.
+LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE = 1, 2, 3, 4, 14, 15, 16
+STATFS, RELEASE, FSYNC, INIT, INTERRUPT, DESTROY = 17, 18, 20, 26, 36, 38
+BATCH_FORGET, FALLOCATE = 42, 43
+UNANSWERED = frozenset((FORGET, BATCH_FORGET, INTERRUPT))
+MOVES_DATA = frozenset((READ, WRITE, FSYNC, FALLOCATE))
+
+# Requests.
+HEADER = struct.Struct("=IIQQIIIHH")  # length, operation, number, ...
+TRANSFER = struct.Struct("=QQIIQII")  # of READ and WRITE: handle, offset, size, ...
+FALLOCATE_BODY = struct.Struct("=QQQII")  # handle, offset, length, mode, padding
+SETATTR_BODY = struct.Struct("=IIQQ")  # valid, padding, handle, size, ...
+SETATTR_SIZE = 1 << 3  # in valid
+KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 0x01, 0x02, 0x10  # modes of fallocate(2)
+_INIT_BODY = struct.Struct("=IIII")  # major, minor, readahead, flags
+
+# Answers.
+ANSWER = struct.Struct("=IiQ")  # length, -errno, number of the request
+WRITTEN = struct.Struct("=IiQII")  # the same, bytes written, padding
+_INIT_ANSWER = struct.Struct("=IIIIHHIIHHI28x")
+_ATTRIBUTES = struct.Struct("=QII6Q10I")
+_OPENED = struct.Struct("=QII")
+_STATFS = struct.Struct("=5Q4I24x")
+
+_ASYNC_READ, _BIG_WRITES, _ASYNC_DIO, _MAX_PAGES = 1 << 0, 1 << 5, 1 << 15, 1 << 22
+_DIRECT_IO, _PARALLEL_DIRECT_WRITES = 1 << 0, 1 << 6  # the page cache is left out
+_IN_FLIGHT_MAX, _IN_FLIGHT_MANY = 64, 48
+
+
+def init_answer(body: memoryview) -> bytes:
+    """Return what a drive agrees to of what the kernel's INIT offers."""
+    _, _, readahead, offered = _INIT_BODY.unpack_from(body)
+    flags = offered & (_ASYNC_READ | _BIG_WRITES | _ASYNC_DIO | _MAX_PAGES)
+    pages = WRITE_MAX // _BLOCK_BYTES
+    return _INIT_ANSWER.pack(
+        *(7, 31, readahead, flags, _IN_FLIGHT_MAX, _IN_FLIGHT_MANY),
+        *(WRITE_MAX, 1, pages, 0, 0),
+    )
+
+
+def attributes(size: int, made_s: int) -> bytes:
+    """Return the attributes of a file of *size* bytes, made at that epoch time."""
+    return _ATTRIBUTES.pack(
+        *(_ATTRIBUTES_VALID_S, 0, 0),
+        *(1, size, size // 512, made_s, made_s, made_s),
+        *(0, 0, 0, stat.S_IFREG | 0o600, 1, os.getuid(), os.getgid(), 0),
+        *(_BLOCK_BYTES, 0),
+    )
+
+
+def opened() -> bytes:
+    """Return the answer to OPEN."""
+    return _OPENED.pack(0, _DIRECT_IO | _PARALLEL_DIRECT_WRITES, 0)
+
+
+def filesystem_facts(size: int) -> bytes:
+    """Return the answer to STATFS for a drive of *size* bytes."""
+    blocks = size // _BLOCK_BYTES
+    return _STATFS.pack(*(blocks, 0, 0, 1, 0), *(_BLOCK_BYTES, 255, _BLOCK_BYTES, 0))
+
 
 _BATCH = 64  # requests taken before others get their turn
 
@@ -30,7 +100,7 @@ def mount_drive(descriptor: int, path: str) -> None:
     """Mount what *descriptor*, an open /dev/fuse, serves over the file at *path*."""
     options = (
         f"fd={descriptor},rootmode={stat.S_IFREG:o},user_id={os.getuid()},"
-        f"group_id={os.getgid()},max_read={wire.WRITE_MAX}"
+        f"group_id={os.getgid()},max_read={WRITE_MAX}"
     )
     mount("dbcheck-drive", path, "fuse", MS_NOSUID | MS_NODEV, options)
 
@@ -55,7 +125,7 @@ class FuseDrive:
         self._drive = drive
         self._clock = clock
         self.set_times(drive.spec.flush_ms, drive.spec.write_ms)
-        self._buffer = bytearray(wire.REQUEST_MAX)
+        self._buffer = bytearray(REQUEST_MAX)
         self._view = memoryview(self._buffer)
         self._made_s = int(time.time())
         self._busy_until = 0.0
@@ -63,18 +133,18 @@ class FuseDrive:
         self._late: deque[tuple[float, int, Callable[[], None]]] = deque()
         self._held: list[int] = []
         self._handlers: dict[int, Callable[[int, memoryview], None]] = {
-            wire.WRITE: self._write,
-            wire.FSYNC: self._flush,
-            wire.READ: self._read,
-            wire.FALLOCATE: self._fallocate,
-            wire.INIT: self._init,
-            wire.GETATTR: self._getattr,
-            wire.SETATTR: self._setattr,
-            wire.OPEN: self._open,
-            wire.STATFS: self._statfs,
-            wire.RELEASE: self._nothing,
-            wire.DESTROY: self._nothing,
-            wire.LOOKUP: self._no_folder,
+            WRITE: self._write,
+            FSYNC: self._flush,
+            READ: self._read,
+            FALLOCATE: self._fallocate,
+            INIT: self._init,
+            GETATTR: self._getattr,
+            SETATTR: self._setattr,
+            OPEN: self._open,
+            STATFS: self._statfs,
+            RELEASE: self._nothing,
+            DESTROY: self._nothing,
+            LOOKUP: self._no_folder,
         }
 
     # ------------------------------------------------------------- the drive
@@ -147,15 +217,15 @@ class FuseDrive:
                 if error.errno in (errno.EINTR, errno.ENOENT):
                     continue
                 raise
-            _, opcode, unique, *_ = wire.HEADER.unpack_from(self._buffer)
-            self._dispatch(opcode, unique, self._view[wire.HEADER.size : length])
+            _, opcode, unique, *_ = HEADER.unpack_from(self._buffer)
+            self._dispatch(opcode, unique, self._view[HEADER.size : length])
         return True
 
     def _dispatch(self, opcode: int, unique: int, body: memoryview) -> None:
         state = self._drive.state
-        if opcode in wire.UNANSWERED:
+        if opcode in UNANSWERED:
             return
-        if state is not DriveState.ON and opcode in wire.MOVES_DATA:
+        if state is not DriveState.ON and opcode in MOVES_DATA:
             if state is DriveState.FROZEN:
                 self._held.append(unique)
             else:
@@ -173,12 +243,10 @@ class FuseDrive:
             self._answer(unique, error=errno.EINVAL)
 
     def _answer(self, unique: int, *, error: int = 0) -> None:
-        self._send(wire.ANSWER.pack(wire.ANSWER.size, -error, unique))
+        self._send(ANSWER.pack(ANSWER.size, -error, unique))
 
     def _answer_with(self, unique: int, content: bytes | memoryview) -> None:
-        self._send(
-            wire.ANSWER.pack(wire.ANSWER.size + len(content), 0, unique), content
-        )
+        self._send(ANSWER.pack(ANSWER.size + len(content), 0, unique), content)
 
     def _send(self, *parts: bytes | memoryview) -> None:
         try:
@@ -197,8 +265,8 @@ class FuseDrive:
     # ---------------------------------------------------------- the requests
 
     def _write(self, unique: int, body: memoryview) -> None:
-        _, offset, size, _, _, _, _ = wire.TRANSFER.unpack_from(body)
-        content = bytes(body[wire.TRANSFER.size : wire.TRANSFER.size + size])
+        _, offset, size, _, _, _, _ = TRANSFER.unpack_from(body)
+        content = bytes(body[TRANSFER.size : TRANSFER.size + size])
         if len(content) < size:
             self._answer(unique, error=errno.EINVAL)
             return
@@ -213,7 +281,7 @@ class FuseDrive:
 
     def _finish_write(self, unique: int, offset: int, content: bytes) -> None:
         self._drive.write(offset, content, self._clock())
-        self._send(wire.WRITTEN.pack(wire.WRITTEN.size, 0, unique, len(content), 0))
+        self._send(WRITTEN.pack(WRITTEN.size, 0, unique, len(content), 0))
 
     def _flush(self, unique: int, body: memoryview) -> None:
         mark = self._drive.begin_flush()
@@ -229,15 +297,15 @@ class FuseDrive:
         self._answer(unique)
 
     def _read(self, unique: int, body: memoryview) -> None:
-        _, offset, size, _, _, _, _ = wire.TRANSFER.unpack_from(body)
+        _, offset, size, _, _, _, _ = TRANSFER.unpack_from(body)
         self._answer_with(unique, self._drive.read(offset, size))
 
     def _fallocate(self, unique: int, body: memoryview) -> None:
-        _, offset, length, mode, _ = wire.FALLOCATE_BODY.unpack_from(body)
-        action = mode & ~wire.KEEP_SIZE
+        _, offset, length, mode, _ = FALLOCATE_BODY.unpack_from(body)
+        action = mode & ~KEEP_SIZE
         if offset + length > self._drive.spec.size_bytes:
             self._answer(unique, error=errno.ENOSPC)
-        elif action in (wire.PUNCH_HOLE, wire.ZERO_RANGE):
+        elif action in (PUNCH_HOLE, ZERO_RANGE):
             self._drive.zero(offset, length, self._clock())
             self._answer(unique)
         elif action == 0:  # to allocate, and a drive has all its bytes
@@ -246,25 +314,25 @@ class FuseDrive:
             self._answer(unique, error=errno.EOPNOTSUPP)
 
     def _init(self, unique: int, body: memoryview) -> None:
-        self._answer_with(unique, wire.init_answer(body))
+        self._answer_with(unique, init_answer(body))
 
     def _getattr(self, unique: int, body: memoryview) -> None:
         size = self._drive.spec.size_bytes
-        self._answer_with(unique, wire.attributes(size, self._made_s))
+        self._answer_with(unique, attributes(size, self._made_s))
 
     def _setattr(self, unique: int, body: memoryview) -> None:
-        valid, _, _, size = wire.SETATTR_BODY.unpack_from(body)
-        if valid & wire.SETATTR_SIZE and size != self._drive.spec.size_bytes:
+        valid, _, _, size = SETATTR_BODY.unpack_from(body)
+        if valid & SETATTR_SIZE and size != self._drive.spec.size_bytes:
             self._answer(unique, error=errno.EPERM)
         else:  # times and modes mean nothing to a drive
             self._getattr(unique, body)
 
     def _open(self, unique: int, body: memoryview) -> None:
-        self._answer_with(unique, wire.opened())
+        self._answer_with(unique, opened())
 
     def _statfs(self, unique: int, body: memoryview) -> None:
         size = self._drive.spec.size_bytes
-        self._answer_with(unique, wire.filesystem_facts(size))
+        self._answer_with(unique, filesystem_facts(size))
 
     def _nothing(self, unique: int, body: memoryview) -> None:
         self._answer(unique)

@@ -2,6 +2,8 @@
 
 It listens on 127.0.0.1 alone, runs as an unprivileged account, and dies with the
 thread that started it.
+
+The settings of a lab's server, by name, and which of them the lab alone decides.
 """
 
 from __future__ import annotations
@@ -13,22 +15,54 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import LabError, Unrecoverable
-from dbcheck.lab import needs, owned, programs
-from dbcheck.lab.account import Account
+from dbcheck.base.errors import LabError, Unrecoverable, UsageError
+from dbcheck.lab import programs, server_account
 from dbcheck.lab.certificates import Identity, IdentityFiles
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import kill_group
-from dbcheck.lab.servers.settings import require_undecided
+from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.tree import ServerTree
 from dbcheck.server_log.startlog import StartOutcome, decisive, starts_in
+
+# A program's option may begin with one (MySQL 8.4 manual, 6.2.2.4).
+_MODIFIERS = ("skip_", "disable_", "enable_", "maximum_", "loose_")
+
+
+def standard_name(setting: str) -> str:
+    """Return the name of a setting as servers show it, however it was written."""
+    return setting.replace("-", "_").lower()
+
+
+def possible_names(setting: str) -> Iterator[str]:
+    """Yield the standard name of a setting, and those without a modifier before it."""
+    name = standard_name(setting)
+    yield name
+    while name.startswith(_MODIFIERS):
+        name = name.partition("_")[2]
+        yield name
+
+
+def require_undecided(given: Iterable[str], decided: AbstractSet[str], of: str) -> None:
+    """Raise UsageError if a setting was *given* that the lab decides by itself.
+
+    of: whose it is, in messages.
+    """
+    for name in given:
+        if not decided.isdisjoint(possible_names(name)):
+            raise UsageError(
+                f"the lab decides {name} of {of} itself",
+                id=ErrorId.LAB_DECIDES_SETTING,
+                hint="Leave that setting out.",
+            )
+
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +189,11 @@ class DatabaseServer(abc.ABC):
         """Password of the account dbcheck; raise LabError before initialise()."""
         try:
             file = self.run / "password"
-            return owned.read(file, None, _PASSWORD_BYTES_MAX).decode("ascii").strip()
+            return (
+                server_account.read(file, None, _PASSWORD_BYTES_MAX)
+                .decode("ascii")
+                .strip()
+            )
         except OSError as error:
             raise LabError(
                 f"no password of the {self.name} server is in {self.run}",
@@ -199,7 +237,7 @@ class DatabaseServer(abc.ABC):
             )
         self._begin_run(password)
         for folder in filter(None, (self.data, self.log_data)):
-            owned.make_folder(folder, self._account)
+            server_account.make_folder(folder, self._account)
 
     def _begin_run(self, password: str) -> None:
         """Make the folder beside the data, with the password of the account dbcheck.
@@ -207,9 +245,9 @@ class DatabaseServer(abc.ABC):
         It and its files are this process's own.  The server's account may list it, read
         the log there, and pass through to the folder of its own.
         """
-        owned.make_folder(self.run, None, reader=self._account)
-        owned.make_folder(self.server_run, self._account)
-        owned.make_file(self.run / "password", None, password + "\n")
+        server_account.make_folder(self.run, None, reader=self._account)
+        server_account.make_folder(self.server_run, self._account)
+        server_account.make_file(self.run / "password", None, password + "\n")
 
     def identify(self, identity: Identity) -> None:
         """Have the other nodes of its cluster know it, from its first start on."""
@@ -353,7 +391,7 @@ class DatabaseServer(abc.ABC):
         if self._process is None or self._process.poll() is None:
             return False
         asked = self._process.returncode in ASKED
-        return asked or needs.is_resource_shortage(self._log_end())
+        return asked or programs.is_resource_shortage(self._log_end())
 
     def pids(self) -> list[int]:
         """Return its processes that live now, the first one first."""
@@ -390,7 +428,7 @@ class DatabaseServer(abc.ABC):
         """Give data that another lab's server made to this one's account."""
         if self.adopted and self._account is not None:
             for folder in filter(None, (self.data, self.log_data)):
-                owned.hand_over(folder, self._account)
+                server_account.hand_over(folder, self._account)
 
     def _launch(self) -> None:
         """Start the process; it may not take queries for a while."""
@@ -398,9 +436,9 @@ class DatabaseServer(abc.ABC):
         if self._held is not None:
             self._held.lend()
         try:
-            with open(self.log_file, "ab", opener=owned.plainly) as server_log:
+            with open(self.log_file, "ab", opener=server_account.plainly) as server_log:
                 if self._log_account is None:
-                    owned.show(server_log.fileno(), self._account)
+                    server_account.show(server_log.fileno(), self._account)
                 self._log_start = server_log.tell()
                 self._process = self._spawn(command, server_log.fileno())
         except BaseException:
@@ -439,7 +477,7 @@ class DatabaseServer(abc.ABC):
         except OSError as error:
             # Of a crash state the folder itself may be missing; else somebody moved it.
             missing = self.adopted and not os.path.isdir(self.data)
-            if missing or error.errno in owned.DAMAGED:
+            if missing or error.errno in server_account.DAMAGED:
                 raise Unrecoverable(
                     f"the data folder {self.data} cannot be entered: {error.strerror}",
                     id=ErrorId.DATA_FOLDER_NOT_USABLE,
@@ -459,8 +497,8 @@ class DatabaseServer(abc.ABC):
         """
         output_file = self.run / "initialise.log"
         with (
-            open(output_file, "w+b", opener=owned.plainly) as output,
-            open(input_file, "rb", opener=owned.plainly) as stdin,
+            open(output_file, "w+b", opener=server_account.plainly) as output,
+            open(input_file, "rb", opener=server_account.plainly) as stdin,
         ):
             process = self._spawn(command, output.fileno(), stdin.fileno())
             try:
@@ -473,7 +511,7 @@ class DatabaseServer(abc.ABC):
                     raise LabError(late, id=ErrorId.PROGRAM_FAILED) from None
                 raise
         if status != 0:
-            said = owned.text(output_file, None, LOG_BYTES_MAX)
+            said = server_account.text(output_file, None, LOG_BYTES_MAX)
             raise programs.Failed(
                 f"{command[0]} failed with status {status}\n{last_lines(said)}", status
             )
@@ -481,7 +519,7 @@ class DatabaseServer(abc.ABC):
     def _write_secret(self, file: str, text: str) -> Path:
         """Make a file that only the server's account (and root) can read; return it."""
         path = self.run / file
-        owned.make_file(path, self._account, text)
+        server_account.make_file(path, self._account, text)
         return path
 
     def _late(self, timeout_s: float) -> str:
@@ -500,7 +538,9 @@ class DatabaseServer(abc.ABC):
 
     def _written_since(self, start: int) -> str:
         """Return what was written to the log after byte *start*, "" if nothing."""
-        return owned.text(self.log_file, self._log_account, LOG_BYTES_MAX, start)
+        return server_account.text(
+            self.log_file, self._log_account, LOG_BYTES_MAX, start
+        )
 
     def _ended(self) -> None:
         """Forget the processes, which are gone."""

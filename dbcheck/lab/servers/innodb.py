@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.lab import owned
+from dbcheck.lab import server_account
 from dbcheck.lab.servers.base import USER, DatabaseServer, Source
 
 _PROTOCOL_10 = 0x0A  # fifth byte of the greeting of a server that takes queries
@@ -64,7 +64,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         """Make data of its own, with the source's password; see DatabaseServer.
 
         The binary log of a new source is empty, so both begin the same.  The replica
-        begins to follow once it runs (lab/clusters/replicas.py).
+        begins to follow once it runs (lab/clusters/replication.py).
         """
         self._prepare(source.password)
         self._create(source.password)
@@ -130,7 +130,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         In a shared one, every server that starts removes those of all the others.
         """
         folder = self.run / "tmp"
-        owned.make_folder(folder, self._account)
+        server_account.make_folder(folder, self._account)
         return folder
 
     def _takes_queries(self, pid: int) -> bool:

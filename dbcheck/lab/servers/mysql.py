@@ -7,10 +7,10 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.lab import owned, programs
-from dbcheck.lab.account import Account
+from dbcheck.lab import programs, server_account
+from dbcheck.lab.server_account import Account
+from dbcheck.lab.servers.base import possible_names
 from dbcheck.lab.servers.innodb import InnodbServer, options
-from dbcheck.lab.servers.settings import possible_names
 
 _SIZES = {
     "innodb_buffer_pool_size": "64M",
@@ -124,14 +124,14 @@ class MysqlServer(InnodbServer):
         MySQL compares only the pid in it, which may be another process's by now.  That
         no two servers use one data folder is seen to by InnoDB's locks.
         """
-        owned.remove_stale(self.socket.with_name("socket.lock"))
+        server_account.remove_stale(self.socket.with_name("socket.lock"))
         logs = [self.log_file]
         if "json" in self.settings.get("log_error_services", ""):
             # MySQL names it so (Reference Manual 8.4, 7.4.2.7).
             logs.append(self.log_file.with_name(f"{self.log_file.name}.00.json"))
         for log in logs:  # which its account may not make in that folder
             if not log.exists():
-                owned.make_file(log, self._account)
+                server_account.make_file(log, self._account)
         super()._launch()
 
     @property

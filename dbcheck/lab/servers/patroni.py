@@ -14,9 +14,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
-from dbcheck.lab.servers.base import USER, Source
+from dbcheck.lab.servers.base import USER, Source, standard_name
 from dbcheck.lab.servers.postgresql import PostgresqlServer, segment_size
-from dbcheck.lab.servers.settings import standard_name
 
 _HOST = "127.0.0.1"
 _PYTHON = Path("/usr/bin/python3")  # Debian's, which its packages of Patroni are for

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
-from dbcheck.lab import owned, programs
-from dbcheck.lab.process import Process
-from dbcheck.lab.servers.base import USER, DatabaseServer, Source
-from dbcheck.lab.servers.settings import standard_name
-from dbcheck.lab.shared_memory import remove_segments
+from dbcheck.lab import programs, server_account
+from dbcheck.lab.process import Process, remove_segments
+from dbcheck.lab.servers.base import USER, DatabaseServer, Source, standard_name
 
 # Small, and with nothing outside of the data folder but one SysV segment.  What makes
 # commits durable is the server's own default (PostgreSQL 17 manual, 19.5), which a
@@ -118,7 +116,7 @@ class PostgresqlServer(DatabaseServer):
         """Return the major version that the data folder is of, 0 if it is not known."""
         file = self.data / "PG_VERSION"
         try:
-            return int(owned.read(file, self._account, _SMALL_BYTES))
+            return int(server_account.read(file, self._account, _SMALL_BYTES))
         except (OSError, ValueError):  # damaged, which is the server's to say
             return 0
 
@@ -225,7 +223,7 @@ class PostgresqlServer(DatabaseServer):
                         f"another server runs in {self.data}",
                         id=ErrorId.LAB_SERVER_RUNS_ALREADY,
                     )
-        owned.remove_stale(self.data / "postmaster.pid")
+        server_account.remove_stale(self.data / "postmaster.pid")
         super()._launch()
         self._first = Process.of(self._process.pid) if self._process else None
 
@@ -238,7 +236,7 @@ class PostgresqlServer(DatabaseServer):
 
     def _pid_file_lines(self) -> list[str]:
         file = self.data / "postmaster.pid"
-        return owned.text(file, self._account, _SMALL_BYTES).splitlines()
+        return server_account.text(file, self._account, _SMALL_BYTES).splitlines()
 
 
 def segment_size(settings: Mapping[str, str]) -> list[str]:

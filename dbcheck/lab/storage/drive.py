@@ -14,16 +14,15 @@ from typing import Any
 from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.lab.drive.control import DriveProcess
-from dbcheck.lab.drive.image import copy_drive
+from dbcheck.lab.drive.control import DriveProcess, copy_drive
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.process import Process, users_of
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
+from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage import loop_device as block
 from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
 from dbcheck.model.cut import Part
 

@@ -19,8 +19,7 @@ from dbcheck.config.validated import Command
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.command import TAIL_MAX, run, shown
-from dbcheck.power.kinds.off_timer import OffTimer, wait_for
+from dbcheck.power.kinds.command import TAIL_MAX, OffTimer, run, shown, wait_for
 from dbcheck.power.kinds.plan import Fields
 
 _STATE_ON, _STATE_OFF = "state_on", "state_off"

@@ -13,8 +13,8 @@ from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.classes import agreed
 from dbcheck.power.kinds.plan import Fields
+from dbcheck.power.kinds.shared import agreed
 
 _LAB = f"{shared.POWER}_lab"
 _CUT_CLASS = CutClass.LAB_DRIVE

@@ -15,9 +15,9 @@ from dbcheck.hosts.host import ArmedReset, TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.host import Identity
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.classes import agreed
 from dbcheck.power.kinds.plan import Fields
-from dbcheck.remote.addresses import boot_id
+from dbcheck.power.kinds.shared import agreed
+from dbcheck.remote.same_host import boot_id
 from dbcheck.remote.way import LOCAL
 
 TRIGGER = "/proc/sysrq-trigger"

@@ -6,7 +6,7 @@ row, and the rows of a terminal are those after its first n operations.
 
 The number of an order comes from a counter of its district, which the same transaction
 increments on the server; so beside the rows, whose keys decide all else in them, the
-server's own sums must agree (rows.conditions).
+server's own sums must agree (rows.loss).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dbcheck.rows.acks import Ints
-from dbcheck.rows.conditions import CONDITIONS_OF_ORDERS
 from dbcheck.rows.effects import Markers, with_effects
 from dbcheck.rows.items import Items, judge_items
 from dbcheck.rows.items import Written as ItemsWritten
+from dbcheck.rows.loss import CONDITIONS_OF_ORDERS
 from dbcheck.rows.mix import BATCH_ROWS
 from dbcheck.rows.operation import ROLLBACK, Operation, Statement, StatementSpec, Verb
 from dbcheck.rows.plans.plan import INSERT

@@ -30,7 +30,7 @@ class Plan(Protocol):
     sides:      the tables that housekeeping creates and drops; () if there is none.
     chore_statements: those of its session, with the INSERT that is acked; () likewise.
     conditions: the statement of sql/ that finds which conditions do not hold among the
-                rows of an epoch (rows.conditions); "" if there are none.
+                rows of an epoch (rows.loss); "" if there are none.
     """
 
     tables: tuple[TableSpec, ...]

@@ -1,24 +1,110 @@
-"""Base class of the witnesses that an agent serves."""
+"""Witnesses that an agent serves: on the client's disk, or over SSH elsewhere."""
 
 from __future__ import annotations
 
 import base64
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from dbcheck.agent import wire
 from dbcheck.agent import witness as agent
+from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, WitnessError
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
-from dbcheck.remote.channel import Channel, Pipe
-from dbcheck.witness.channel import open_channel
+from dbcheck.remote.address import AS_SSH, Address, SshOptions
+from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, program
+from dbcheck.remote.way import run_here
 from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.window import WindowLimits
+
+# Of the agent's program.
+PARTS = ("dbcheck.base.owners", "dbcheck.agent.witness_folders")
+PROGRAM = program("dbcheck.agent.witness", *PARTS)
+REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
+    "ENOSPC": (
+        ErrorId.WITNESS_DISK_FULL,
+        "Make room in the witness's folder; what was confirmed is kept.",
+    ),
+    "EDQUOT": (
+        ErrorId.WITNESS_QUOTA_USED,
+        "Raise the quota on the witness; what was confirmed is kept.",
+    ),
+    "EIO": (
+        ErrorId.WITNESS_DISK_FAILS,
+        "The witness's disk fails, or its filesystem has become read-only; see its "
+        "kernel log. Use another witness.",
+    ),
+    "EROFS": (
+        ErrorId.WITNESS_FILESYSTEM_READ_ONLY,
+        "Its filesystem is mounted read-only, or became so after an error: see "
+        "the witness's kernel log. Name another folder.",
+    ),
+    "EACCES": (
+        ErrorId.WITNESS_FOLDER_NOT_WRITABLE,
+        "Name a folder on the witness that its user may write.",
+    ),
+    "EPERM": (
+        ErrorId.WITNESS_FOLDER_NOT_WRITABLE,
+        "Name a folder on the witness that its user may write.",
+    ),
+    "ENOTDIR": (
+        ErrorId.WITNESS_FOLDER_IS_FILE,
+        "Name a folder, not a file, on the witness.",
+    ),
+    "volatile": (
+        ErrorId.WITNESS_FOLDER_IN_MEMORY,
+        "Name a folder on a disk; a folder in memory is lost with the power.",
+    ),
+    "not-own": (
+        ErrorId.WITNESS_FOLDER_OPEN_TO_OTHERS,
+        "Name a folder in the home of the user who logs in there, e.g. "
+        "ssh://me@witness/~/dbcheck, or fix this one (chown, chmod go-w).",
+    ),
+    "no-user": (
+        ErrorId.WITNESS_URL_INVALID,
+        "Name a folder in the home of a user of the witness, as /~/folder.",
+    ),
+    "exists": (
+        ErrorId.WITNESS_LOG_EXISTS,
+        "Each run needs a new id, and each process of a load a new log.",
+    ),
+    "no-log": (
+        ErrorId.WITNESS_LOG_UNKNOWN,
+        "The run's manifest says how many logs it has.",
+    ),
+    "in-use": (
+        ErrorId.WITNESS_IN_USE,
+        "Wait until that run is over, or end its client; if the client is lost, "
+        "end its agent on the witness.",
+    ),
+    "no-run": (
+        ErrorId.RUN_NOT_ON_WITNESS,
+        "`dbcheck witness show --witness URL` lists the runs that are there.",
+    ),
+    "strangers": (
+        ErrorId.FOLDER_HOLDS_OTHER_FILES,
+        "Check that folder by hand; dbcheck deletes only its own files.",
+    ),
+}
+_PROTOCOL = AgentProtocol(
+    program=PROGRAM,
+    who="witness",
+    failure=WitnessError,
+    refusals=REFUSALS,
+    ended_hint="Check that host; acks that it had confirmed are safe there.",
+)
+
+
+def open_channel(pipe: Pipe, place: str) -> Channel:
+    """Send the agent its program; raise WitnessError unless it answers."""
+    return Channel(pipe, place, _PROTOCOL)
+
 
 MANIFEST_BYTES_MAX = wire.MESSAGE_BYTES_MAX // 2  # one message takes it in base64
 TEXT_MAX = 4096  # of a path (limits.h), far more than a name has
@@ -235,3 +321,56 @@ class AgentWitness(ABC):
         with self._idle_lock:
             idle, self._idle = self._idle, None
             return idle
+
+
+class FileWitness(AgentWitness):
+    """Runs the same agent as on a remote host, as a child; it dies with the client."""
+
+    kind = "file"
+
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        *,
+        limits: WindowLimits | None = None,
+        volatile: bool = False,
+        python: str = processes.PYTHON,
+    ) -> None:
+        """Keep logs in the absolute path *folder*; *python* runs the agent."""
+        limits = limits or WindowLimits()
+        super().__init__(url, str(folder), limits, volatile=volatile)
+        self._python = python
+
+    def _open_pipe(self) -> Pipe:
+        return run_here(PROGRAM, self._python)
+
+
+class SshWitness(AgentWitness):
+    """Runs an agent on a remote host for each request, over one connection."""
+
+    kind = "ssh"
+
+    def __init__(
+        self,
+        url: str,
+        address: Address,
+        folder: str,
+        *,
+        options: SshOptions = AS_SSH,
+        limits: WindowLimits | None = None,
+        volatile: bool = False,
+    ) -> None:
+        """Keep logs in the absolute path *folder* there; connect when first asked."""
+        super().__init__(url, folder, limits or WindowLimits(), volatile=volatile)
+        # paramiko takes 100 ms to import, and a file witness does not need it.
+        from dbcheck.remote.ssh import SshHost
+
+        self._host = SshHost(url, address, options)
+
+    def _open_pipe(self) -> Pipe:
+        return self._host.run(PROGRAM)
+
+    def close(self) -> None:
+        super().close()
+        self._host.close()
