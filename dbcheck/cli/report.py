@@ -35,13 +35,7 @@ from dbcheck.model.records import Manifest
 from dbcheck.report.campaign import campaigns_report, compare_report
 from dbcheck.report.console import console
 from dbcheck.report.matrix import matrix_report
-from dbcheck.report.subject import (
-    NOT_JUDGED_AGAIN,
-    RunSubject,
-    Step,
-    Subject,
-    Verdicts,
-)
+from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject, Step, Subject, Verdicts
 from dbcheck.report.verdict import verdict_report
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder

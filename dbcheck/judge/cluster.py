@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbcheck.judge.case import Case
-from dbcheck.judge.cutmoment import (
-    LAST_ACK_AGE_MAX_S,
-    acked_us,
-    cut_us,
-    lived_us,
-)
+from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, acked_us, cut_us, lived_us
 from dbcheck.judge.insync import in_sync
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server import restarted

@@ -6,12 +6,7 @@ from dataclasses import replace
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.verdict import (
-    Judgement,
-    altered_earlier,
-    judge_rows,
-    replaced,
-)
+from dbcheck.judge.verdict import Judgement, altered_earlier, judge_rows, replaced
 from dbcheck.model.verdict import ControlOutcome, Verdict
 from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.loss import Losses, LossKind

@@ -14,14 +14,7 @@ import numpy as np
 
 from dbcheck.rows.acks import LOAD_SESSION_MAX, SESSION_MAX, Ints
 from dbcheck.rows.earlier import Earlier
-from dbcheck.rows.loss import (
-    CODES,
-    MISSING,
-    LossArray,
-    Losses,
-    LossKind,
-    operations_of,
-)
+from dbcheck.rows.loss import CODES, MISSING, LossArray, Losses, LossKind, operations_of
 from dbcheck.rows.prepared import Undecided
 from dbcheck.rows.reconcile import AckStream, Observed, Reconciliation
 from dbcheck.rows.survivors import DIFFERENT, RECORD, Flags, Records, distinct, is_among

@@ -10,12 +10,7 @@ from typing import Any
 import msgspec
 from rich.console import RenderableType
 
-from dbcheck.audit.result import (
-    AuditResult,
-    FactResult,
-    FindingResult,
-    SubjectResult,
-)
+from dbcheck.audit.result import AuditResult, FactResult, FindingResult, SubjectResult
 from dbcheck.audit.rule import SubjectKind
 from dbcheck.audit.rules import all_rules
 from dbcheck.campaign import totals

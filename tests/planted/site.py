@@ -33,12 +33,7 @@ from dbcheck.witness.url import open_witness
 from tests.kit.lab_access import connect
 from tests.kit.nodes import site_of, with_node
 from tests.kit.rigs import SEED, TABLES, Said, quick, store_manifest
-from tests.kit.servers import (
-    SERVERS,
-    engine_of,
-    server_in,
-    skip_without_server,
-)
+from tests.kit.servers import SERVERS, engine_of, server_in, skip_without_server
 
 LIMITS = Limits(silence_s=3.0, cut_s=4.0, return_s=60)
 

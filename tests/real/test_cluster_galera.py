@@ -16,12 +16,7 @@ from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
-from tests.kit.clusters import (
-    WORKLOAD,
-    cycle,
-    group_of,
-    standing,
-)
+from tests.kit.clusters import WORKLOAD, cycle, group_of, standing
 from tests.kit.lab_access import execute_on
 from tests.kit.waiting import wait_until
 

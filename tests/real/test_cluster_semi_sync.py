@@ -20,14 +20,7 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
-from tests.kit.clusters import (
-    WORKLOAD,
-    cluster_of,
-    cycle,
-    promoting,
-    standing,
-    without,
-)
+from tests.kit.clusters import WORKLOAD, cluster_of, cycle, promoting, standing, without
 from tests.kit.lab_access import execute_on
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until

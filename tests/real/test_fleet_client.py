@@ -24,12 +24,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.fleet import task
 from dbcheck.fleet.coordinator import Coordinator
 from dbcheck.fleet.messages import Begin, Ended, Job, packed
-from dbcheck.fleet.workers import (
-    AT_ONCE_MAX,
-    chosen,
-    own_workers,
-    resources_of,
-)
+from dbcheck.fleet.workers import AT_ONCE_MAX, chosen, own_workers, resources_of
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.exec import ExecPlan

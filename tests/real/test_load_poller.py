@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dbcheck.load.poller import (
-    READ,
-    WRITE,
-    Alarm,
-    Poller,
-    SelectorPoller,
-    open_poller,
-)
+from dbcheck.load.poller import READ, WRITE, Alarm, Poller, SelectorPoller, open_poller
 
 _WAIT_S = 10.0
 

@@ -27,12 +27,7 @@ from dbcheck.witness.url import open_witness
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.nodes import site_of
 from tests.kit.rigs import SEED, Said, quick
-from tests.kit.servers import (
-    SERVERS,
-    account_for,
-    engine_of,
-    skip_without_server,
-)
+from tests.kit.servers import SERVERS, account_for, engine_of, skip_without_server
 from tests.planted.site import HandSwitch, copy_folder
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]

@@ -21,13 +21,7 @@ from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
-from tests.kit.bundles import (
-    bundle_of,
-    campaign_of,
-    forged,
-    resealed,
-    stored_copy,
-)
+from tests.kit.bundles import bundle_of, campaign_of, forged, resealed, stored_copy
 
 CONTROL, PASSED = "postgresql-control", "postgresql-pass"
 LYING = "postgresql-lying"

@@ -20,12 +20,7 @@ from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, NodeBefore
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import SECRET, bundle_of, contents, stored_copy
-from tests.kit.stored_run import (
-    load_record,
-    makers,
-    manifest,
-    stored_run,
-)
+from tests.kit.stored_run import load_record, makers, manifest, stored_run
 
 HOST, SHORT, WITNESS = "db1.corp.example", "db1", "logs.corp.example"
 ADDRESSES = ("10.20.30.40", "fd12:3456::9", "203.0.113.7")

@@ -9,14 +9,7 @@ from itertools import chain, combinations
 import pytest
 
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
-from dbcheck.rows.chores import (
-    INSERTING,
-    KINDS,
-    Chore,
-    ChoreKind,
-    Chores,
-    problem,
-)
+from dbcheck.rows.chores import INSERTING, KINDS, Chore, ChoreKind, Chores, problem
 from dbcheck.rows.survivors import DIFFERENT
 from tests.kit.chores import CHORES, PLAN, Model, named, rows_of
 from tests.kit.cycles import record

@@ -15,12 +15,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, PowerError
 from dbcheck.base.limits import BEHIND_S, SILENCE_S
 from dbcheck.base.system import now_us
-from dbcheck.cycle.cutter import (
-    ANSWERS_MIN,
-    ANSWERS_WAIT_S,
-    RESUMED_S,
-    Cutter,
-)
+from dbcheck.cycle.cutter import ANSWERS_MIN, ANSWERS_WAIT_S, RESUMED_S, Cutter
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.cycle.watching import Following

@@ -14,11 +14,7 @@ from dbcheck.engines.mysql.wire import Template
 from dbcheck.rows.acks import HOUSEKEEPING_SESSION
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.operation import Operation, Verb
-from dbcheck.rows.plans.registry import (
-    payload_bytes_max,
-    plan_of,
-    statements_of,
-)
+from dbcheck.rows.plans.registry import payload_bytes_max, plan_of, statements_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import Workload
 

@@ -11,10 +11,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.engines.mysql.check import refill_of
-from dbcheck.engines.postgresql.replication import (
-    require_no_subscription,
-    subscribed,
-)
+from dbcheck.engines.postgresql.replication import require_no_subscription, subscribed
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.server import not_refilled

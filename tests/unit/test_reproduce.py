@@ -10,12 +10,7 @@ import click
 import pytest
 
 from dbcheck.cli.flags.groups import Verb, grouped
-from dbcheck.cli.flags.lab import (
-    ServerOptions,
-    StorageOptions,
-    flags_of_lab,
-    lab_spec,
-)
+from dbcheck.cli.flags.lab import ServerOptions, StorageOptions, flags_of_lab, lab_spec
 from dbcheck.cli.flags.load import WorkloadOptions
 from dbcheck.cli.flags.shared import drawn
 from dbcheck.cli.report import steps_of

@@ -12,17 +12,9 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import flags_of
 from dbcheck.cli.flags.groups import SECONDS, SEED, Flag, FlagsOf, Group
-from dbcheck.lab.clusters.spec import (
-    NODES_MAX,
-    ClusterSpec,
-)
+from dbcheck.lab.clusters.spec import NODES_MAX, ClusterSpec
 from dbcheck.lab.lab import best_rung
-from dbcheck.lab.spec import (
-    ENGINES,
-    RUNGS,
-    DriveSpec,
-    LabSpec,
-)
+from dbcheck.lab.spec import ENGINES, RUNGS, DriveSpec, LabSpec
 
 _AUTO = "auto"
 

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
 from dbcheck.audit.rules import Located, count_safe, located
-from dbcheck.audit.servers import (
-    PAGE_BYTES,
-    is_guarded,
-    other_subjects,
-    server_subject,
-)
+from dbcheck.audit.servers import PAGE_BYTES, is_guarded, other_subjects, server_subject
 from dbcheck.audit.stack import subjects_of, unseen_host
 from dbcheck.audit.subject import Subject
 from dbcheck.base.errors import EngineError, HostError

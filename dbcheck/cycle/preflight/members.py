@@ -13,12 +13,7 @@ from dbcheck.base.errors import EngineError
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import SiteKind, kept_by
 from dbcheck.model.records import NodeBefore
-from dbcheck.model.replication import (
-    ADDRESS,
-    Follower,
-    Membership,
-    name_in_log,
-)
+from dbcheck.model.replication import ADDRESS, Follower, Membership, name_in_log
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Phase

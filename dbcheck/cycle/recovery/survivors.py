@@ -17,10 +17,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, IndexDamaged, TableLost
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore
-from dbcheck.model.records import (
-    Manifest,
-    StoredRows,
-)
+from dbcheck.model.records import Manifest, StoredRows
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.listener import Progress, Unit

@@ -8,11 +8,7 @@ from typing import Protocol
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.mysql import (
-    galera,
-    group_replication,
-    replication,
-)
+from dbcheck.engines.mysql import galera, group_replication, replication
 from dbcheck.engines.mysql.check import product_of, refill_of, require_alone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.peer import accepts

@@ -31,10 +31,7 @@ from dbcheck.engines.postgresql.libpq import (
 from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink, code_of
 from dbcheck.engines.postgresql.places import places, postgresql_log
 from dbcheck.engines.postgresql.product import require_own_storage, require_postgresql
-from dbcheck.engines.postgresql.replication import (
-    require_no_subscription,
-    subscribed,
-)
+from dbcheck.engines.postgresql.replication import require_no_subscription, subscribed
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
 from dbcheck.engines.tables import row_of, table_facts
 from dbcheck.engines.url import read_url

@@ -29,12 +29,7 @@ from dbcheck.lab import namespace, syscalls
 from dbcheck.lab.calls import Callee, failure, success
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import rpc
-from dbcheck.lab.daemon.interface import (
-    CutResult,
-    Description,
-    LabCalls,
-    PowerStatus,
-)
+from dbcheck.lab.daemon.interface import CutResult, Description, LabCalls, PowerStatus
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.machine import Machine, server_of

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbcheck.judge.results import (
-    ExploreResult,
-    Finding,
-    LostBlock,
-    StateJudgement,
-)
+from dbcheck.judge.results import ExploreResult, Finding, LostBlock, StateJudgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.words.run import NOT_A_DRIVE, number
 from dbcheck.rows.loss import LossKind
