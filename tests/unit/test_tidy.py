@@ -22,9 +22,9 @@ SHORT = {"base/limits.py", "cli/say.py"} | {
     f"cli/{verb}.py" for verb in ("completion", "init", "workloads")
 }
 PACKAGES = sorted(
-    named
+    folder
     for source in (ROOT / "dbcheck").rglob("__init__.py")
-    if (named := str(source.parent.relative_to(ROOT / "dbcheck"))) != "."
+    if (folder := str(source.parent.relative_to(ROOT / "dbcheck"))) != "."
 )
 MODULE = re.compile(r"(?<![\w*./-])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py\b")
 OF_OTHERS = {"fencing.py", "docs/conf.py"}  # the fence agents', Sphinx's
