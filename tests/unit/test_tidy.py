@@ -222,7 +222,9 @@ def test_two_modules_alone_print() -> None:
 def test_a_module_that_a_text_names_exists() -> None:
     """A comment or document that names a module by its path or name is true."""
     modules = [named(source) for source in SOURCES + TESTS]
-    texts = [*SOURCES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+    documents = (ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))
+    decisions = (ROOT / "docs" / "decisions").glob("*.md")
+    texts = [*SOURCES, *documents, ROOT / "docs" / "glossary.md", *decisions]
     stale = {
         f"{named(text)}: {path}"
         for text in texts
