@@ -10,10 +10,11 @@ from dbcheck.audit.rule import Harm, Rule, SubjectKind
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model.audited import Flag, RuleStanding, Severity
 from dbcheck.model.depth import Depth
+from dbcheck.model.family import MYSQL, POSTGRESQL
 
 RULES: Mapping[str, tuple[Rule, ...]] = {
-    "postgresql": postgresql.RULES,
-    "mysql": mysql.RULES,
+    POSTGRESQL.name: postgresql.RULES,
+    MYSQL.name: mysql.RULES,
 }
 BELOW: tuple[Rule, ...] = (  # what lies below any server
     *storage.RULES,

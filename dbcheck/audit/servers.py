@@ -12,16 +12,11 @@ from dbcheck.audit.rules import facts_of
 from dbcheck.audit.stack import kernel_of, record_bytes, unseen, volatile
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.model.audited import OtherSettings
+from dbcheck.model.family import Family
 from dbcheck.model.host import Readings, TargetFacts, Volume
 from dbcheck.model.places import DATA, REDO_LOG, TABLE
 from dbcheck.model.server import ServerFacts
 
-PAGE_BYTES = {"postgresql": 8192, "mysql": 16384}
-_HOW = {
-    "postgresql": "pg_settings, in a session like the load's",
-    "mysql": "SHOW VARIABLES, in a session like the load's",
-}
-_READER = "GRANT pg_read_all_settings TO the account's role"
 _COPIES_ON_WRITE = "zfs"  # the filesystem's name in /proc/mounts
 _SYNCFS_REPORTS_SINCE = (5, 8)
 _PLATFORMS = {
@@ -33,20 +28,13 @@ _PLATFORMS = {
     "win64": "windows",
     "windows": "windows",
 }
-_GUARDS = {
-    "postgresql": ("full_page_writes", frozenset({"on"})),
-    "mysql": (
-        "innodb_doublewrite",
-        frozenset({"on", "1", "detect_and_recover", "fast"}),
-    ),
-}
 _REDO = {REDO_LOG}
 _DATA = {DATA, "system tablespace", "database", TABLE, "undo"}
 _DOUBLEWRITE = ("doublewrite", DATA)  # the files' own folder, or the data directory
 
 
 def server_subject(
-    family: str,
+    family: Family,
     server: ServerFacts,
     host: TargetFacts | None,
     readings: Readings,
@@ -57,8 +45,8 @@ def server_subject(
     host: None if it was not asked; what depends on it is then not known.
     unasked: why it could not be asked.
     """
-    how, remedy = _HOW[family], _READER if family == "postgresql" else ""
-    names = dict.fromkeys((*facts_of(family), *server.settings))
+    how, remedy = family.settings_source, family.settings_grant
+    names = dict.fromkeys((*facts_of(family.name), *server.settings))
     facts = {
         name: Fact(server.settings[name], how)
         for name in names
@@ -71,7 +59,7 @@ def server_subject(
         platform_of(built_for), "select version(); or its variable"
     )
     facts[storage.WHOLE_PAGES] = _yes(
-        _writes_whole_pages(host, readings, PAGE_BYTES[family])
+        _writes_whole_pages(host, readings, family.page_bytes)
     )
     facts[storage.SYNCFS_REPORTS] = _syncfs(kernel_of(readings), unasked)
     facts.update(_of_places(host, readings, unasked))
@@ -113,18 +101,11 @@ def platform_of(text: str) -> str:
     return next(found, "other")
 
 
-def is_guarded(family: str, settings: Mapping[str, str]) -> bool:
-    """Say whether the server repairs pages that a cut tore in two."""
-    name, values = _GUARDS[family]
-    return settings.get(name, "").lower() in values
-
-
-def _hidden(family: str, server: ServerFacts) -> Sequence[str]:
+def _hidden(family: Family, server: ServerFacts) -> Sequence[str]:
     """Return the settings that such a server has and the account cannot see."""
-    if family != "postgresql" or "data_directory" not in server.unreadable:
+    if family.unread not in server.unreadable:
         return ()
-    known = ("recovery_init_sync_method",)
-    return [name for name in known if name not in server.settings]
+    return [name for name in family.hidden if name not in server.settings]
 
 
 def _yes(value: bool) -> Fact:

@@ -14,6 +14,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.result import to_values
+from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import AfterRecord
 from dbcheck.ports.listener import Progress, Reporter, Unit, unreported
 from dbcheck.ports.witness import LogReader
@@ -21,7 +22,6 @@ from dbcheck.rows.chores import Chores
 from dbcheck.rows.differences import ChangedRow, Left, left_on
 from dbcheck.rows.loss import LossKind
 from dbcheck.rows.lossshape import LossShape, Windows, shape_of
-from dbcheck.rows.plans.housekeeping import ATOMIC_DDL
 from dbcheck.rows.plans.plan import Plan
 from dbcheck.rows.reconcile import (
     AckStream,
@@ -176,7 +176,7 @@ def fate(
             Claim(load.sent, load.acked) if load else None,
             case.manifest.window_acks,
             case.after.left_over,
-            case.manifest.family in ATOMIC_DDL,
+            FAMILIES[case.manifest.family].has_atomic_ddl,
         )
     )
 

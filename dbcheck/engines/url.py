@@ -20,8 +20,6 @@ SEVERAL = (
     "Write several hosts like ?host=db1:5432&host=db2:5432; with an address of IPv6,"
     " give the ports by themselves: ?host=::1,db2&port=5432,5432."
 )
-# Why a server of another product is refused, and what to do about it.
-
 HINT = (
     "Pass it by PGPASSWORD or ~/.pgpass, by MYSQL_PWD or ~/.my.cnf, by"
     " DBCHECK_PASSWORD, or with --password-command."

@@ -25,8 +25,6 @@ _OF_A_ROLE = (
     "synchronous_standby_names",
 )
 
-# Families of servers that number their tables, see Engine.table_identity().
-_IDENTIFIED = ("postgresql", "mysql")
 _REPLACED = "truncated, rewritten or recreated"
 
 
@@ -237,8 +235,6 @@ def same_tables(case: Case) -> Item | None:
     copied = case.promoted and case.manifest.site is not SiteKind.STREAMING
     if copied or case.manifest.site.is_group:
         return None  # each node gives its tables numbers of its own
-    if case.manifest.family not in _IDENTIFIED:
-        return None
     standing, reason = Standing.NOT_OBSERVABLE, "the tables were not read to their end"
     if case.after.tables or case.found is not None:
         standing, reason = _same(_identities(case.manifest), _identities(case.after))

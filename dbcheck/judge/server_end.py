@@ -12,6 +12,7 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.watched import canary_gone
 from dbcheck.model.cut import CutClass, Gone, PowerState
 from dbcheck.model.depth import Depth
+from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import LogTail
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.server import is_restarted
@@ -247,6 +248,7 @@ class Ended:
 def ended(case: Case) -> Ended:
     """Return what the records of a cycle show of the end of the server."""
     manifest, load = case.manifest, case.load
+    family = FAMILIES[manifest.family]
     held = load.canary_held if load else True
     restarted = _has_restarted(case)
     # A server that never stopped runs on its own data.
@@ -257,7 +259,7 @@ def ended(case: Case) -> Ended:
     return Ended(
         restarted=restarted,
         canary=_canary(case, held=held, of_a_copy=of_a_copy),
-        by_session=manifest.family == "mysql",  # see engines.mysql.canary
+        by_session=family.has_session_canary,
         unflushed=case.writer.facts.product == "MySQL",
         no_canary=(_OF_THE_WRITER if case.promoted else "")
         or manifest.no_canary
@@ -265,7 +267,7 @@ def ended(case: Case) -> Ended:
         or ("" if held else "the canary's session ended before the cut")
         or (_NO_ROW if of_a_copy and case.after.canary is False else ""),
         logged=any(item.standing is Standing.PRESENT for item in logs),
-        innodb=manifest.family == "mysql",
+        innodb=family.has_innodb,
         fast_seen=_fast_seen(case),
         exact=cut is not None and cut.exact_us is not None,
         seen_off=cut is not None and cut.off_seen and _stayed_off(case),

@@ -14,6 +14,7 @@ from dbcheck.judge.volumes import hidden_drives, storage_seen
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.cut import Rung
 from dbcheck.model.depth import Depth
+from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import TargetFacts
 from dbcheck.model.records import LoadRecord, Manifest, NodeBefore
 from dbcheck.model.watched import FactKind
@@ -207,7 +208,7 @@ def made_durable(manifest: Manifest, load: LoadRecord | None) -> str:
     With a binary log that is flushed at each commit, its flush reaches the redo log's
     drive too, so both must be weak.
     """
-    if manifest.family != "mysql":
+    if FAMILIES[manifest.family].has_session_durability:
         return ""
     if load is None or load.settings is None:
         return "its settings were not read just before the cut"

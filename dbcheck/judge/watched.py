@@ -8,6 +8,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import cut_us, undated
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.volumes import hidden_drives, storage_seen
+from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import Volume
 from dbcheck.model.layers import kinds
 from dbcheck.model.places import Place, outside
@@ -91,7 +92,7 @@ def canary_gone(case: Case) -> str:
     A server that crashes and recovers by itself empties its table before the cut.
     """
     load = case.load
-    by_session = case.manifest.family == "mysql"  # whose row is not looked at
+    by_session = FAMILIES[case.manifest.family].has_session_canary
     if load is None or (watched := load.watched) is None:
         return ""
     went_us = cut_us(case)

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
+from dbcheck.model.family import MYSQL, POSTGRESQL
 from dbcheck.model.replication import GALERA_CLUSTER, REPLICATION_GROUP
 from dbcheck.model.server import DATA_NAME, difference, unread_identity
 
@@ -148,8 +149,8 @@ class SiteKind(enum.Enum):
     def family(self) -> str:
         """The family of the servers that such a cluster is of, "" if it is any."""
         if self is SiteKind.STREAMING:
-            return "postgresql"
-        return "mysql" if self.is_cluster else ""
+            return POSTGRESQL.name
+        return MYSQL.name if self.is_cluster else ""
 
     def require_promise(self, promise: Promise, nodes: int) -> None:
         """Raise UsageError if a site of so many nodes cannot be tested for it."""

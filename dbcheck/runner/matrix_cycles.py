@@ -21,6 +21,7 @@ from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.url import read_url
+from dbcheck.model.family import FAMILIES, Family
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
@@ -135,8 +136,10 @@ def on_target(
     node = base.site.writer
     require_none_pending(base.runs, node.engine)
     for one in measured:
-        url = session_url(node.engine.target, one.row.settings)
-        engine = assemble.engine(url, password) if one.row.settings else node.engine
+        engine = node.engine
+        if settings := one.row.settings:
+            url = session_url(engine.target, settings, FAMILIES[engine.family])
+            engine = assemble.engine(url, password)
         try:
             require_server(engine, one.row.workload, weak=one.row.relaxed)
         except DbcheckError as error:
@@ -173,15 +176,13 @@ def on_target(
             return
 
 
-def session_url(url: str, settings: Mapping[str, str]) -> str:
+def session_url(url: str, settings: Mapping[str, str], family: Family) -> str:
     """Return *url* with *settings* for each of its sessions; the server keeps its own.
 
-    Raise UsageError for MySQL and MariaDB: their durability is not set per session.
+    Raise UsageError for a family whose durability is not set per session.
     """
-    if not settings:
-        return url
     parsed = read_url(url)
-    if parsed.get_backend_name() != "postgresql":
+    if not family.has_session_durability:
         raise UsageError(
             f"{', '.join(settings)} cannot be set for a session of this server",
             id=ErrorId.SETTING_NOT_FOR_SESSION,

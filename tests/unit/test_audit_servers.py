@@ -9,6 +9,7 @@ import pytest
 
 from dbcheck.audit.rules import located
 from dbcheck.audit.servers import platform_of, server_subject, version_of
+from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import Drive, Layer, Reading, Readings, TargetFacts, Volume
 from dbcheck.model.server import ServerFacts
 from tests.kit.host_samples import FACTS, VOLUME
@@ -53,7 +54,7 @@ def found(
     family: str = "mysql",
 ) -> dict[str, str]:
     readings = Readings(Reading(of, what, what, text, "") for of, what, text in shown)
-    subject = server_subject(family, facts, on, readings)
+    subject = server_subject(FAMILIES[family], facts, on, readings)
     rows = located(family, [subject])
     return {each.finding.rule.id: each.finding.standing.value for each in rows}
 

@@ -10,6 +10,7 @@ import pytest
 from dbcheck.base.errors import UsageError
 from dbcheck.config import files
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.family import MYSQL, POSTGRESQL
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_cycles import session_url
 from dbcheck.runner.matrix_rows import Matrix, read_matrix
@@ -265,13 +266,12 @@ def test_a_matrix_that_is_not_there_is_told_with_those_that_are() -> None:
 
 def test_settings_of_a_session_stand_in_the_url() -> None:
     url = "postgresql+psycopg2://me@db/x?options=-c%20a%3D1&sslmode=require"
-    written = session_url(url, {"b": "two words"})
-    assert session_url(url, {}) == url
+    written = session_url(url, {"b": "two words"}, POSTGRESQL)
     assert "sslmode=require" in written
     assert "options=-c+a%3D1+-c+b%3Dtwo%5C+words" in written
 
 
 def test_mysql_has_no_such_settings() -> None:
     with pytest.raises(UsageError, match="sync_binlog") as caught:
-        session_url("mysql+mysqlconnector://me@db/x", {"sync_binlog": "0"})
+        session_url("mysql+mysqlconnector://me@db/x", {"sync_binlog": "0"}, MYSQL)
     assert "relaxed" in caught.value.hint

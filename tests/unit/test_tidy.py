@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 import dbcheck
+from dbcheck.audit.rules import RULES
+from dbcheck.engines.mysql.engine import MysqlEngine
+from dbcheck.engines.postgresql.engine import PostgresqlEngine
+from dbcheck.model.family import FAMILIES
 
 ROOT = Path(dbcheck.__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "dbcheck").rglob("*.py"))
@@ -104,6 +108,30 @@ def test_a_package_has_few_modules_and_none_is_small(package: str) -> None:
         and f"{package}/{source.name}" not in SHORT
     }
     assert not small
+
+
+# Engines, labs, rules, logs, and the facts of families are about products by nature.
+OF_PRODUCTS = re.compile(
+    r"dbcheck/(engines|lab|server_log)/|audit/(mysql|postgresql)\.py|model/family\.py"
+    r"|cli/(demo|lab)\.py"
+)
+PRODUCTS = {"postgresql", "mysql", "mariadb"}
+
+
+def test_nothing_else_decides_by_the_name_of_a_product() -> None:
+    found = [
+        f"{named(source)}:{node.lineno}"
+        for source in SOURCES
+        if not OF_PRODUCTS.search(named(source))
+        for node in nodes_of(source, "|".join(PRODUCTS))
+        if isinstance(node, ast.Constant) and node.value in PRODUCTS
+    ]
+    assert not found, "put the fact into model/family.py"
+
+
+def test_each_family_has_its_facts_and_its_rules() -> None:
+    assert FAMILIES.keys() == RULES.keys()
+    assert {MysqlEngine.family, PostgresqlEngine.family} == FAMILIES.keys()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "sql").rglob("*.sql")), ids=named)

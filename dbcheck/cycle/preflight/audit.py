@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dbcheck.audit.result import AuditResult, FindingResult, SubjectResult
 from dbcheck.audit.rules import Located, count_safe, located
-from dbcheck.audit.servers import PAGE_BYTES, is_guarded, other_subjects, server_subject
+from dbcheck.audit.servers import other_subjects, server_subject
 from dbcheck.audit.stack import subjects_of, unseen_host
 from dbcheck.audit.subject import Subject
 from dbcheck.base.errors import EngineError, HostError
@@ -17,6 +17,7 @@ from dbcheck.cycle.host import (
     require_own_data,
 )
 from dbcheck.model.audited import Flag, RuleStanding, alarming, counted
+from dbcheck.model.family import FAMILIES
 from dbcheck.model.host import HostBefore, Readings, TargetFacts
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
@@ -85,17 +86,16 @@ def audited_of(
     host, facts: None if the host is not to be asked; unasked: why it could not be.
     Raise EngineError, HostError.
     """
+    family = FAMILIES[engine.family]
     readings, below = Readings(), unseen_host(unasked)
     if host is not None and facts is not None:
         readings = host.readings(facts.volumes)
-        guarded = is_guarded(engine.family, server.settings)
-        page_bytes = PAGE_BYTES[engine.family]
-        below = subjects_of(facts, readings, page_bytes, guarded=guarded)
-    family = engine.family
+        guarded = family.restores_torn_pages(server.settings)
+        below = subjects_of(facts, readings, family.page_bytes, guarded=guarded)
     itself = server_subject(family, server, facts, readings, unasked)
     others = other_subjects(itself, engine.other_settings())
     subjects = [itself, *others, *below]
-    return Audited(subjects, located(family, subjects))
+    return Audited(subjects, located(family.name, subjects))
 
 
 def audit_before(

@@ -35,8 +35,6 @@ from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import DIFFERENT, RECORD, Inspector, Records
 from dbcheck.rows.table import LEDGER, SIDES, TableFacts, TableSpec
 
-# Families of servers whose CREATE, DROP, TRUNCATE and ALTER are part of a transaction.
-ATOMIC_DDL = frozenset({"postgresql"})
 _TORN, _RESURRECTED = LossKind.TORN, LossKind.RESURRECTED
 _NO_ID = -1
 
