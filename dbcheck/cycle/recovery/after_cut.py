@@ -96,18 +96,21 @@ def read_survivors(
         promotion=rig.site.promotion(),  # looks once more at the old writer
     )
     after = _after_a_failure(after, failed) if failed else after
-    after = _read_twice(rig, run, manifest, _stored(run, after), other)
-    return _with_the_rest(rig, run, manifest, after)
+    return _with_the_rest(rig, run, manifest, _read_twice(rig, run, after, other))
 
 
 def _with_the_rest(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
-    """Return *after*, which is stored, with what the other nodes show."""
+    """Store *after*, and with what the other nodes show; return the last record.
+
+    The record of each step already says that the next one is not done.
+    """
     if names := comparable(rig.site, after):
         _stored(run, replace(after, others=dict.fromkeys(names, UNCOMPARED)))
         others = read_others(rig, run, manifest, after, names)
-        after = _stored(run, replace(after, others=others))
+        after = replace(after, others=others)
+    after = _stored(run, after)
     if not rig.site.away:
         return after
     if not rig.site.brings_back:
@@ -120,19 +123,22 @@ def _with_the_rest(
 
 
 def _read_twice(
-    rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord, other: str
+    rig: Rig, run: RunFolder, after: AfterRecord, other: str
 ) -> AfterRecord:
-    """Return *after*, which is stored, with a second reading if one is asked for.
+    """Return *after* with a second reading, if one is asked for; stored before that.
 
     A control's rows prove nothing, and another server's are not read again, nor what
     was not read at first.
     """
-    facts, unread = after.facts, after.failure or after.engines
+    manifest, facts, unread = (
+        run.manifest(),
+        after.facts,
+        after.failure or after.engines,
+    )
     if not rig.twice or manifest.control or other or facts is None or unread:
         return after
     _stored(run, replace(after, again=UNFINISHED))
-    again = read_again(rig, run, manifest, after, facts)
-    return _stored(run, replace(after, again=again))
+    return replace(after, again=read_again(rig, run, manifest, after, facts))
 
 
 def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
