@@ -62,14 +62,14 @@ reference: setup
 # The documentation as a site, in build/docs/html; a link that leads nowhere ends it. The
 # manual pages: MANPATH=build/docs/man: man dbcheck
 docs: .venv/.docs
-	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky --quiet -b html docs build/docs/html
+	$(BIN)/sphinx-build -c tools/docs --fail-on-warning --keep-going --nitpicky --quiet -b html docs build/docs/html
 	mkdir -p build/docs/man/man1
 	cp docs/man/*.1 build/docs/man/man1
 	@echo build/docs/html/index.html
 
 # Asks for each link to another site whether it is still there.
 docs-links: .venv/.docs
-	$(BIN)/sphinx-build --quiet -b linkcheck docs build/docs/links
+	$(BIN)/sphinx-build -c tools/docs --quiet -b linkcheck docs build/docs/links
 
 .venv/.docs: .venv/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r constraints/docs.txt

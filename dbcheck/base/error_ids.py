@@ -118,6 +118,7 @@ class ErrorId(StrEnum):
 
     # The command line.
     COMMAND_NOT_SPLITTABLE = "command-not-splittable"
+    ID_UNKNOWN = "id-unknown"
     NAME_GIVEN_TWICE = "name-given-twice"
     NOT_A_RESULT_FOLDER = "not-a-result-folder"
     NOT_A_RUN_FOLDER = "not-a-run-folder"

@@ -74,9 +74,9 @@ _JSON = """Programs can rely on these: a JSON Schema for each result.
 """
 _ERRORS = """The message of an expected failure on stderr ends with its id in brackets:
 `dbcheck: cannot connect to ... [connection-failed]`. In what `--json` prints,
-`error_id` stands beside `error`. An id stands for one cause with one remedy. Scripts
-can compare it: a message may be reworded at any time. Exit code 2 says that nothing
-was touched, 4 that an operation failed.
+`error_id` stands beside `error`. An id stands for one cause with one remedy, which
+`dbcheck explain ID` prints. Scripts can compare it: a message may be reworded. Exit
+code 2 says that nothing was touched, 4 that an operation failed.
 """
 _RULES = """## Audit rules
 

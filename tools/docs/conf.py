@@ -1,4 +1,4 @@
-"""How Sphinx makes the documentation: `make docs`."""
+"""Sets how Sphinx makes the documentation: `make docs`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 
 import dbcheck
 
-DOCS = Path(__file__).resolve().parent
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 EXAMPLES = DOCS / "examples"
 INDEX = "README.md"  # the page about the examples; the others are not of this site
 
