@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.config.secret import Secret
 from dbcheck.inventory.entry import KNOWN
@@ -28,6 +29,7 @@ from dbcheck.power.kinds.sysrq import SysrqPlan
 from dbcheck.power.wiring import Wiring
 from tests.conformance.power_devices import DEVICES, OFF_S, Device
 from tests.kit.labs import process_lab
+from tests.kit.refusals import refused
 
 PASSWORD = "geheim"
 
@@ -142,9 +144,11 @@ def test_only_a_human_and_a_lab_cut_without_interlocks() -> None:
 
 def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
     found = {shared.POWER: "magic"}
-    with pytest.raises(UsageError, match="hosts.yml: host db1: dbcheck_power is") as (
-        caught
-    ):
+    with refused(
+        ErrorId.VALUE_INVALID,
+        UsageError,
+        naming=("hosts.yml", "host db1: dbcheck_power"),
+    ) as (caught):
         registry.read(Fields("db1", found, "hosts.yml"))
     kinds = ", ".join(kind.value for kind in SwitchKind)
     assert caught.value.hint == f"It must be one of {kinds}."
@@ -164,7 +168,9 @@ def test_an_inventory_makes_a_plan_that_another_process_can_use(
     assert own >= {*shared.variables(type(plan)), shared.POWER}
     for missing in least:
         some = {name: value for name, value in least.items() if name != missing}
-        with pytest.raises(UsageError, match=f"{shared.POWER}_{missing} is missing"):
+        with refused(
+            ErrorId.KEY_MISSING, UsageError, naming=f"{shared.POWER}_{missing}"
+        ):
             registry.read(Noted(kind, some))
 
 
@@ -234,7 +240,9 @@ def test_who_needs_the_host_is_not_opened_without_it(kind: SwitchKind) -> None:
     plan, _ = PLANS[kind]
     if not plan.needs_host:
         return
-    with pytest.raises(UsageError, match="needs SSH to a host other") as caught:
+    with refused(
+        ErrorId.HOST_IS_THIS_MACHINE, UsageError, naming="needs SSH to a host other"
+    ) as caught:
         plan.open(None, print)
     assert caught.value.hint
 

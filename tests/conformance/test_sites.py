@@ -18,6 +18,7 @@ from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 from dbcheck.site.single import SingleServer
 from tests.kit.bare_engine import BareEngine
+from tests.kit.refusals import refused
 
 
 class Server(BareEngine):
@@ -172,7 +173,9 @@ def test_what_a_switch_says_of_its_target_is_passed_on() -> None:
     assert SingleServer(Node(lost, lost)).failure() == "no filesystem"
     assert SingleServer(Node(lost, lost)).attended
     faulty: Any = SimpleNamespace(failure=broken)
-    with pytest.raises(PowerError, match="the drive is broken"):
+    with refused(
+        ErrorId.POWER_COMMAND_FAILED, PowerError, naming="the drive is broken"
+    ):
         SingleServer(Node(faulty, faulty)).failure()
 
 

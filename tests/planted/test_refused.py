@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.engines.mysql import check as mysql_check
 from dbcheck.engines.postgresql import check as postgresql_check
 from dbcheck.rows.table import LEDGER
 from dbcheck.witness.url import open_witness
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, quick
 from tests.planted.fault import engines
 from tests.planted.site import Site
@@ -120,7 +122,9 @@ def test_a_row_that_is_changed_on_its_way_is_seen_before_the_load(
     for module in (postgresql_check, mysql_check):
         monkeypatch.setattr(module, "require_plain", lambda *_: None)
     try:
-        with pytest.raises(EngineError, match="with another payload") as caught:
+        with refused(
+            ErrorId.ROWS_ALTERED_WHEN_STORED, EngineError, naming="payload"
+        ) as caught:
             preflight(site.rig, quick(), SEED)
         assert "trigger" in caught.value.hint
     finally:
@@ -133,7 +137,7 @@ def test_a_witness_on_the_target_s_host_is_refused(site: Site) -> None:
     """The lab that says so is excused, and nobody else."""
     rig = replace(site.rig, lab={})
     runs = set(rig.witness.runs())
-    with pytest.raises(UsageError, match="target's own host"):
+    with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming="target's own host"):
         preflight(rig, quick(), SEED)
     assert set(rig.witness.runs()) == runs
     started = preflight(site.rig, quick(), SEED)
@@ -144,7 +148,7 @@ def test_a_witness_on_the_target_s_host_is_refused(site: Site) -> None:
 def test_another_folder_of_the_same_host_is_refused_too(site: Site) -> None:
     witness = open_witness(f"file:{site.rig.runs.parent}/elsewhere", volatile=True)
     try:
-        with pytest.raises(UsageError, match="target's own host"):
+        with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming="target's own host"):
             preflight(replace(site.rig, witness=witness, lab={}), quick(), 1)
     finally:
         witness.close()

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import OtherServer
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.verdict import Verdict
@@ -16,6 +17,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect
 from tests.kit.proxy import PASS_ON, Proxy
+from tests.kit.refusals import refused
 from tests.kit.servers import engine_of
 from tests.planted.fault import engines
 from tests.planted.site import Site, copy_folder
@@ -124,7 +126,7 @@ def test_a_session_on_another_server_ends_the_run(site: Site) -> None:
 
         with (
             spread(site, other, 2, "open_session") as engine,
-            pytest.raises(OtherServer, match="reached different servers"),
+            refused(ErrorId.DIFFERENT_SERVERS_ANSWER, OtherServer),
         ):
             site.cycle(cut, engine=engine)
         with contextlib.closing(connect(other.url, other.password)) as connection:

@@ -25,6 +25,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
 from tests.kit.lab_access import connect, server_pid
 from tests.kit.nodes import having, with_node
+from tests.kit.refusals import refused
 from tests.kit.rigs import (
     SEED,
     Bench,
@@ -114,7 +115,10 @@ class Broken(LabSwitch):
 def test_a_table_that_the_rig_has_taken_gets_no_verdict(cut: OneCut) -> None:
     """The server came back, and then its drive died: it cannot read any more."""
     rig = with_node(cut.bench.rig, power=Broken(cut.bench.lab.name))
-    with hidden_table(cut), pytest.raises(PowerError, match="the drive is dead"):
+    with (
+        hidden_table(cut),
+        refused(ErrorId.POWER_COMMAND_FAILED, PowerError, naming="the drive is dead"),
+    ):
         reconcile_run(rig, cut.second.run, cut.second.manifest)
     assert cut.bench.judge(cut.second).verdict is PASS
 
@@ -124,7 +128,7 @@ def test_survivors_are_read_once(cut: OneCut) -> None:
     """What is read later is no evidence, and what was read must not be lost."""
     assert cut.bench.judge(cut.second).verdict is PASS
     cut.bench.execute(f"delete from {cut.bench.table}")
-    with pytest.raises(UsageError, match="read already"):
+    with refused(ErrorId.SURVIVORS_READ_ALREADY, UsageError):
         cut.bench.judge(cut.second)
     assert judge_again(cut).verdict is PASS
 
@@ -160,7 +164,9 @@ def test_torn_survivors_are_refused(cut: OneCut) -> None:
     cut.bench.judge(cut.second)
     survivors = cut.second.run.path / "survivors-ledger.bin"
     survivors.write_bytes(survivors.read_bytes()[:-1])
-    with pytest.raises(RunFormatError, match=r"survivors-ledger\.bin"):
+    with refused(
+        ErrorId.STORED_ROWS_DAMAGED, RunFormatError, naming="survivors-ledger.bin"
+    ):
         judge_again(cut)
 
 
@@ -272,7 +278,7 @@ def test_a_row_altered_before_a_run_gives_no_loss(here: Bench) -> None:
 def test_a_second_run_is_refused_where_the_host_is_asked(hosted: Bench) -> None:
     """Its canaries would write into those of the first, which goes on."""
     started = preflight(hosted.rig, quick(), SEED)
-    with pytest.raises(HostError, match="canaries are writing"):
+    with refused(ErrorId.CANARIES_IN_USE, HostError, naming="canaries are writing"):
         preflight(hosted.rig, quick(), SEED)
     hosted.loading(started)
     hosted.rig.site.writer.power.restore()
@@ -285,7 +291,7 @@ def test_a_second_run_is_refused_where_the_host_is_asked(hosted: Bench) -> None:
 def test_a_load_that_still_runs_is_not_reconciled(here: Bench) -> None:
     started, other = loading(here, 6.0)
     wait_until(lambda: rows(here) > 100, "rows")
-    with pytest.raises(UsageError, match="still under load"):
+    with refused(ErrorId.RUN_STILL_UNDER_LOAD, UsageError):
         here.judge(started)
     other.join()
     here.rig.site.writer.power.restore()
@@ -313,7 +319,7 @@ def test_a_server_that_somebody_ended_gets_no_verdict(
     """It ends in mid-load without a cut, and nobody starts it again."""
     number = SERVERS[here.engine].stop_signal if shut_down else signal.SIGKILL
     with ended_in_mid_load(here, number) as started:
-        with pytest.raises(PowerError, match="without a cut"):
+        with refused(ErrorId.LAB_BROKEN, PowerError, naming="without a cut"):
             here.judge(started)
         assert not started.run.was_read()
 

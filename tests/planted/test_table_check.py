@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.judge.result import to_values
 from tests.kit.innodb_index import miscount
+from tests.kit.refusals import refused
 from tests.kit.rigs import quick
 from tests.kit.server_logs import PAGE_BYTES
 from tests.kit.waiting import wait_until
@@ -92,6 +94,6 @@ def test_what_no_reading_of_rows_meets_is_found(site: Site) -> None:
     assert to_values(outcome.result)["losses"] == {"index-mismatch": 1}
     assert outcome.after.check is not None, outcome.judgement
     assert item_of(outcome)[0] is Standing.CONTRADICTED
-    with pytest.raises(EngineError, match="damaged already, before the load") as caught:
+    with refused(ErrorId.TABLES_DAMAGED_BEFORE_LOAD, EngineError) as caught:
         site.cycle()
     assert "dbcheck clean" in caught.value.hint

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.judging import judge_run
@@ -21,6 +22,7 @@ from dbcheck.rows.loss import LossKind
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import with_node
+from tests.kit.refusals import refused
 from tests.kit.rigs import ENGINES
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, engines
 from tests.planted.site import Site
@@ -226,11 +228,11 @@ def test_a_client_that_ends_meanwhile_leaves_no_pass(site: Site) -> None:
 @engines("own_site", "postgresql")
 def test_a_second_reading_needs_somebody_who_restarts(site: Site) -> None:
     rig = replace(site.rig, twice=True)
-    with pytest.raises(UsageError, match="needs a way to restart"):
+    with refused(ErrorId.RESTART_COMMAND_MISSING, UsageError):
         replace(site, rig=rig).cycle()
     assert tables_of(site) == 0, "nothing was touched"
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:
-    with pytest.raises(PowerError, match="took longer than"):
+    with refused(ErrorId.POWER_COMMAND_TOO_SLOW, PowerError):
         RestartProgram(("sleep", "60"), 0.2).restart()

@@ -28,6 +28,7 @@ from dbcheck.rows.prepared import LeftFate, Name, is_committed
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
 from tests.kit.definition import checksum, payload
+from tests.kit.refusals import refused
 from tests.kit.rigs import ENGINES, SEED
 from tests.planted.fault import FAIL, INCONCLUSIVE, PASS, engines
 from tests.planted.site import Site
@@ -255,9 +256,11 @@ def test_what_an_earlier_run_left_prepared_is_rolled_back(site: Site) -> None:
 @engines("own_site", "postgresql")
 def test_a_server_that_cannot_prepare_so_many_is_refused(site: Site) -> None:
     engine = site.rig.site.writer.engine
-    with pytest.raises(EngineError, match="max_prepared_transactions is 256") as caught:
+    with refused(
+        ErrorId.PREPARED_TRANSACTIONS_LIMIT, EngineError, naming="is 256"
+    ) as caught:
         preflight(site.rig, replace(two_phase(), sessions=256), SEED)
     assert "max_prepared_transactions = 257" in caught.value.hint
     assert not engine.prepared()
-    with pytest.raises(EngineError, match="no control can prepare transactions"):
+    with refused(ErrorId.CONTROL_CANNOT_PREPARE, EngineError):
         preflight(site.rig, two_phase(), SEED, control=True)

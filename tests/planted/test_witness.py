@@ -11,6 +11,7 @@ import pytest
 
 from dbcheck.agent import witness as agent
 from dbcheck.agent.wire import clock_us
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError, WitnessError
 from dbcheck.cycle.loading import sealed_load
 from dbcheck.cycle.outcome import Outcome
@@ -18,6 +19,7 @@ from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.model.witness import LOAD_EVENT
 from dbcheck.rows.acks import Ack, pack
 from dbcheck.witness.log import AckBatch, LogScan
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, quick, store_manifest
 from tests.kit.witness_logs import LogMaker
 from tests.planted.fault import INCONCLUSIVE, PASS, Fault, engines, faults
@@ -255,7 +257,9 @@ def test_one_log_of_several_that_is_gone_gives_no_verdict(
     several(cut)
     also(cut)
     _log(cut, 2).unlink()
-    with pytest.raises(WitnessError, match=r"acks-2\.log is not there"):
+    with refused(
+        ErrorId.RUN_NOT_ON_WITNESS, WitnessError, naming="acks-2.log is not there"
+    ):
         _judge_several(cut)
     assert not (cut.second.run.path / "verdict.json").exists()
     assert not cut.second.run.was_read()
@@ -265,7 +269,7 @@ def test_one_log_of_several_that_is_gone_gives_no_verdict(
 @engines("one_cut")
 def test_a_log_that_is_gone_gives_no_verdict(cut: OneCut) -> None:
     cut.log.unlink()
-    with pytest.raises(WitnessError, match="No such file|no log|not there"):
+    with refused(ErrorId.RUN_NOT_ON_WITNESS, WitnessError):
         cut.bench.judge(cut.second)
     assert not (cut.second.run.path / "verdict.json").exists()
     assert not cut.second.run.was_read()  # it can be judged once the log is found
@@ -276,7 +280,7 @@ def test_a_log_that_is_gone_gives_no_verdict(cut: OneCut) -> None:
 def test_a_witness_behind_ssh_on_the_target_s_host_is_refused(cut: OneCut) -> None:
     witness = cut.bench.rig.witness
     runs = set(witness.runs())
-    with pytest.raises(UsageError, match="target's own host"):
+    with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming="target's own host"):
         preflight(replace(cut.bench.rig, lab={}), quick(), SEED)
     assert set(witness.runs()) == runs
 

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab.drive.model import Drive, Mark
 from dbcheck.lab.spec import SECTOR_BYTES, SURVIVORS, DriveSpec
+from tests.kit.refusals import refused
 
 SIZE = 1 << 20
 SECTORS = 80  # of the drive are used, so that writes overlap
@@ -292,17 +294,21 @@ def test_a_failing_drive_keeps_all_until_it_counts_and_again_after_a_cut() -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "says", "id"),
     [
-        ({"forget_at_bytes": SIZE, "forget_bytes": 512}, "cannot forget"),
-        ({"forget_bytes": 100}, "forget_bytes is 100"),
-        ({"tear_bytes": 700}, "tear_bytes is 700"),
-        ({"lost_above_bytes": -1}, "lost_above_bytes is -1"),
-        ({"honest_flushes": 1.5}, "honest_flushes is 1.5"),
+        (
+            {"forget_at_bytes": SIZE, "forget_bytes": 512},
+            "cannot forget",
+            ErrorId.DRIVE_RANGE_INVALID,
+        ),
+        ({"forget_bytes": 100}, "forget_bytes is 100", ErrorId.VALUE_INVALID),
+        ({"tear_bytes": 700}, "tear_bytes is 700", ErrorId.VALUE_INVALID),
+        ({"lost_above_bytes": -1}, "lost_above_bytes is -1", ErrorId.VALUE_INVALID),
+        ({"honest_flushes": 1.5}, "honest_flushes is 1.5", ErrorId.VALUE_INVALID),
     ],
 )
 def test_a_fault_that_no_drive_can_have_is_refused(
-    change: dict[str, Any], says: str
+    change: dict[str, Any], says: str, id: ErrorId
 ) -> None:
-    with pytest.raises(UsageError, match=says):
+    with refused(id, UsageError, naming=says):
         replace(DriveSpec(size_bytes=SIZE), **change)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab.drive import recording as module
 from dbcheck.lab.drive.model import Drive, Mark
@@ -23,6 +24,7 @@ from dbcheck.lab.drive.recording import Recorder, Recording
 from dbcheck.lab.drive.replay import Replay
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.model.cut import Part
+from tests.kit.refusals import refused
 
 SIZE = 1 << 20
 USED = 4096  # bytes of the drive, so that writes overlap
@@ -330,12 +332,16 @@ def test_a_flipped_byte_is_noticed(
 def test_a_file_cut_short_is_refused(sound: tuple[bytes, Recording], end: int) -> None:
     with file_for_it() as path:
         path.write_bytes(sound[0][: end % len(sound[0])])
-        with pytest.raises(LabError, match="damaged or not a drive's recording"):
+        with refused(
+            ErrorId.RECORDING_NOT_USABLE,
+            LabError,
+            naming="damaged or not a drive's recording",
+        ):
             Recording(path)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="cannot be read: No such file"):
+    with refused(ErrorId.RECORDING_NOT_USABLE, LabError, naming="No such file"):
         Recording(tmp_path / "missing.drive")
 
 
@@ -406,7 +412,7 @@ def test_what_fits_together_is_read(tmp_path: Path) -> None:
 def test_what_does_not_fit_together_is_refused(
     tmp_path: Path, changed: dict[str, object], why: str
 ) -> None:
-    with pytest.raises(LabError, match=f"damaged or not a drive's recording.*{why}"):
+    with refused(ErrorId.RECORDING_NOT_USABLE, LabError, naming=why):
         made(tmp_path / "files.drive", **changed)  # type: ignore[arg-type]
 
 
@@ -418,13 +424,13 @@ def test_a_recorder_that_had_to_hold_too_much_saves_nothing(
 ) -> None:
     monkeypatch.setattr(module, "_BYTES_MAX", 10)
     path = tmp_path / "files.drive"
-    for length, refused in ((10, False), (11, True)):
+    for length, too_long in ((10, False), (11, True)):
         recorder = Recorder(memoryview(bytes(64)), 1.0)
         recorder.write(2.0, 0, bytes(length - 4))
         recorder.write(4.0, 4, b"1234")
         recorder.flush(6.0, 2)
         recorder.end(8.0)
-        if refused:
+        if too_long:
             path.write_bytes(b"of before")
             with path.open("rb+") as file, pytest.raises(ValueError, match="shorter"):
                 recorder.save(file)

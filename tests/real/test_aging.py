@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, TargetChanged
 from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
@@ -35,6 +36,7 @@ from dbcheck.rows.table import (
 from dbcheck.rows.workload import Workload
 from tests.kit.lab_access import connect
 from tests.kit.operations import batches
+from tests.kit.refusals import refused
 from tests.kit.rigs import Said, rig_by_hand
 
 SIZES = (1, 128, 250, 251, 8192, 70_000)
@@ -187,7 +189,7 @@ def test_rows_that_are_stored_otherwise_are_seen_before_the_load(
         changed = cast(Engine, Changed(engine, server, change))
         with (
             ager(changed, tmp_path) as aged,
-            pytest.raises(EngineError, match=text),
+            refused(ErrorId.ROWS_ALTERED_WHEN_STORED, EngineError, naming=text),
         ):
             aged(insert(100))
 
@@ -200,7 +202,7 @@ def test_nothing_is_written_where_rows_of_earlier_cycles_are_gone(
     known = Known(run="20260102-030405-a1b2c3", tables={LEDGER.name: left})
     with (
         ager(engine, tmp_path) as aged,
-        pytest.raises(TargetChanged, match="at least 3"),
+        refused(ErrorId.EARLIER_ROWS_LOST, TargetChanged, naming="at least 3"),
     ):
         aged(insert(100), known)
     assert rows_of(engine, insert(0)) == {"ledger": 0}

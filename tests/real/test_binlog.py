@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import run_controls, run_cycle
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.real.weak import weak_session
 
@@ -59,7 +61,9 @@ def test_a_control_weakens_the_binary_log_too(tmp_path: Path) -> None:
         assert "sync_binlog = 0 (was 1)" in here.said.text
         here.rig.site.writer.engine.prepare((LEDGER,))
         here.execute("set global innodb_flush_log_at_trx_commit = 2")
-        with pytest.raises(EngineError, match="sync_binlog is 1 although a control"):
+        with refused(
+            ErrorId.CONTROL_UNDONE, EngineError, naming=("sync_binlog", "is 1")
+        ):
             weak_session(here.rig.site.writer.engine)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused
 from dbcheck.cli import FAIL
 from dbcheck.evidence import archive, signature
@@ -19,6 +20,7 @@ from dbcheck.evidence.archive import Index
 from dbcheck.evidence.verify import VerifyResult, verify
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of, campaign_of, extracted, forged, stored_copy
+from tests.kit.refusals import refused
 from tests.kit.signed_bundles import BUNDLE, dbcheck, key_of
 
 LYING, PASSED, CONTROL = "postgresql-lying", "postgresql-pass", "postgresql-control"
@@ -70,7 +72,9 @@ def test_a_bundle_that_is_written_to_while_it_is_read_is_refused(
     signed: Path, other: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swap = once_checked(monkeypatch, lambda: shutil.copyfile(other, signed))
-    with pytest.raises(BundleRefused, match="was changed while it was read"):
+    with refused(
+        ErrorId.BUNDLE_DAMAGED, BundleRefused, naming="was changed while it was read"
+    ):
         swap(signed)
 
 
@@ -156,7 +160,7 @@ def test_a_small_bundle_does_not_fill_a_disk(
     target = changed(tmp_path, holding(name, 256 * MIB), _RATIO_MAX=1032)
     assert target.stat().st_size < 2 * MIB
     monkeypatch.delattr(archive._Reader, "_unpack")
-    with pytest.raises(BundleRefused, match="is damaged: a bundle cannot hold"):
+    with refused(ErrorId.RECORD_DAMAGED, BundleRefused, naming="a bundle cannot hold"):
         verify(target, FrameLogReader())
 
 
@@ -188,7 +192,7 @@ def test_a_large_file_is_not_held_in_memory(name: str, tmp_path: Path) -> None:
         if name == "losses.csv":
             assert not verify(target, FrameLogReader()).same
         else:
-            with pytest.raises(BundleRefused, match="too large"):
+            with refused(ErrorId.BUNDLE_NOT_JUDGED, BundleRefused, naming="too large"):
                 verify(target, FrameLogReader())
 
 
@@ -201,7 +205,7 @@ def test_names_of_many_folders_are_refused(tmp_path: Path) -> None:
         (deep / "x").write_bytes(b"")
 
     target = changed(tmp_path, change, _PARTS_MAX=99)
-    with pytest.raises(BundleRefused, match="cannot hold 'a/b/c"):
+    with refused(ErrorId.RECORD_DAMAGED, BundleRefused, naming="cannot hold 'a/b/c"):
         verify(target, FrameLogReader())
 
 
@@ -216,5 +220,7 @@ def test_a_list_of_cycles_is_not_held_in_memory(tmp_path: Path) -> None:
         return index
 
     forged(source, target, forgery)
-    with pytest.raises(BundleRefused, match=r"cycles\.jsonl is too large"):
+    with refused(
+        ErrorId.BUNDLE_NOT_JUDGED, BundleRefused, naming="cycles.jsonl is too large"
+    ):
         verify(target, FrameLogReader())

@@ -12,6 +12,7 @@ import pytest
 
 from dbcheck.agent.host.canary import BLOCK_BYTES, number_in
 from dbcheck.agent.host.folder import BESIDE
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import ask_host
 from dbcheck.hosts.canary import Canaries
@@ -24,6 +25,7 @@ from dbcheck.remote.address import SshOptions
 from tests.kit.canaries import EXT4, QUICK, is_free, judge, wrote
 from tests.kit.partial_rig import RecordingListener, node_of
 from tests.kit.proxy import PASS_ON, Proxy
+from tests.kit.refusals import refused
 from tests.kit.samples import MANIFEST
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import SERVERS, Place, running_sshd
@@ -173,10 +175,12 @@ def test_blocks_show_how_long_a_host_wrote_after_its_network_failed(
 def test_one_pair_of_canaries_at_a_time(host: TargetHost, data: Path) -> None:
     canaries = host.start_canaries(str(data), pace=QUICK)
     try:
-        with pytest.raises(HostError, match="are writing") as caught:
+        with refused(
+            ErrorId.CANARIES_IN_USE, HostError, naming="are writing"
+        ) as caught:
             host.start_canaries(str(data), pace=QUICK)
         assert "other run" in caught.value.hint
-        with pytest.raises(HostError, match="are writing"):
+        with refused(ErrorId.CANARIES_IN_USE, HostError, naming="are writing"):
             host.remove_canaries(canaries.folder)
     finally:
         canaries.stop()
@@ -219,10 +223,12 @@ def test_a_data_directory_that_is_not_there_is_told(
     host: TargetHost, tmp_path: Path
 ) -> None:
     missing = str(tmp_path / "none" / "data")
-    with pytest.raises(HostError, match="none/data: No such file") as caught:
+    with refused(
+        ErrorId.HOST_PATH_MISSING, HostError, naming="none/data: No such file"
+    ) as caught:
         host.facts(missing)
     assert "Check the path" in caught.value.hint
-    with pytest.raises(HostError, match="No such file"):
+    with refused(ErrorId.HOST_PATH_MISSING, HostError, naming="No such file"):
         host.start_canaries(missing)
 
 
@@ -233,7 +239,7 @@ def test_a_server_log_is_followed(host: TargetHost, tmp_path: Path) -> None:
     with log.open("a") as file:
         file.write("database system was interrupted\n")
     assert host.read_log(str(log), marks).text == "database system was interrupted\n"
-    with pytest.raises(HostError, match="No such file"):
+    with refused(ErrorId.HOST_PATH_MISSING, HostError, naming="No such file"):
         host.mark_log(str(tmp_path / "none"))
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from dbcheck.agent.host.canary import RUN
 from dbcheck.agent.host.folder import BESIDE, INSIDE, MARKER
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import begin, end
 from dbcheck.hosts.canary import Pace
@@ -30,6 +31,7 @@ from dbcheck.remote.way import ChildPipe
 from dbcheck.rows.table import LEDGER
 from tests.kit.canaries import EXT4, QUICK, judge, wrote
 from tests.kit.files import ACCOUNT, AS_ROOT, contents
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 ROUNDS_S = 2.0
@@ -269,9 +271,17 @@ def test_canaries_whose_folder_was_moved_tell_no_depth(tmp_path: Path) -> None:
         assert find_depth(canaries.completed(), gone, EXT4).depth is None
         assert "does not hold the file that was made durable" in gone.missing
         folder.symlink_to(aside)
-        with pytest.raises(HostError, match="is a link, or not a folder"):
+        with refused(
+            ErrorId.FOLDER_HOLDS_OTHER_FILES,
+            HostError,
+            naming="is a link, or not a folder",
+        ):
             host.read_canaries(canaries.folder, canaries.nonce)
-        with pytest.raises(HostError, match="is a link, or not a folder"):
+        with refused(
+            ErrorId.FOLDER_HOLDS_OTHER_FILES,
+            HostError,
+            naming="is a link, or not a folder",
+        ):
             host.remove_canaries(canaries.folder)
         assert (aside / RUN).exists()
 

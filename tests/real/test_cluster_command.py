@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.registry import open_engine
 from dbcheck.power.kinds.command import PromotionProgram
 from tests.kit.clusters import cluster_of, dbcheck, inventory_of
+from tests.kit.refusals import refused
 
 NODE: Any = None
 CLUSTER: dict[str, Any] = {
@@ -126,7 +128,7 @@ def test_a_program_that_promotes_gets_the_name_of_the_node() -> None:
     passes = "import sys; sys.exit(sys.argv[1:] != ['--now', 'db2'])"
     command = [sys.executable, "-c", passes, "--now"]
     PromotionProgram(command, 30).promote("db2", NODE)
-    with pytest.raises(EngineError, match="ended with 1"):
+    with refused(ErrorId.PROMOTION_COMMAND_FAILED, EngineError, naming="with 1"):
         PromotionProgram(command, 30).promote("db3", NODE)
-    with pytest.raises(EngineError, match="no-such-program"):
+    with refused(ErrorId.POWER_COMMAND_NOT_RUN, EngineError, naming="no-such-program"):
         PromotionProgram(["/no-such-program"], 30).promote("db2", NODE)

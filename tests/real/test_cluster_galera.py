@@ -18,6 +18,7 @@ from dbcheck.ports.site import Node
 from dbcheck.site.group import Group
 from tests.kit.clusters import WORKLOAD, cycle, group_of, standing
 from tests.kit.lab_access import execute_on
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.wide
@@ -50,11 +51,11 @@ def test_a_group_that_is_not_the_whole_cluster_is_refused(tmp_path: Path) -> Non
         site: Any = rig.site
         known = {name: site.nodes[name] for name in ("node1", "node2", "node3")}
         part = replace(rig, site=Group(site.kind, known, "node1", Promise.WRITER_GONE))
-        with pytest.raises(EngineError, match="may wait for node4, which is not one"):
+        with refused(ErrorId.COMMITS_WAIT_FOR_STRANGER, EngineError, naming="node4"):
             preflight(part, WORKLOAD, seed=1)
         cluster.labs["node4"].switch().cut()
         wait_until(lambda: _members(site.nodes["node1"]) == 3, "the view without it")
-        with pytest.raises(EngineError, match="Can't connect"):
+        with refused(ErrorId.CONNECTION_FAILED, EngineError, naming="Can't connect"):
             preflight(rig, WORKLOAD, seed=1)
 
 
@@ -63,7 +64,9 @@ def test_a_node_is_seen_as_one_when_it_keeps_its_commits(tmp_path: Path) -> None
     with group_of("galera", tmp_path) as (cluster, rig):
         engine: Any = rig.site.nodes["node1"].engine
         execute_on(cluster.labs["node1"], "set global wsrep_on = off")
-        with pytest.raises(EngineError, match="wsrep_connected is ON") as at:
+        with refused(
+            ErrorId.SERVER_IN_CLUSTER, EngineError, naming="wsrep_connected is ON"
+        ) as at:
             engine.require_alone()
         refill = engine.refill((), 0)
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER

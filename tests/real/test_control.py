@@ -27,6 +27,7 @@ from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
 from tests.kit.nodes import with_node
+from tests.kit.refusals import refused
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 
 MYSQL_IN_SOAK = pytest.mark.parametrize(
@@ -214,7 +215,9 @@ class Broken(Pauser):
 def test_an_error_before_the_cut_puts_the_setting_back(mariadb: Bench) -> None:
     (started,) = mariadb.execute("show global status like 'Uptime'")
     rig = with_node(mariadb.rig, power=Broken(mariadb.lab))
-    with pytest.raises(PowerError, match="the switch does not answer"):
+    with refused(
+        ErrorId.POWER_COMMAND_FAILED, PowerError, naming="the switch does not answer"
+    ):
         run_control(rig, quick(), SEED)
     (now,) = mariadb.execute("show global status like 'Uptime'")
     assert int(now[1]) > int(started[1])  # it is the same process

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.cycle import run_control
@@ -29,6 +30,7 @@ from tests.kit.accounts import ACCOUNT, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.nodes import site_of
 from tests.kit.operations import insert
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Said, quick
 from tests.kit.servers import engine_of
 from tests.kit.sessions import run_on
@@ -101,7 +103,7 @@ def test_a_server_is_relaxed_and_put_back(
 ) -> None:
     look = Administrator(innodb_server)
     innodb.prepare((LEDGER,))
-    with pytest.raises(EngineError, match="is 1 although a control"):
+    with refused(ErrorId.CONTROL_UNDONE, EngineError, naming="is 1"):
         weak_session(innodb)
     require_server(innodb, load("insert"), weak=True)
     # MySQL has a binary log, by default, on whose flush a commit hangs as well.
@@ -168,12 +170,16 @@ def test_somebody_elses_table_of_that_name_is_respected(
     look.execute(f"create table {TABLE} (n int)")
     try:
         innodb.check((INSERT,))
-        for refused in (
+        for start in (
             lambda: require_server(innodb, load("insert"), weak=True),
             lambda: innodb.weaken_durability(process=True),
         ):
-            with pytest.raises(EngineError, match="was not created by dbcheck"):
-                refused()
+            with refused(
+                ErrorId.TABLE_OF_OTHERS,
+                EngineError,
+                naming="was not created by dbcheck",
+            ):
+                start()
         assert look.flush_log == 1
         assert innodb.restore_durability() is None
         assert innodb.drop() == []
@@ -204,7 +210,9 @@ def test_without_the_privilege_nothing_is_begun(
             tmp_path / "runs",
             lab={"rung": "drive"},
         )
-        with pytest.raises(EngineError, match=f"lacks {privilege.upper()}") as caught:
+        with refused(
+            ErrorId.PRIVILEGE_MISSING, EngineError, naming=privilege.upper()
+        ) as caught:
             run_control(rig, quick(), SEED)
     assert caught.value.hint == f"Run: grant {privilege} on *.* to '{ACCOUNT}'@'%';"
     assert list(tmp_path.iterdir()) == []
@@ -225,7 +233,7 @@ def test_the_privilege_on_a_database_is_not_enough(
     for statement in statements("mariadb"):
         least.run(statement)
     least.run("grant all on dbcheck.* to dbcheck@'%';")
-    with pytest.raises(EngineError, match="lacks SUPER"):
+    with refused(ErrorId.PRIVILEGE_MISSING, EngineError, naming="SUPER"):
         require_server(least.engine(), load("insert"), weak=True)
     least.run("grant all on *.* to dbcheck@'%';")
     require_server(least.engine(), load("insert"), weak=True)
@@ -241,7 +249,7 @@ def test_who_may_not_put_it_back_is_told(
     may = open_engine(url, least.server.password)
     may.prepare((LEDGER,))
     may.weaken_durability(process=False)
-    with pytest.raises(EngineError, match="lacks SUPER") as caught:
+    with refused(ErrorId.PRIVILEGE_MISSING, EngineError, naming="SUPER") as caught:
         least.engine().restore_durability()
     assert "grant super" in caught.value.hint
     assert "is 1 again" in str(may.restore_durability())

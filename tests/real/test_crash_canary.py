@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, NoCanary
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.registry import open_engine
@@ -20,6 +21,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect
 from tests.kit.operations import batches
+from tests.kit.refusals import refused
 from tests.kit.rigs import bench
 from tests.kit.servers import NewServer, engine_of
 from tests.kit.waiting import wait_until
@@ -104,15 +106,15 @@ def test_another_run_and_a_poor_account_are_told_that_they_have_none(
             "grant select, insert, create, drop on dbcheck.* to poor@'127.0.0.1'"
         )
     poor = open_engine(server.url.replace("dbcheck@", "poor@"), "secret")
-    with pytest.raises(NoCanary, match="lacks LOCK TABLES") as caught:
+    with refused(ErrorId.PRIVILEGE_MISSING, NoCanary) as caught:
         poor.plant_canary(1)
     assert "grant lock tables on `dbcheck`.* to 'poor'" in caught.value.hint
     held = planted(rich, 2)
     assert held is not None
-    with pytest.raises(NoCanary, match="[Ll]ock wait timeout"):
+    with refused(ErrorId.CANARY_NOT_POSSIBLE, NoCanary, naming="ock wait timeout"):
         rich.plant_canary(3)
     assert held.is_held()
-    with pytest.raises(EngineError, match="another session has the table") as locked:
+    with refused(ErrorId.RUN_ON_SERVER_ACTIVE, EngineError) as locked:
         rich.drop()
     assert "SHOW PROCESSLIST" in locked.value.hint
     assert rich.prepare((LEDGER,))["ledger"].rows_by_epoch == {}  # the run's is there

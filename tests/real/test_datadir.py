@@ -7,13 +7,13 @@ import re
 import shutil
 from pathlib import Path
 
-import pytest
-
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import data_directory, require_own_data
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
+from tests.kit.refusals import refused
 
 NAMING = ("global/pg_control", "postmaster.pid", "auto.cnf", "dbcheck/marker.frm")
 
@@ -48,9 +48,9 @@ def test_only_the_servers_own_directory_is_taken(
         copied(Path(own), copy)
         changed(copy)
         for directory in (str(empty), str(copy)):
-            with pytest.raises(HostError, match="not the data directory") as caught:
+            with refused(ErrorId.DATA_DIRECTORY_NOT_ON_HOST, HostError) as caught:
                 require_own_data(host, directory, facts, engine.mark_data)
             assert "container" in caught.value.hint
-        with pytest.raises(HostError, match="No such file"):
+        with refused(ErrorId.HOST_PATH_MISSING, HostError, naming="No such file"):
             require_own_data(host, str(tmp_path / "none"), facts, engine.mark_data)
         require_own_data(host, own, facts, engine.mark_data)

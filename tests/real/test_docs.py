@@ -11,13 +11,16 @@ import pytest
 
 pytestmark = pytest.mark.wide
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+CONFIGURED = ("-c", str(ROOT / "tools" / "docs"))
 
 
 def made(source: Path, to: Path) -> subprocess.CompletedProcess[str]:
     """Make the site as `make docs` does; skip the test without Sphinx."""
     pytest.importorskip("sphinx", reason="no Sphinx: make pages")
-    options = ("--fail-on-warning", "--keep-going", "--nitpicky", "--quiet")
+    strict = ("--fail-on-warning", "--keep-going", "--nitpicky", "--quiet")
+    options = (*CONFIGURED, *strict)
     return subprocess.run(
         (sys.executable, "-m", "sphinx", *options, "-b", "html", source, to),
         capture_output=True,

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.cli.lab import as_host
 from dbcheck.cycle.cycle import finish_cycle
@@ -31,6 +32,7 @@ from dbcheck.model.cut import DriveCut, PowerScope, PowerState
 from dbcheck.model.verdict import Verdict
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.scope import DriveScope
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 
@@ -172,7 +174,11 @@ def test_a_filesystem_that_is_held_keeps_the_drive_without_power(
         folder = Path(engine.facts().identity["data_directory"])
         with stranger_in(folder) as stranger:
             power.cut()
-            with pytest.raises(PowerError, match=r"used by process \d+ \(cat, a file"):
+            with refused(
+                ErrorId.FILESYSTEM_STILL_IN_MEMORY,
+                PowerError,
+                naming=("process", "(cat, a file"),
+            ):
                 power.restore()
             assert power.state() is PowerState.OFF
             assert stranger.stdin is not None
@@ -227,5 +233,9 @@ def test_its_switch_is_used_by_commands_of_their_own(tmp_path: Path) -> None:
 
 
 def test_the_process_rung_has_no_drive_to_cut() -> None:
-    with pytest.raises(UsageError, match="no virtual drive that could lose its power"):
+    with refused(
+        ErrorId.DRIVE_RUNG_NEEDED,
+        UsageError,
+        naming="no virtual drive that could lose its power",
+    ):
         LabSpec("postgresql", rung="process", power_scope="drive")

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab.calls import remote
 from dbcheck.lab.drive import control as drive_control
@@ -27,6 +28,7 @@ from dbcheck.lab.spec import CHANGEABLE, DriveSpec
 from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
@@ -80,7 +82,7 @@ def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(
     sent = json.dumps({"method": command, "values": values})
     with (
         pytest.MonkeyPatch.context() as patch,
-        pytest.raises(LabError, match=f"refused '{command}'"),
+        refused(ErrorId.VIRTUAL_DRIVE_REFUSED, LabError, naming=f"refused '{command}"),
     ):
         patch.setattr(drive_control, "call_of", lambda *_: sent.encode())
         drive.call(method)
@@ -219,7 +221,7 @@ def test_closing_leaves_no_process_and_may_be_repeated(tmp_path: Path) -> None:
     drive.close()
     assert not running(drive.pid)
     drive.close()
-    with pytest.raises(LabError, match="closed"):
+    with refused(ErrorId.VIRTUAL_DRIVE_GONE, LabError, naming="closed"):
         drive.call(DriveServer.counters)
 
 
@@ -232,7 +234,9 @@ def test_who_uses_a_closed_drive_gets_errors(tmp_path: Path) -> None:
 
 
 def test_a_drive_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="No such file or directory") as caught:
+    with refused(
+        ErrorId.VIRTUAL_DRIVE_NOT_POSSIBLE, LabError, naming="No such file or directory"
+    ) as caught:
         DriveProcess.start(SPEC, tmp_path / "missing")
     assert "missing" in str(caught.value)
 
@@ -242,10 +246,10 @@ def test_a_drive_that_does_not_answer_is_killed(
 ) -> None:
     monkeypatch.setattr(drive_control, "limit_s", lambda _: 0.1)
     os.kill(drive.pid, signal.SIGSTOP)
-    with pytest.raises(LabError, match="did not answer 'counters'"):
+    with refused(ErrorId.VIRTUAL_DRIVE_GONE, LabError, naming="counters"):
         drive.call(DriveServer.counters)
     wait_until(lambda: drive._process.poll() is not None, "it is killed")
-    with pytest.raises(LabError, match="SIGKILL"):
+    with refused(ErrorId.VIRTUAL_DRIVE_GONE, LabError, naming="SIGKILL"):
         drive.call(DriveServer.counters)
 
 
@@ -269,7 +273,9 @@ def test_a_killed_drive_gives_errors_and_all_can_be_cleaned_up(
                 os.write(file, bytes(4096))
                 os.fsync(file)
         os.close(file)
-        with pytest.raises(LabError, match="was killed by SIGKILL"):
+        with refused(
+            ErrorId.VIRTUAL_DRIVE_GONE, LabError, naming="was killed by SIGKILL"
+        ):
             drive.call(DriveServer.freeze)
         block_filesystem.umount(mountpoint)
     assert not device.attached()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import select
 import socket
 import struct
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, EngineError
 from dbcheck.cycle.recovery import survivors as reader
 from dbcheck.engines.link import ProtocolViolation
@@ -33,6 +33,7 @@ from tests.kit.hostile import OK, MysqlPeer, PgPeer, hostile
 from tests.kit.nodes import site_of
 from tests.kit.operations import INSERTS
 from tests.kit.partial_rig import RecordingListener
+from tests.kit.refusals import refused
 from tests.kit.samples import MANIFEST
 from tests.kit.tables import MYSQL_TYPES
 from tests.kit.threads import new_threads
@@ -98,7 +99,9 @@ def test_a_login_to_mysql_ends_in_time(
 
     with (
         server(MysqlPeer, answer) as arguments,
-        pytest.raises(EngineError, match=r"took longer than 0\.3 s"),
+        refused(
+            ErrorId.CONNECTION_FAILED, EngineError, naming="took longer than 0.3 s"
+        ),
     ):
         MysqlLink("db1", arguments, 1)
 
@@ -115,8 +118,8 @@ def test_a_login_to_postgresql_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
 
     with server(PgPeer, answer) as arguments:
         before = threading.enumerate()
-        with pytest.raises(
-            EngineError, match=r"did not answer the login within 0\.5 s"
+        with refused(
+            ErrorId.SERVER_NOT_ANSWERING, EngineError, naming=("the login", "0.5")
         ):
             PostgresqlLink("db1", arguments, 0.5)
         assert new_threads(before) == []
@@ -138,7 +141,11 @@ def test_a_login_to_mysql_without_end() -> None:
 
     with (
         server(MysqlPeer, answer) as arguments,
-        pytest.raises(EngineError, match="sent more than 16 MiB at the login"),
+        refused(
+            ErrorId.CONNECTION_FAILED,
+            EngineError,
+            naming="sent more than 16 MiB at the login",
+        ),
     ):
         MysqlLink("db1", arguments, 10)
 
@@ -152,8 +159,8 @@ def test_a_login_to_postgresql_without_end() -> None:
 
     with (
         server(PgPeer, answer) as arguments,
-        pytest.raises(
-            EngineError, match="sent more than 16 MiB in answer to the login"
+        refused(
+            ErrorId.ANSWER_TOO_LARGE, EngineError, naming=("more than 16", "the login")
         ),
     ):
         PostgresqlLink("db1", arguments, 10)
@@ -176,7 +183,7 @@ def test_an_answer_of_mysql_without_end() -> None:
 
     with (
         server(MysqlPeer, answer) as arguments,
-        pytest.raises(EngineError, match="sent more than 16 MiB in answer to"),
+        refused(ErrorId.ANSWER_TOO_LARGE, EngineError, naming="more than 16"),
     ):
         MysqlLink("db1", arguments, 5)
 
@@ -191,7 +198,7 @@ def test_an_answer_of_postgresql_without_end() -> None:
 
     with (
         server(PgPeer, answer) as arguments,
-        pytest.raises(EngineError, match="sent more than 16 MiB in answer to"),
+        refused(ErrorId.ANSWER_TOO_LARGE, EngineError, naming="more than 16"),
     ):
         PostgresqlLink("db1", arguments, 5)
 
@@ -214,7 +221,9 @@ def test_an_answer_to_an_insert_without_end(kind: bytes) -> None:
         session = PostgresqlSession("db1", arguments, (INSERT,))
         with contextlib.closing(session):
             session.send(INSERTS.operation(1, 1))
-            with pytest.raises(CommitUnknown, match="replies without end"):
+            with refused(
+                ErrorId.COMMIT_UNKNOWN, CommitUnknown, naming="replies without end"
+            ):
                 while select.select([session], [], [], 30)[0]:
                     assert session.receive() is None
 
@@ -247,7 +256,7 @@ def test_a_row_of_postgresql_without_end() -> None:
     with (
         server(PgPeer, answer) as arguments,
         PostgresqlLink("db1", arguments, 5) as link,
-        pytest.raises(EngineError, match="sent more than 64 MiB in answer to"),
+        refused(ErrorId.ANSWER_TOO_LARGE, EngineError, naming="more than 64"),
     ):
         list(link.stream((LEDGER,)))
 
@@ -271,7 +280,11 @@ def test_rows_of_mysql_that_drip(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         server(MysqlPeer, answer) as arguments,
         contextlib.closing(MysqlLink("db1", arguments, 5)) as link,
-        pytest.raises(EngineError, match=r"survivors_ledger within 0\.3 s"),
+        refused(
+            ErrorId.SERVER_NOT_ANSWERING,
+            EngineError,
+            naming=("survivors_ledger", "0.3"),
+        ),
     ):
         list(link.stream((LEDGER,)))
 
@@ -299,5 +312,5 @@ def test_more_rows_than_there_can_be(
     batches = reader.Survivors(*parts)._batches((LEDGER,))
     assert len(next(batches)[1]) == most
     said = f"{target} sends more than {most} rows"
-    with pytest.raises(EngineError, match=re.escape(said)):
+    with refused(ErrorId.TOO_MANY_ROWS, EngineError, naming=said):
         next(batches)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.before_load import preflight
@@ -24,6 +25,7 @@ from tests.kit.accounts import ACCOUNT, SECTIONS, Least, connect, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.cases import is_same
 from tests.kit.operations import CLASSICS
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Said, quick, rig_by_hand
 
 CHECKPOINT_ROLE = 15  # PostgreSQL's first major version that has pg_checkpoint
@@ -98,7 +100,11 @@ def test_a_plan_that_updates_needs_one_more_grant(least: Least) -> None:
         least.run(line)
     wanted = statements_of(load("registers"))
     if least.server.name != "postgresql":
-        with pytest.raises(EngineError, match=r"lacks UPDATE on dbcheck\.register"):
+        with refused(
+            ErrorId.PRIVILEGE_MISSING,
+            EngineError,
+            naming="UPDATE on dbcheck.register",
+        ):
             least.engine().check(wanted)
         for line in statements(least.server.name, optional=True):
             if line.startswith("grant update"):
@@ -119,7 +125,9 @@ def test_listing_prepared_transactions_takes_one_more_grant_on_mysql(
         least.run(line)
     engine = least.engine()
     if name == "mysql":
-        with pytest.raises(EngineError, match="cannot list prepared") as caught:
+        with refused(
+            ErrorId.PRIVILEGE_MISSING, EngineError, naming="cannot list prepared"
+        ) as caught:
             engine.require_two_phase(1, weak=False)
         grant = caught.value.hint.removeprefix("Run: ").rstrip(";")
         assert grant == "grant xa_recover_admin on *.* to 'least'@'%'"

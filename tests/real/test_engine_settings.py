@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, TableLost
 from dbcheck.config import files
 from dbcheck.engines.mysql import link as mysql_link
@@ -16,6 +17,7 @@ from dbcheck.ports.engine import Engine
 from dbcheck.rows.plans.plan import INSERT, Plan
 from dbcheck.rows.table import LEDGER
 from tests.kit.operations import CLASSICS, INSERTS
+from tests.kit.refusals import refused
 
 
 @pytest.mark.parametrize("plan", [INSERTS, CLASSICS], ids=["insert", "classic"])
@@ -39,7 +41,9 @@ def test_rows_that_do_not_arrive_are_not_missing(
     for module in (mysql_link, postgresql_link):
         monkeypatch.setattr(module, "sql", limited)
     read = 0
-    with pytest.raises(EngineError, match="counts 5 in the same snapshot") as caught:
+    with refused(
+        ErrorId.ROWS_READ_INCOMPLETELY, EngineError, naming="counts 5"
+    ) as caught:
         for _, batch in engine.survivors(plan.tables):
             read += len(batch)
     assert read == 3
@@ -65,6 +69,8 @@ def test_settings_that_do_not_hold_are_refused(
     monkeypatch.setattr(postgresql_session, "sql", nothing)
     monkeypatch.setattr(mysql_link, "set_statement", nowhere)
     for ask in (engine.facts, lambda: engine.open_session((INSERT,))):
-        with pytest.raises(EngineError, match="although it was set to") as caught:
+        with refused(
+            ErrorId.CONNECTION_NOT_DIRECT, EngineError, naming="although it was set to"
+        ) as caught:
             ask()
         assert "without a pooler or proxy" in caught.value.hint

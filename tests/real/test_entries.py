@@ -10,6 +10,7 @@ from typing import TypeVar
 import click
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.entries import chosen
 from dbcheck.cli.flags.groups import Group, Verb, grouped
@@ -34,6 +35,7 @@ from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
+from tests.kit.refusals import refused
 
 G = TypeVar("G", bound=Group)
 NAMED = """
@@ -154,9 +156,7 @@ def test_what_a_name_stands_for_is_refused_beside_it(
     kind: type[EntryOptions], words: str, named: NamedByArgument
 ) -> None:
     flag = words.split()[0]
-    with pytest.raises(
-        UsageError, match=f"{flag} cannot be combined with the name db1"
-    ):
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming=(flag, "db1")):
         chosen(named, parsed(kind, words))
 
 

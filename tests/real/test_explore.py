@@ -38,6 +38,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.rows.acks import AckArray
 from tests.kit.explorations import load, recorded, replaying
 from tests.kit.lab_access import connect
+from tests.kit.refusals import refused
 from tests.kit.rigs import TABLES
 
 pytestmark = pytest.mark.root
@@ -296,7 +297,7 @@ def test_another_version_of_the_server_judges_nothing(
     other = Path(wheel.__file__).parent / "pginstall/bin/postgres"
     monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(other))
     with (
-        pytest.raises(LabError, match="was recorded on .*, and this machine has") as e,
+        refused(ErrorId.RECORDED_ON_OTHER_VERSION, LabError) as e,
         replaying(one_session),
     ):
         pytest.fail("a lab was built")
@@ -322,7 +323,7 @@ def test_a_server_that_refuses_the_data_since_its_upgrade_destroys_nothing(
             assert {each.verdict for each in lab.judge(drawn)} == {Verdict.PASS}
             installed.unlink()
             installed.symlink_to(other / "bin")
-            with pytest.raises(LabError, match="recorded on .*, and this machine has"):
+            with refused(ErrorId.RECORDED_ON_OTHER_VERSION, LabError):
                 lab.judge(drawn)
 
 
@@ -337,7 +338,7 @@ def test_a_server_that_was_upgraded_meanwhile_judges_nothing(
     monkeypatch.setattr(oracle, "await_facts", upgraded)
     with (
         replaying(one_session) as lab,
-        pytest.raises(LabError, match=r"recorded on .*, and this machine has 15\.9"),
+        refused(ErrorId.RECORDED_ON_OTHER_VERSION, LabError, naming="15.9"),
     ):
         lab.judge(one_session.timeline.drawn(8, ["none"], 1))
 
@@ -435,10 +436,10 @@ def test_a_lab_that_is_broken_is_an_error_and_a_drive_without_files_a_fail(
     broken = PowerStatus("on", None, "its drive ended")
     with replaying(one_session) as lab:
         monkeypatch.setattr(Lab, "show", lambda *_, **__: broken)
-        with pytest.raises(LabError, match="is broken: its drive ended") as caught:
+        with refused(ErrorId.LAB_BROKEN, LabError, naming="its drive ended") as caught:
             lab.judge(state)
         assert "server is not at fault" in caught.value.hint
-        with pytest.raises(LabError, match="is broken"):
+        with refused(ErrorId.LAB_BROKEN, LabError):
             lab.oracle.blocks(state)
         unmountable = PowerStatus("off", "structure needs cleaning", None)
         monkeypatch.setattr(Lab, "show", lambda *_, **__: unmountable)

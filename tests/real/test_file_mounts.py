@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host.data import links_in
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import programs, syscalls
@@ -18,6 +19,7 @@ from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage.filesystem import attach
 from dbcheck.model.places import Place
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 MS_BIND = 4096  # mount(2), linux/mount.h
@@ -56,7 +58,11 @@ def test_a_file_that_is_mounted_has_a_volume_of_its_own(tmp_path: Path) -> None:
                 canaries.stop()
                 host.remove_canaries(canaries.folder)
             hidden = host.facts(str(data), places)
-            with pytest.raises(HostError, match="is a single file that is mounted"):
+            with refused(
+                ErrorId.CANARY_FOLDER_NOT_WRITABLE,
+                HostError,
+                naming="is a single file that is mounted",
+            ):
                 host.start_canaries(hidden.volumes[1].places["redo log files"])
         none = host.facts(str(data), places)
     assert dict(shown.volumes[1].places) == {"redo log files": str(disk / "log")}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
 from dbcheck.campaign.campaign import locked
 from dbcheck.campaign.folder import CampaignFolder
@@ -18,6 +19,7 @@ from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.url import open_witness
 from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.fleets import Fleet, fleet
+from tests.kit.refusals import refused
 from tests.kit.rigs import Said
 
 pytestmark = pytest.mark.root
@@ -145,7 +147,11 @@ def test_one_client_at_a_time_locks_a_witness(rigs: Fleet, tmp_path: Path) -> No
     with contextlib.closing(first), contextlib.closing(second):
         with locked(first, said):
             with (
-                pytest.raises(WitnessError, match="another client works with"),
+                refused(
+                    ErrorId.WITNESS_IN_USE,
+                    WitnessError,
+                    naming="another client works with",
+                ),
                 locked(second, said, wait_s=0.5),
             ):
                 pass

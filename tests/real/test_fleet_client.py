@@ -32,6 +32,7 @@ from dbcheck.report.fleet import RigStatus, State
 from dbcheck.runner.campaign_child import Worker
 from tests.kit import played_campaign
 from tests.kit.dask_cluster import cluster
+from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
 from tests.kit.waiting import wait_until
 
@@ -266,7 +267,9 @@ def test_a_campaign_whose_worker_is_lost_waits_for_nothing_more(
         worker = Worker(end)
         ours.close()
         for _ in range(2):
-            with pytest.raises(FleetError, match="the worker is lost"):
+            with refused(
+                ErrorId.FLEET_WORKER_LOST, FleetError, naming="the worker is lost"
+            ):
                 worker.take()
         assert not worker.keeps(Ended("it is lost"))
     assert ended == [signal.SIGTERM]

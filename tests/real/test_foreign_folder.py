@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunFormatError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending
@@ -22,6 +23,7 @@ from dbcheck.runs.folder import RunFolder, read_manifest
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.hostile import CLEARTEXT, asks, hostile
 from tests.kit.nodes import having
+from tests.kit.refusals import refused
 from tests.kit.samples import MANIFEST, PLAN
 from tests.kit.stored_run import campaign_files, run_files
 from tests.kit.users import PLANTED, run_dbcheck
@@ -118,7 +120,7 @@ def test_the_users_own_run_is_reconciled_with_the_options_of_its_url(
 @pytest.mark.parametrize("name", ["a/b", "..", "a\0b", "a\ud800", "a" * 300, ""])
 def test_a_run_id_that_no_folder_can_have_is_refused(name: str) -> None:
     """It names the user's key to the run."""
-    with pytest.raises(DbcheckError, match="the manifest is damaged: .* not a run id"):
+    with refused(ErrorId.RECORD_DAMAGED, naming="the manifest"):
         read_manifest(stored.to_bytes(replace(MANIFEST, run_id=name)), "the manifest")
 
 
@@ -180,7 +182,7 @@ def test_a_cycle_names_no_folder_outside_of_its_campaign(tmp_path: Path) -> None
     values = json.loads(content)
     del values["format"], values["sha256"]
     (folder.path / "cycles" / "0001.json").write_bytes(stored.to_bytes(values))
-    with pytest.raises(DbcheckError, match="'../../ours' is not a run id"):
+    with refused(ErrorId.RECORD_DAMAGED, naming="../../ours"):
         folder.cycles()
 
 
@@ -230,5 +232,5 @@ def test_the_text_of_an_error_is_no_longer_than_a_record(
     (folder.path / ERROR_FILE).write_text("it broke\n")
     assert ending(folder) == ("it broke", "")
     monkeypatch.setattr(stored, "_RECORD_MAX", 4)
-    with pytest.raises(RunFormatError, match=f"{ERROR_FILE} cannot be read"):
+    with refused(ErrorId.RECORD_UNREADABLE, RunFormatError, naming=ERROR_FILE):
         ending(folder)

@@ -13,6 +13,7 @@ from socket import create_server, socket
 import paramiko
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, WitnessError
 from dbcheck.cycle import fetching
 from dbcheck.cycle.fetching import at_most, fetch_logs, have_grown
@@ -25,6 +26,7 @@ from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.witness import FileWitness
 from tests.kit.nodes import site_of
 from tests.kit.partial_rig import RecordingListener
+from tests.kit.refusals import refused
 from tests.kit.samples import LOAD, MANIFEST
 
 RUN = MANIFEST.run_id
@@ -128,7 +130,11 @@ def test_a_trickle_is_not_waited_for(
     monkeypatch.setattr(channel, "REPLY_TIMEOUT_S", 1.0)
     with (
         closing(witness_of(body)) as witness,
-        pytest.raises(WitnessError, match="stopped mid-answer, or sent less"),
+        refused(
+            ErrorId.HOST_NOT_ANSWERING,
+            WitnessError,
+            naming="stopped mid-answer, or sent less",
+        ),
     ):
         witness.manifest(RUN)
 
@@ -139,7 +145,7 @@ def test_an_error_of_any_length_is_shortened(
     body = "send(ERROR, json.dumps({'code': 'x', 'message': 'x' * 10**6}).encode())"
     with (
         closing(witness_of(body)) as witness,
-        pytest.raises(WitnessError, match="xxxx") as caught,
+        refused(ErrorId.AGENT_FAILED, WitnessError, naming="xxxx") as caught,
     ):
         witness.runs()
     assert len(str(caught.value)) < 3000
@@ -163,7 +169,9 @@ def test_an_endless_log_fills_no_disk(
     with closing(witness_of(ENDLESS)) as witness:
         rig = rig_of(witness, tmp_path)
         said = f"log 0 of run {RUN} on file:w is longer than {most} bytes"
-        with pytest.raises(WitnessError, match=said) as caught:
+        with refused(
+            ErrorId.WITNESS_SENDS_TOO_MUCH, WitnessError, naming=said
+        ) as caught:
             fetch_logs(rig, run, MANIFEST)
         assert caught.value.hint
         assert not list(run.path.glob("acks*"))
@@ -179,7 +187,9 @@ def test_a_log_of_unknown_length_leaves_half_of_what_is_free(tmp_path: Path) -> 
     free = shutil.disk_usage(tmp_path).free
     assert 0 < fetching.room_for_log(tmp_path) <= free * 3 // 4
     assert b"".join(at_most(4, [b"ab", b"cd"], "w")) == b"abcd"
-    with pytest.raises(WitnessError, match="w is longer than 3 bytes"):
+    with refused(
+        ErrorId.WITNESS_SENDS_TOO_MUCH, WitnessError, naming=("w is", "than 3")
+    ):
         list(at_most(3, [b"ab", b"cd"], "w"))
 
 
@@ -251,7 +261,7 @@ def hostile_host(folder: Path, *, answers: bool) -> Iterator[SshHost]:
 def test_a_host_that_never_starts_the_program_is_given_up(tmp_path: Path) -> None:
     with (
         hostile_host(tmp_path, answers=False) as host,
-        pytest.raises(HostError, match="cannot start a program on .*evil"),
+        refused(ErrorId.AGENT_NOT_STARTED, HostError, naming="evil"),
     ):
         host.run(b"")
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.agent.host.folder import BESIDE
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import sealed_load
@@ -40,6 +41,7 @@ from dbcheck.witness.witness import AgentWitness
 from tests.kit.fake_engine import FakeEngine
 from tests.kit.nodes import having, host_after, site_of
 from tests.kit.partial_rig import RecordingListener
+from tests.kit.refusals import refused
 from tests.kit.reports import printed, run_result
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 from tests.kit.users import run_dbcheck
@@ -157,7 +159,11 @@ def test_acks_that_a_witness_drops_do_not_hide_a_loss(site: Site, sealed: bool) 
     """It rewrites the client's record, too, to fit what is left."""
     other = ClientKey.draw(RUN, stored.to_bytes(FIRST))
     site.write(log_of(KEPT, other if sealed else None))
-    with pytest.raises(WitnessError, match="is not what this client left") as caught:
+    with refused(
+        ErrorId.WITNESS_COPY_CHANGED,
+        WitnessError,
+        naming="is not what this client left",
+    ) as caught:
         site.reconcile(site.recall())
     assert caught.value.hint
 
@@ -202,9 +208,7 @@ def test_a_record_of_any_text_is_no_traceback(site: Site) -> None:
 
 def test_a_manifest_that_was_changed_is_refused(site: Site) -> None:
     site.write(manifest=having(FIRST, target="postgresql://u@evil/d"))
-    with pytest.raises(
-        WitnessError, match="manifest of run .* is not what this client"
-    ):
+    with refused(ErrorId.WITNESS_COPY_CHANGED, WitnessError, naming="manifest"):
         site.recall()
     assert not site.runs.exists()
 

@@ -296,7 +296,11 @@ def test_what_is_of_no_use_is_told_where_it_matters(certified: Host) -> None:
     )
     assert f"{known}, line 2 names an authority for this host" in caught.value.hint
     path = certified.known("@revoked * {key}\n{name} {key}")
-    with pytest.raises(HostError, match=f"its key is revoked in {known}, line 1"):
+    with refused(
+        ErrorId.HOST_KEY_REFUSED,
+        HostError,
+        naming=f"its key is revoked in {known}, line 1",
+    ):
         connect(Address("db"), SshOptions(config_file=path))
     path = certified.known("# mine\n{name} {other}")
     with refused(ErrorId.HOST_KEY_CHANGED) as caught:

@@ -37,6 +37,7 @@ from tests.kit.hostile import (
     hostile,
     hostile_socket,
 )
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 SECRET = "hunter2-and-more"
@@ -361,7 +362,7 @@ def test_a_switch_whose_nonce_asks_for_the_password_gets_none_without_tls() -> N
 
     with hostile(answer) as port:
         arguments = {"host": "127.0.0.1", "port": port, "user": "eve"}
-        with pytest.raises(EngineError, match="no TLS"):
+        with refused(ErrorId.TLS_NEEDED, EngineError, naming="no TLS"):
             MysqlLink("db1", {**arguments, "password": SECRET}, 5)
     assert b"eve" in heard and SECRET.encode() not in heard
 

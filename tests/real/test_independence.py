@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Rig
@@ -23,6 +24,7 @@ from dbcheck.witness.url import open_witness
 from tests.kit.far_host import FarSshd, far_sshd
 from tests.kit.lab_access import connect
 from tests.kit.nodes import site_of
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Said, quick
 from tests.kit.servers import NewServer
 
@@ -92,7 +94,9 @@ def test_a_witness_behind_a_forwarder_is_known_by_its_ids(
             Said(),
             tmp_path / "runs",
         )
-        with pytest.raises(UsageError, match="the target's own host"):
+        with refused(
+            ErrorId.WITNESS_ON_TARGET, UsageError, naming="the target's own host"
+        ):
             preflight(rig, quick(), SEED)
         assert not rig.runs.exists()
 

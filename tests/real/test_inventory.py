@@ -88,7 +88,11 @@ def test_a_group_stands_for_the_targets_in_it_and_below_it(folder: Path) -> None
     assert found.members(["nowhere"]) == ["nowhere"]  # entry() refuses it
     assert set(found.targets()) == {"db01", "db02", "web", "apart"}
     bare = write(folder, "g: {hosts: {h: {}}}", "bare.yml")
-    with pytest.raises(UsageError, match="no host in the group g has a dbcheck_target"):
+    with refused(
+        ErrorId.INVENTORY_TARGET_MISSING,
+        UsageError,
+        naming=("group g", "dbcheck_target"),
+    ):
         load(bare).members(["g"])
 
 
@@ -145,7 +149,11 @@ def test_one_file_of_a_folder_that_cannot_be_read_is_an_error(folder: Path) -> N
     path = write(folder, HOSTS, "inventory/hosts.yml")
     assert load(path.parent).entry("db01")
     write(path.parent, "all: [", "other.yml")
-    with pytest.raises(UsageError, match="ansible-inventory cannot read"):
+    with refused(
+        ErrorId.ANSIBLE_INVENTORY_FAILED,
+        UsageError,
+        naming="ansible-inventory cannot read",
+    ):
         load(path.parent)
 
 
@@ -179,7 +187,11 @@ def test_a_file_that_is_no_text_is_named(folder: Path, name: str, bad: bytes) ->
     file = write(folder, HOSTS if name == "hosts.yml" else "a: 1\n", name)
     file.write_bytes(file.read_bytes() + b"# " + bad + b"\n")
     line = file.read_bytes().count(b"\n")
-    with pytest.raises(UsageError, match=f"line {line} of {file} is not UTF-8 text"):
+    with refused(
+        ErrorId.ANSIBLE_INVENTORY_FAILED,
+        UsageError,
+        naming=f"line {line} of {file} is not UTF-8 text",
+    ):
         load(path)
 
 
@@ -198,8 +210,10 @@ def test_a_file_of_variables_that_is_no_yaml_is_named(
     folder: Path, name: str, bad: str, line: int
 ) -> None:
     file = write(folder, f"{bad}\n", name)
-    with pytest.raises(
-        UsageError, match=f"line {line} of {file} is not YAML"
+    with refused(
+        ErrorId.ANSIBLE_INVENTORY_FAILED,
+        UsageError,
+        naming=f"line {line} of {file} is not YAML",
     ) as caught:
         load(write(folder, HOSTS))
     assert "hunter2" not in str(caught.value)
@@ -242,7 +256,11 @@ def test_an_encrypted_value_is_refused_where_it_is_used(folder: Path) -> None:
     found = load(
         write(folder, f"{text} {{db1: , db2: {{dbcheck_workload: !vault a}}}}}}")
     )
-    with pytest.raises(UsageError, match="dbcheck_workload is encrypted or tagged"):
+    with refused(
+        ErrorId.INVENTORY_TAG_NOT_SUPPORTED,
+        UsageError,
+        naming="dbcheck_workload is encrypted or tagged",
+    ):
         found.entry("db2")
 
 
@@ -262,7 +280,9 @@ def test_an_encrypted_file_is_read_with_the_password_that_the_user_names(
     )
     write(folder, encrypted.stdout, "group_vars/all.yml")
     path = write(folder, "all: {hosts: {db1: }}")
-    with pytest.raises(UsageError, match="decrypt") as caught:
+    with refused(
+        ErrorId.VAULT_PASSWORD_MISSING, UsageError, naming="decrypt"
+    ) as caught:
         load(path)
     assert "ANSIBLE_VAULT_PASSWORD_FILE" in caught.value.hint
     Path("password").write_text("open\n")
@@ -273,7 +293,11 @@ def test_an_encrypted_file_is_read_with_the_password_that_the_user_names(
 def test_templates_are_left_to_dbcheck(folder: Path) -> None:
     lookup = "{{ lookup('pipe', 'touch ran') }}"
     text = f'all: {{hosts: {{db1: {{dbcheck_target: "postgresql://{lookup}"}}}}}}'
-    with pytest.raises(UsageError, match="dbcheck_target is a template"):
+    with refused(
+        ErrorId.INVENTORY_TEMPLATE_NOT_SUPPORTED,
+        UsageError,
+        naming="dbcheck_target is a template",
+    ):
         load(write(folder, text)).entry("db1")
     assert not list(folder.rglob("ran"))
 
@@ -340,7 +364,9 @@ def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
     script = f"#!/bin/sh\ntouch {folder}/ran\necho '{json.dumps(groups)}'\n"
     path = write(folder, script, "program")
     path.chmod(0o757)
-    with pytest.raises(UsageError, match="any user may write"):
+    with refused(
+        ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="any user may write"
+    ):
         load(path)
     path.chmod(0o755)
     assert set(load(path).entries) == {"db1"}
@@ -355,7 +381,9 @@ def test_a_program_with_the_name_of_a_yaml_file_is_not_run(
     script = f"#!/bin/sh\nplugin: ansible.builtin.script\na: $(touch {folder}/ran)\n"
     path = write(folder, script, "all/hosts.yml")
     path.chmod(0o755)
-    with pytest.raises(UsageError, match=f"{path} is a program") as caught:
+    with refused(
+        ErrorId.ANSIBLE_INVENTORY_FAILED, UsageError, naming=str(path)
+    ) as caught:
         load(path.parent if inside else path)
     assert not (folder / "ran").exists()
     assert f"chmod a-x {path}" in caught.value.hint
@@ -497,7 +525,9 @@ all:
 
 def test_a_line_that_ansible_shows_is_not_repeated(folder: Path) -> None:
     text = "db1 dbcheck_password_command='hunter2\n"
-    with pytest.raises(UsageError, match="cannot read") as caught:
+    with refused(
+        ErrorId.ANSIBLE_INVENTORY_FAILED, UsageError, naming="cannot read"
+    ) as caught:
         load(write(folder, text, "hosts.ini"))
     assert "hunter2" not in str(caught.value) + caught.value.hint
 
@@ -530,6 +560,6 @@ def test_one_that_takes_too_long_is_refused_with_what_shows_why(
 ) -> None:
     monkeypatch.setattr(listed, "_TIMEOUT_S", 0.01)
     path = write(folder, HOSTS, "a host.yml")
-    with pytest.raises(UsageError, match="did not read .* within 0.01 s") as caught:
+    with refused(ErrorId.ANSIBLE_INVENTORY_FAILED, UsageError, naming="0.01") as caught:
         load(path)
     assert caught.value.hint.endswith(f"ansible-inventory -i '{path}' --list.")

@@ -27,6 +27,7 @@ from dbcheck.lab.switch import LabSwitch
 from dbcheck.model.cut import PowerState
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.lab_access import Inside, Table, connect, server_pid
+from tests.kit.refusals import refused
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
 
@@ -155,7 +156,7 @@ def test_a_cut_of_a_lab_that_is_wired_wrongly_is_refused(start: Start) -> None:
     queue = Path("/sys/block", Inside.of(lab).loop[0], "queue/write_cache")
     queue.write_text("write through")
     table.insert(20)
-    with pytest.raises(PowerError, match="the lab is wired wrongly: .*write through"):
+    with refused(ErrorId.LAB_WIRED_WRONGLY, PowerError, naming="write through"):
         lab.switch().cut()
     assert lab.switch().state() is PowerState.OFF
 
@@ -230,7 +231,7 @@ def test_a_process_outside_that_keeps_the_storage_is_named_as_it_is_known_there(
     lab = start("mariadb")
     table, switch = Table(lab), lab.switch()
     with held(lab, "--mount") as process:
-        with pytest.raises(PowerError, match="busy") as caught:
+        with refused(ErrorId.FILESYSTEM_IN_USE, PowerError, naming="busy") as caught:
             switch.cut()
         assert caught.value.id is ErrorId.FILESYSTEM_IN_USE
         assert f"{process.pid} (sleep)" in caught.value.hint
@@ -281,7 +282,9 @@ def test_a_server_that_somebody_kills_is_not_to_blame(
     switch = lab.switch()
     os.kill(server_pid(lab), signal.SIGKILL)
     wait_until(lambda: _broken(switch), "it is noticed")
-    with pytest.raises(PowerError, match="ended without a cut: exit status -9"):
+    with refused(
+        ErrorId.LAB_BROKEN, PowerError, naming="ended without a cut: exit status -9"
+    ):
         switch.failure()
     switch.cut()
     switch.restore()
@@ -305,7 +308,7 @@ def test_a_killed_server_keeps_its_commits(start: Start, engine: str) -> None:
     for _ in range(2):
         assert not _cycle(lab, table)
     assert lab.counters() == {}
-    with pytest.raises(LabError, match="no drive"):
+    with refused(ErrorId.DRIVE_RUNG_NEEDED, LabError, naming="no drive"):
         lab.set_drive(flush_ms=3)
 
 
@@ -326,10 +329,12 @@ def test_commits_that_need_no_flush_are_lost(start: Start) -> None:
 def test_settings_change_between_cycles(start: Start) -> None:
     lab = start("postgresql")
     table = Table(lab)
-    with pytest.raises(LabError, match="power is off"):
+    with refused(ErrorId.POWER_STILL_ON, LabError):
         lab.configure({"fsync": "off"})
     lab.switch().cut()
-    with pytest.raises(LabError, match="Expected `str`, got `int`"):
+    with refused(
+        ErrorId.LAB_OF_OTHER_VERSION, LabError, naming="Expected `str`, got `int`"
+    ):
         lab.configure({"fsync": 0})  # type: ignore[dict-item]
     lab.configure({"fsync": "off"})
     lab.switch().restore()
@@ -404,7 +409,7 @@ def test_the_witness_outlives_the_power(start: Start, engine: str) -> None:
 def test_power_that_is_off_cannot_be_cut(start: Start) -> None:
     switch = start("postgresql", rung="process").switch()
     switch.cut()
-    with pytest.raises(PowerError, match="off already"):
+    with refused(ErrorId.POWER_OFF_ALREADY, PowerError, naming="off already"):
         switch.cut()
     switch.restore()
     switch.restore()
@@ -412,7 +417,9 @@ def test_power_that_is_off_cannot_be_cut(start: Start) -> None:
 
 
 def test_a_switch_without_a_lab_is_a_power_error() -> None:
-    with pytest.raises(PowerError, match="lab nobody: .*cannot reach"):
+    with refused(
+        ErrorId.LAB_DAEMON_GONE, PowerError, naming=("lab nobody:", "cannot reach")
+    ):
         LabSwitch("nobody").state()
 
 
@@ -433,16 +440,16 @@ def test_a_kept_lab_is_found_by_its_name(tmp_path: Path) -> None:
         assert lab.spec == spec
         table = Table(lab)
         assert not _cycle(lab, table)
-        with pytest.raises(LabError, match="already exists"):
+        with refused(ErrorId.LAB_EXISTS, LabError):
             Lab.start(spec, tmp_path / "other", name=name)
         assert not (tmp_path / "other").exists()
     finally:
         assert labs.down(name)
     assert name not in labs.persistent_labs()
     assert not (tmp_path / "lab").exists()
-    with pytest.raises(LabError, match="no lab named"):
+    with refused(ErrorId.LAB_NOT_RUNNING, LabError, naming="no lab named"):
         Lab.find(name)
-    with pytest.raises(LabError, match="no lab named"):
+    with refused(ErrorId.LAB_NOT_RUNNING, LabError, naming="no lab named"):
         labs.down(name)
 
 
@@ -471,7 +478,7 @@ def test_a_lab_that_cannot_be_built_leaves_nothing(
 
 
 def test_a_folder_that_is_there_is_not_taken(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="already exists"):
+    with refused(ErrorId.FILE_EXISTS, LabError, naming="already exists"):
         Lab.start(LabSpec("postgresql", rung="process"), tmp_path)
     assert tmp_path.exists()
 

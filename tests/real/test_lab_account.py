@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, PowerError, Unrecoverable
 from dbcheck.lab import programs, server_account, state, syscalls
 from dbcheck.lab.lab import Lab, missing
@@ -27,6 +28,7 @@ from dbcheck.lab.switch import LabRestarter
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.files import let_write
 from tests.kit.lab_access import Table, execute_on, server_pid
+from tests.kit.refusals import refused
 from tests.kit.servers import skip_without_server
 from tests.kit.waiting import wait_until
 
@@ -286,7 +288,7 @@ def test_what_the_account_may_exchange_is_read_only_if_it_is_its_own(
 
 def test_a_folder_in_the_place_of_a_lock_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "socket.lock").mkdir()
-    with pytest.raises(LabError, match=r"socket\.lock cannot be removed"):
+    with refused(ErrorId.DATA_FOLDER_NOT_USABLE, LabError, naming="socket.lock"):
         server_account.remove_stale(tmp_path / "socket.lock")
 
 
@@ -316,7 +318,9 @@ def test_a_lab_is_built_in_no_folder_that_others_could_exchange(
     else:
         shared.chmod({"all": 0o777, "owner": 0o755, "group": 0o2775}[who])
         os.chown(shared, other * (who == "owner"), other * (who == "group"))
-    with pytest.raises(LabError, match=f"others could exchange {parent}/lab: {shared}"):
+    with refused(
+        ErrorId.FOLDER_OPEN_TO_OTHERS, LabError, naming=(f"{parent}/lab", str(shared))
+    ):
         Lab.start(LabSpec("postgresql", rung="process"), parent / "lab")
     assert not (parent / "lab").exists()
 
@@ -328,7 +332,9 @@ def test_programs_of_a_folder_that_others_write_are_not_run(
     tmp_path.chmod(mode)
     os.chown(tmp_path, uid, uid)
     monkeypatch.setattr(programs, "_ROOTS_CACHE", tmp_path)
-    with pytest.raises(LabError, match="not a folder that root alone"):
+    with refused(
+        ErrorId.FOLDER_OPEN_TO_OTHERS, LabError, naming="not a folder that root alone"
+    ):
         programs.mysql_folder()
 
 
@@ -338,7 +344,9 @@ def test_postgresql_needs_an_account_where_there_are_no_namespaces(
     """It is never that of nobody, which other services share."""
     monkeypatch.setattr("dbcheck.lab.namespace.available", lambda: False)
     monkeypatch.setattr(server_account, "packaged", lambda _: None)
-    with pytest.raises(LabError, match="useradd --system postgres"):
+    with refused(
+        ErrorId.LAB_NOT_BUILDABLE, LabError, naming="useradd --system postgres"
+    ):
         Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab")
     assert not [why for why in missing(LabSpec("mariadb")) if "account" in why]
 
@@ -350,7 +358,7 @@ def test_a_tree_that_cannot_be_given_away_is_beyond_recovery(tmp_path: Path) -> 
     syscalls.mount("none", str(tmp_path), "tmpfs", 0)
     server_account.make_folder(tmp_path / "data", first)
     syscalls.mount("none", str(tmp_path), None, MS_REMOUNT | MS_RDONLY)
-    with pytest.raises(Unrecoverable, match="cannot be changed: Read-only"):
+    with refused(ErrorId.DATA_FOLDER_NOT_USABLE, Unrecoverable, naming="Read-only"):
         server_account.hand_over(tmp_path / "data", second)
     server_account.hand_over(tmp_path / "no such", second)  # the server says so
     syscalls.umount(str(tmp_path))

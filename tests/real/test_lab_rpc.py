@@ -21,6 +21,7 @@ from dbcheck.lab.calls import Callee, NotUnderstood, call_of, remote, result_in
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.interface import LabCalls
 from dbcheck.lab.daemon.rpc import Ended, RequestServer, call
+from tests.kit.refusals import refused
 
 
 class Asked:
@@ -111,19 +112,19 @@ def test_every_call_of_a_lab_arrives() -> None:
 
 
 def test_an_expected_failure_arrives_with_its_hint(path: Path) -> None:
-    with pytest.raises(LabError, match="^no$") as caught:
+    with refused(ErrorId.LAB_DAEMON_FAILED, LabError) as caught:
         call(path, Asked.refused)
-    assert caught.value.hint == "Do not ask."
+    assert (str(caught.value), caught.value.hint) == ("no", "Do not ask.")
 
 
 def test_a_fault_of_the_daemon_arrives_and_does_not_end_it(path: Path) -> None:
-    with pytest.raises(LabError, match="ZeroDivisionError"):
+    with refused(ErrorId.LAB_DAEMON_FAILED, LabError, naming="ZeroDivisionError"):
         call(path, Asked.stumbles)
     assert echo(path)
 
 
 def test_an_answer_of_another_kind_is_a_lab_error(path: Path) -> None:
-    with pytest.raises(LabError, match="an invalid reply to 'other'"):
+    with refused(ErrorId.LAB_OF_OTHER_VERSION, LabError, naming="other"):
         call(path, Asked.other)
 
 
@@ -201,7 +202,7 @@ def test_a_client_that_takes_no_reply_holds_nobody_up(path: Path) -> None:
 
 
 def test_nobody_there_is_a_lab_error(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="cannot reach"):
+    with refused(ErrorId.LAB_DAEMON_GONE, LabError, naming="cannot reach"):
         echo(tmp_path / "control")
 
 
@@ -215,7 +216,7 @@ def test_no_answer_in_time_is_a_lab_error(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(tmp_path / "control"))
         deaf.listen()
-        with pytest.raises(LabError, match=r"'hasty' within 0\.01 s"):
+        with refused(ErrorId.LAB_NOT_ANSWERING, LabError, naming=("hasty", "0.01")):
             call(tmp_path / "control", Hasty.hasty)
 
 

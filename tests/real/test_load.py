@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.preflight.before_load import preflight
@@ -21,6 +22,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.runs.folder import RunFolder
 from tests.kit.loads import await_load, load_with_a_broken_session
 from tests.kit.nodes import with_node
+from tests.kit.refusals import refused
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 
 SESSIONS = 4
@@ -99,9 +101,9 @@ def test_a_run_is_not_judged_by_the_log_of_another(here: Bench, tmp_path: Path) 
     """Its id was another client's first, so the witness refused to create it."""
     started = here.cut_cycle(quick())
     other = replace(started.manifest, epoch=started.manifest.epoch ^ 1)
-    refused = RunFolder.create(tmp_path, other)
-    with pytest.raises(UsageError, match="belongs to another client") as caught:
-        reconcile_run(here.rig, refused, other)
+    folder = RunFolder.create(tmp_path, other)
+    with refused(ErrorId.RUN_OF_OTHER_CLIENT, UsageError) as caught:
+        reconcile_run(here.rig, folder, other)
     assert "never started" in caught.value.hint
     assert here.judge(started).verdict is Verdict.PASS
 
@@ -167,7 +169,7 @@ def test_a_server_that_refuses_ends_the_run_with_its_words(here: Bench) -> None:
 
     dropping = threading.Thread(target=drop)
     dropping.start()
-    with pytest.raises(EngineError, match="before the cut") as caught:
+    with refused(ErrorId.ALL_SESSIONS_ENDED, EngineError) as caught:
         here.loading(started)
     dropping.join()
     assert "ledger" in str(caught.value)

@@ -36,6 +36,7 @@ from dbcheck.witness.log import FrameLogReader
 from dbcheck.witness.url import open_witness
 from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import at_the_cut, site_of, with_node
+from tests.kit.refusals import refused
 from tests.kit.samples import MANIFEST
 
 
@@ -127,7 +128,11 @@ def test_the_record_that_is_left_with_the_witness_bears_the_clients_seal(
     facts = rig.reader.facts(run.acks_path(), MANIFEST.run_id, 0, None)
     (event,) = facts.events
     (run.path / "load.json").unlink()
-    with pytest.raises(WitnessError, match="is not what this client left"):
+    with refused(
+        ErrorId.WITNESS_COPY_CHANGED,
+        WitnessError,
+        naming="is not what this client left",
+    ):
         run.recall_load(event["load"].encode(), "0" * 64, "the log")
     run.recall_load(event["load"].encode(), event["seal"], "the log")
     assert run.load() is not None
@@ -146,7 +151,9 @@ def test_a_load_whose_preflight_cannot_be_noted_does_not_begin(
             "the folder cannot be written", id=ErrorId.FOLDER_NOT_WRITABLE
         )
 
-    with pytest.raises(RunWriteError, match="cannot be written"):
+    with refused(
+        ErrorId.FOLDER_NOT_WRITABLE, RunWriteError, naming="cannot be written"
+    ):
         load_until_cut(replace(rig, before_load=full), started, Cutter(rig, started))
 
 

@@ -38,6 +38,7 @@ from dbcheck.rows.schedule import Schedule
 from tests.kit.chores import PLAN
 from tests.kit.interrupts import main as main
 from tests.kit.operations import CLASSICS, INSERTS
+from tests.kit.refusals import refused
 from tests.kit.threads import threads_named
 from tests.kit.waiting import wait_until
 from tests.kit.witness_logs import NEVER_S, FakeLog
@@ -467,7 +468,7 @@ def test_a_session_that_cannot_connect_leaves_none_open(make: Make) -> None:
         return opened(())
 
     site.server.open_session = open_session  # type: ignore[method-assign]
-    with pytest.raises(EngineError, match="too many"):
+    with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="too many"):
         site.loop.connect()
     assert site.server.open == []
 

@@ -21,6 +21,7 @@ from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.ports.witness import Witness
 from tests.kit.operations import INSERTS
+from tests.kit.refusals import refused
 from tests.kit.threads import threads_named
 
 WORKER = """\
@@ -122,7 +123,7 @@ def test_a_process_whose_reader_fails_is_lost(
 
 def test_a_process_that_refuses_has_sent_nothing(make: Make) -> None:
     group = make(REFUSES)
-    with pytest.raises(EngineError, match="no such table") as caught:
+    with refused(ErrorId.TABLE_LOST, EngineError, naming="no such table") as caught:
         group.connect()
     assert caught.value.id is ErrorId.TABLE_LOST
     assert group.end() == GroupResult()

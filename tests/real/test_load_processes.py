@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LoadError, OtherServer
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run
@@ -29,6 +30,7 @@ from dbcheck.witness.window import WindowLimits
 from tests.kit.labs import process_lab, workers_of
 from tests.kit.loads import await_load, load_with_a_broken_session
 from tests.kit.nodes import having, with_node
+from tests.kit.refusals import refused
 from tests.kit.rigs import FAMILIES, SEED, Bench, bench, quick
 from tests.kit.users import User
 from tests.kit.waiting import wait_until
@@ -102,7 +104,7 @@ def test_a_process_that_dies_ends_the_load_with_its_name(here: Bench) -> None:
 
     killing = threading.Thread(target=kill)
     killing.start()
-    with pytest.raises(LoadError, match=r"exited unexpectedly \(status -9\)") as caught:
+    with refused(ErrorId.LOAD_PROCESS_LOST, LoadError, naming="status -9") as caught:
         here.loading(started)
     killing.join()
     assert f"process {died[0]}" in str(caught.value)
@@ -121,7 +123,7 @@ def test_a_process_that_dies_ends_the_load_with_its_name(here: Bench) -> None:
 def test_a_process_that_cannot_connect_says_why(here: Bench) -> None:
     started = preflight(here.rig, shared(here.engine), SEED)
     here.execute(f"drop table {here.table}")
-    with pytest.raises(EngineError, match="ledger"):
+    with refused(ErrorId.CONNECTION_FAILED, EngineError, naming="ledger"):
         here.loading(started)
     assert workers_of(os.getpid()) == []
 
@@ -132,7 +134,9 @@ def test_a_process_that_reaches_another_server_says_so(here: Bench) -> None:
     before = started.manifest.writer.facts
     other = replace(before, started_us=before.started_us - 10**6)
     started = replace(started, manifest=having(started.manifest, facts=other))
-    with pytest.raises(OtherServer, match="it started 1 s later"):
+    with refused(
+        ErrorId.DIFFERENT_SERVERS_ANSWER, OtherServer, naming="it started 1 s later"
+    ):
         here.loading(started)
     assert workers_of(os.getpid()) == []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LoadError, UsageError
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.rig import Limits
@@ -29,6 +30,7 @@ from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.interrupts import main as main
 from tests.kit.labs import process_lab
 from tests.kit.loads import await_load, connections, load_with_a_broken_session
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 
@@ -248,14 +250,14 @@ def test_a_worker_that_cannot_take_part_is_named_before_anything_is_touched(
         other = open_witness(f"file:{tmp_path}/acks", volatile=True)
         with (
             contextlib.closing(other),
-            pytest.raises(UsageError, match="reaches another witness"),
+            refused(ErrorId.WORKER_REACHES_OTHER_WITNESS, UsageError),
         ):
             far.require_fit(
                 here.rig.site.writer.engine.facts(), other, here.rig.witness.facts()
             )
         facts = here.rig.site.writer.engine.facts()
         facts = replace(facts, started_us=facts.started_us - 10**8)
-        with pytest.raises(UsageError, match="reaches another server"):
+        with refused(ErrorId.WORKER_REACHES_OTHER_SERVER, UsageError):
             far.require_fit(facts, here.rig.witness, here.rig.witness.facts())
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from dask import config
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import FAILED, PASS, USAGE
 from dbcheck.lab.lab import Lab
@@ -21,6 +22,7 @@ from dbcheck.load import dask_cluster
 from tests.kit.certificates import Authority
 from tests.kit.dask_cluster import Cluster, cluster
 from tests.kit.labs import process_lab
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.wide
@@ -147,7 +149,7 @@ def test_a_scheduler_without_workers_is_refused(tmp_path: Path) -> None:
     with (
         cluster(tmp_path / "dask", 0) as made,
         dask_cluster.connected(made.address) as client,
-        pytest.raises(UsageError, match="has no workers"),
+        refused(ErrorId.SCHEDULER_WITHOUT_WORKERS, UsageError),
     ):
         dask_cluster.workers_of(client)
 
@@ -180,5 +182,5 @@ def test_a_scheduler_is_reached_over_tls(tmp_path: Path) -> None:
         assert made.address.startswith("tls://")
         with config.set(ours):
             versions(made)
-        with config.set(others), pytest.raises(UsageError, match="no Dask scheduler"):
+        with config.set(others), refused(ErrorId.SCHEDULER_UNREACHABLE, UsageError):
             versions(made)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
+from tests.kit.refusals import refused
 from tests.kit.rigs import CUTS_MAX, bench, witness_lagged
 
 ENGINES = ("postgresql", "mariadb", "mysql")
@@ -44,5 +46,5 @@ def test_cuts_of_two_drives(
 
 
 def test_a_plain_folder_has_no_second_drive() -> None:
-    with pytest.raises(UsageError, match="no log drive"):
+    with refused(ErrorId.DRIVE_RUNG_NEEDED, UsageError, naming="no log drive"):
         LabSpec("postgresql", rung="process", log_drive=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dbcheck.base.errors import DbcheckError, LabError, RunWriteError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import LabError, RunWriteError, UsageError
 from dbcheck.cli.root import root
 from dbcheck.explore.opened import Opened
 from dbcheck.lab.drive.recording import Recording
@@ -18,6 +19,7 @@ from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.explorations import load, recorded
 from tests.kit.lab_state import own_state as own_state
 from tests.kit.log_writes import MARK, Log, read
+from tests.kit.refusals import refused
 
 pytestmark = pytest.mark.wide
 
@@ -127,7 +129,7 @@ def test_a_file_that_is_there_is_kept(
     taken: str, found: Opened, tmp_path: Path
 ) -> None:
     (tmp_path / taken).write_text("mine")
-    with pytest.raises(UsageError, match=rf"{taken} is there already"):
+    with refused(ErrorId.FILE_EXISTS, UsageError, naming=taken):
         log_writes(found.folder.path, "-o", tmp_path / "recording")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
@@ -135,7 +137,7 @@ def test_a_file_that_is_there_is_kept(
 @pytest.mark.root
 def test_a_file_that_cannot_be_made_is_named(found: Opened, tmp_path: Path) -> None:
     file = tmp_path / "absent" / "recording"
-    with pytest.raises(RunWriteError, match=f"{file} cannot be written"):
+    with refused(ErrorId.FILE_NOT_WRITABLE, RunWriteError, naming=str(file)):
         log_writes(found.folder.path, "-o", file)
     assert list(tmp_path.iterdir()) == []
 
@@ -148,13 +150,13 @@ def test_a_damaged_recording_is_no_log(found: Opened, tmp_path: Path) -> None:
     content = bytearray(drive.read_bytes())
     content[len(content) // 2] ^= 0xFF
     drive.write_bytes(content)
-    with pytest.raises(LabError, match=r"log\.drive is damaged"):
+    with refused(ErrorId.RECORDING_NOT_USABLE, LabError, naming="log.drive"):
         log_writes(copy, "-o", file)
     assert not file.exists()
 
 
 def test_a_folder_without_an_exploration_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DbcheckError, match="holds no exploration"):
+    with refused(ErrorId.NOT_AN_EXPLORATION):
         log_writes(tmp_path, "-o", tmp_path / "recording")
     assert list(tmp_path.iterdir()) == []
 

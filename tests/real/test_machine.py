@@ -21,6 +21,7 @@ from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.model.cut import PowerState
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.refusals import refused
 from tests.kit.servers import (
     SERVERS,
     account_for,
@@ -66,10 +67,10 @@ def test_a_cut_that_stops_halfway_is_ended_by_the_restore(
 
     monkeypatch.setattr(block_filesystem, "umount", quick)
     with (machine.server.data / "PG_VERSION").open():
-        with pytest.raises(LabError, match="cannot unmount"):
+        with refused(ErrorId.FILESYSTEM_IN_USE, LabError, naming="cannot unmount"):
             machine.cut()
         assert is_off(machine)
-        with pytest.raises(LabError, match="cannot unmount"):
+        with refused(ErrorId.FILESYSTEM_IN_USE, LabError, naming="cannot unmount"):
             machine.restore()
         assert is_off(machine)
         assert machine.failure() is None
@@ -85,12 +86,12 @@ def test_what_this_machine_lacks_is_no_failure_of_the_server(
     machine.cut()
     with monkeypatch.context() as patch:
         patch.setattr(block, "_TRIES", 0)
-        with pytest.raises(LabError, match="free loop devices"):
+        with refused(ErrorId.LOOP_DEVICE_MISSING, LabError, naming="free loop devices"):
             machine.restore()
     assert is_off(machine)
     with monkeypatch.context() as patch:
         patch.setattr(block, "_set_write_cache", _refuse)
-        with pytest.raises(LabError, match="refused"):
+        with refused(ErrorId.LAB_DAEMON_FAILED, LabError, naming="refused"):
             machine.restore()
     assert is_off(machine)
     assert machine.failure() is machine.broken() is None
@@ -105,7 +106,9 @@ def test_a_server_that_is_killed_while_it_recovers_may_try_again(
     machine.cut()
     with monkeypatch.context() as patch:
         patch.setattr(type(machine.server), "_takes_queries", _kill)
-        with pytest.raises(LabError, match="exit status -9") as caught:
+        with refused(
+            ErrorId.LAB_SERVER_NOT_STARTED, LabError, naming="exit status -9"
+        ) as caught:
             machine.restore()
     assert not isinstance(caught.value, Unrecoverable)
     assert is_off(machine)

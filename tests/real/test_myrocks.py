@@ -138,7 +138,7 @@ def test_a_savepoint_that_myrocks_cannot_roll_back_to_is_refused(
 ) -> None:
     with (
         bench(spec("process"), tmp_path) as here,
-        pytest.raises(EngineError, match="4061") as caught,
+        refused(ErrorId.COMMIT_REFUSED, EngineError, naming="4061") as caught,
     ):
         run_cycle(here.rig, quick("rollback"), SEED)
     assert "order-entry" in caught.value.hint

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
@@ -16,6 +17,7 @@ from dbcheck.rows.plans.plan import INSERT
 from tests.kit.accounts import connect
 from tests.kit.far_host import far_listener, far_network
 from tests.kit.overheard import overheard
+from tests.kit.refusals import refused
 
 SECRET = "hunter2-and-more"
 
@@ -59,12 +61,11 @@ def test_the_servers_certificate_is_verified(cold: DatabaseServer) -> None:
     authority = str(cold.data / "ca.pem")
     engine_at(cold, SECRET, ssl_ca=authority, ssl_verify_cert="true").facts()
     other = str(cold.data / "public_key.pem")
-    with pytest.raises(EngineError, match="(?i)certificate") as caught:
+    with refused(ErrorId.SERVER_CERTIFICATE_REFUSED, EngineError) as caught:
         engine_at(cold, SECRET, ssl_ca=other, ssl_verify_cert="true").facts()
     assert "ssl_ca" in caught.value.hint
-    with pytest.raises(
-        EngineError, match="(?i)certificate"
-    ):  # made for no host name at all
+    # Made for no host name at all.
+    with refused(ErrorId.SERVER_CERTIFICATE_REFUSED, EngineError):
         engine_at(
             cold,
             SECRET,
@@ -83,7 +84,7 @@ def test_without_tls_the_password_stays_here(cold: DatabaseServer) -> None:
     with overheard(cold.port) as (port, heard):
         url = make_url(cold.url).set(username="eve", port=port)
         bare = url.update_query_dict({"ssl_disabled": "true"}).render_as_string()
-        with pytest.raises(EngineError, match="has no TLS") as caught:
+        with refused(ErrorId.TLS_NEEDED, EngineError, naming="has no TLS") as caught:
             open_engine(bare, SECRET).facts()
     assert "ssl_disabled" in caught.value.hint and "socket" in caught.value.hint
     assert heard
@@ -102,7 +103,9 @@ def test_a_port_of_this_machine_counts_by_whose_it_is(cold: DatabaseServer) -> N
         return open_engine(url.update_query_dict(options).render_as_string(), SECRET)
 
     for options in ({}, {"server_account": "daemon"}):
-        with pytest.raises(EngineError, match="not verified") as caught:
+        with refused(
+            ErrorId.SERVER_NOT_VERIFIED, EngineError, naming="not verified"
+        ) as caught:
             engine(**options).facts()
         assert "server_account=" in caught.value.hint
         assert "unix_socket=" in caught.value.hint
@@ -113,7 +116,7 @@ def test_a_port_of_this_machine_counts_by_whose_it_is(cold: DatabaseServer) -> N
             url = url.set(username="cold", port=port)
             engine().facts()
         assert heard and SECRET.encode() not in b"".join(heard)
-    with pytest.raises(UsageError, match="no account"):
+    with refused(ErrorId.TARGET_URL_OPTION_INVALID, UsageError, naming="no account"):
         engine(server_account="dbcheck-no-such")
 
 
@@ -138,12 +141,16 @@ def test_another_host_has_to_be_verified_for_the_password(cold: DatabaseServer) 
             return open_engine(changed, SECRET)
 
         for options in ({}, {"ssl_disabled": "true"}):
-            with pytest.raises(EngineError, match="not verified") as caught:
+            with refused(
+                ErrorId.SERVER_NOT_VERIFIED, EngineError, naming="not verified"
+            ) as caught:
                 engine(**options).facts()
             assert "ca.pem" in caught.value.hint
         verified = {"ssl_ca": str(cold.data / "ca.pem"), "ssl_verify_cert": "true"}
         engine(**verified).check((INSERT,))
-        with pytest.raises(EngineError, match="not verified"):  # the cache is warm now
+        with refused(
+            ErrorId.SERVER_NOT_VERIFIED, EngineError, naming="not verified"
+        ):  # the cache is warm now
             engine().facts()
         engine(ssl_verify_cert="false").facts()
         assert SECRET.encode() not in b"".join(heard)

@@ -26,6 +26,7 @@ from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.sshconfig import Settings, settings
 from tests.kit.files import AS_ROOT, STRANGER, let_write
 from tests.kit.hostile import CLEARTEXT, asks, hostile
+from tests.kit.refusals import refused
 
 HUGE = 10 << 30
 
@@ -134,7 +135,7 @@ def test_so_is_one_in_its_usual_place(
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     os.mkfifo(path)
-    with pytest.raises(DbcheckError, match=str(path)):
+    with refused(ErrorId.FILE_NOT_READABLE, naming=str(path)):
         mysql() if name == ".my.cnf" else postgresql()
 
 
@@ -182,7 +183,7 @@ def test_an_option_file_that_others_may_change_or_read_is_refused(
         MysqlEngine(url)
         return
     for read in (usual_options, lambda _: MysqlEngine(url)):
-        with pytest.raises(UsageError, match=why) as caught:
+        with refused(ErrorId.SECRET_FILE_NOT_PRIVATE, UsageError, naming=why) as caught:
             read(file)
         assert "hunter2" not in str(caught.value)
         do = "600" if "hunter2" in text else "g-w" if mode == 0o664 else "o-w"
@@ -197,7 +198,9 @@ def test_an_option_file_that_a_list_of_access_lets_another_write_is_refused(
     let_write(file, STRANGER)
     url = f"mysql://eve@127.0.0.1:1/d?option_files={file}"
     for read in (usual_options, lambda _: MysqlEngine(url)):
-        with pytest.raises(UsageError, match="access control list") as caught:
+        with refused(
+            ErrorId.SECRET_FILE_NOT_PRIVATE, UsageError, naming="access control list"
+        ) as caught:
             read(file)
         assert f"setfacl -b {file}" in caught.value.hint
 
@@ -275,7 +278,9 @@ def test_an_included_file_of_another_user_is_refused(tmp_path: Path) -> None:
     included = made_by_me(tmp_path / "b.cnf")
     os.chown(included, STRANGER, -1)
     file = made_by_me(tmp_path / "a.cnf", f"!include {included}\n")
-    with pytest.raises(UsageError, match=rf"another user \(uid {STRANGER}\)"):
+    with refused(
+        ErrorId.SECRET_FILE_NOT_PRIVATE, UsageError, naming=f"(uid {STRANGER})"
+    ):
         usual_options(file)
 
 
@@ -284,13 +289,19 @@ def test_files_that_include_each_other_end(tmp_path: Path) -> None:
     """The clients read each of them 1,024 times, and say nothing."""
     file = tmp_path / "a.cnf"
     made_by_me(file, f"!include {file}\n!include {file}\n[client]\nuser=eve\n")
-    with pytest.raises(UsageError, match=f"line 1 of {file} includes too much"):
+    with refused(
+        ErrorId.OPTION_FILE_INVALID,
+        UsageError,
+        naming=("line 1", str(file), "includes too much"),
+    ):
         usual_options(file)
     for number in range(9):
         text = f"!include {tmp_path}/{number + 1}.cnf\n" * 3
         made_by_me(tmp_path / f"{number}.cnf", text)
     made_by_me(tmp_path / "9.cnf")
-    with pytest.raises(UsageError, match="1000 may be included in all"):
+    with refused(
+        ErrorId.OPTION_FILE_INVALID, UsageError, naming="1000 may be included in all"
+    ):
         usual_options(tmp_path / "0.cnf")
 
 
@@ -405,7 +416,7 @@ def test_a_configuration_of_ssh_that_others_may_write_is_refused(
     file.write_text("Host db1\n  ProxyCommand touch x\n")
     os.chown(file, -1, gid)
     file.chmod(mode)
-    with pytest.raises(UsageError, match=f"may write {file}"):
+    with refused(ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"may write {file}"):
         settings(Address("db1"), file)
 
 
@@ -436,7 +447,9 @@ def test_a_service_file_that_others_may_write_gives_no_password_away(
             with pytest.raises(DbcheckError, match="cannot connect"):
                 PostgresqlEngine("postgresql://eve@/d").facts()
         assert (b"hunter2" in b"".join(heard)) is expected
-    with pytest.raises(DbcheckError, match=f"any user may write {file}") as caught:
+    with refused(
+        ErrorId.SECRET_FILE_NOT_PRIVATE, naming=f"any user may write {file}"
+    ) as caught:
         PostgresqlEngine("postgresql://eve@/d").endpoints()
     assert f"chmod o-w {file}" in caught.value.hint
     assert PostgresqlEngine("postgresql://eve@/d").accepts()
@@ -447,7 +460,10 @@ def test_a_service_file_that_others_may_write_gives_no_password_away(
     monkeypatch.setenv("HOME", str(tmp_path / "none"))
     monkeypatch.setenv("PGSYSCONFDIR", str(tmp_path))
     file.rename(tmp_path / "pg_service.conf")
-    with pytest.raises(DbcheckError, match="any user may write .*pg_service.conf"):
+    with refused(
+        ErrorId.SECRET_FILE_NOT_PRIVATE,
+        naming=("any user may write", "pg_service.conf"),
+    ):
         PostgresqlEngine("postgresql://eve@/d").endpoints()
 
 
@@ -472,5 +488,5 @@ def test_a_home_whose_name_is_no_text_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path) + "/\udcff\udcfe")
-    with pytest.raises(EngineError, match="port 1 failed"):
+    with refused(ErrorId.CONNECTION_FAILED, EngineError, naming="port 1 failed"):
         postgresql()

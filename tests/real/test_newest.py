@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-import pytest
-
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.load.sessions import commit
@@ -15,6 +14,7 @@ from dbcheck.rows.plans.plan import INSERT
 from dbcheck.rows.table import LEDGER
 from tests.kit.lab_access import connect
 from tests.kit.operations import insert
+from tests.kit.refusals import refused
 
 EPOCH = 77
 
@@ -66,7 +66,9 @@ def test_one_that_is_severed_raises_and_can_be_closed(engine: Engine) -> None:
     engine.prepare((LEDGER,))
     newest = engine.open_newest(LEDGER, EPOCH)
     newest.sever()
-    with pytest.raises(EngineError, match="failed at newest_ledger"):
+    with refused(
+        ErrorId.CONNECTION_LOST, EngineError, naming="failed at newest_ledger"
+    ):
         newest.read(0)
     newest.sever()
     newest.close()

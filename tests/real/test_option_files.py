@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.optionfile import Client, is_on, known_options, read_options
@@ -18,6 +19,7 @@ from tests.kit.option_files import (
     printed_by_mariadb,
     printed_by_mysql,
 )
+from tests.kit.refusals import refused
 
 # What is in the group [client].
 READ = {
@@ -171,10 +173,18 @@ def test_a_folder_that_need_not_be_read_is_passed_over(
     monkeypatch.setattr("os.listdir", refuse)
     assert [one.name for one in read_options(file, ("client",))] == ["x"]
     file.write_text("!includedir more\n[client]\nx=a\n")
-    with pytest.raises(UsageError, match="line 1 of .* more, which cannot be read"):
+    with refused(
+        ErrorId.OPTION_FILE_INVALID,
+        UsageError,
+        naming=("line 1", "more, which cannot be read"),
+    ):
         read_options(file, ("client",))
     file.write_text("?includedir none\n[client]\nx=a\n")
-    with pytest.raises(UsageError, match="line 1 of .* a folder, which cannot be read"):
+    with refused(
+        ErrorId.OPTION_FILE_INVALID,
+        UsageError,
+        naming=("line 1", "a folder, which cannot be read"),
+    ):
         read_options(file, ("client",))
 
 
@@ -253,7 +263,9 @@ def test_a_name_that_mariadb_refuses_is_refused(line: str, tmp_path: Path) -> No
     _, complaint = shown_by_mariadb(file)
     assert re.search("ambiguous|unknown|requires an argument", complaint)
     for client in Client:
-        with pytest.raises(UsageError, match=f"line 3 of {file}") as caught:
+        with refused(
+            ErrorId.OPTION_FILE_INVALID, UsageError, naming=("line 3", str(file))
+        ) as caught:
             known_options(read_options(file, GROUPS), client)
         assert caught.value.hint
 
@@ -264,5 +276,9 @@ def test_a_limit_of_time_in_the_url_or_a_file_fails_nothing(tmp_path: Path) -> N
     file.write_text("[client]\nconnect-timeout=5\nconnection_timeout=6\n")
     file.chmod(0o600)
     for option in ("connection_timeout=5", "connect_timeout=5", f"option_files={file}"):
-        with pytest.raises(EngineError, match="Can't connect to MySQL server"):
+        with refused(
+            ErrorId.CONNECTION_FAILED,
+            EngineError,
+            naming="Can't connect to MySQL server",
+        ):
             MysqlEngine(f"mysql://u@127.0.0.1:1/x?{option}").facts()

@@ -22,6 +22,7 @@ from dbcheck.cli.root import run
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.rows.plans.plan import INSERT
 from tests.kit.hostile import PgPeer, hostile
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 from tests.runs import make
 
@@ -156,7 +157,9 @@ def test_each_way_to_ask_a_server_refuses_it(stand_in: StandIn) -> None:
         engine.ready,  # as waiting for it would not help
         lambda: engine.check((INSERT,)),
     ):
-        with pytest.raises(OtherProduct, match=stand_in.sentence) as caught:
+        with refused(
+            ErrorId.SERVER_NOT_SUPPORTED, OtherProduct, naming=stand_in.sentence
+        ) as caught:
             ask()
         assert caught.value.hint == HINT
     assert not engine.takes_writes()

@@ -82,7 +82,7 @@ def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
     found = run(
         place / "bin" / "python",
         "-c",
-        "from dbcheck import files; import dbcheck; print(dbcheck.__file__);"
+        "from dbcheck.config import files; import dbcheck; print(dbcheck.__file__);"
         "print(files.sql('mysql', 'insert_fs'), files.sql('postgresql', 'facts'));"
         "print(files.matrix_names(), files.switch_inventory('shelly'));"
         "print(sorted(e.name for e in files.folder('inventory').iterdir()))",
@@ -98,6 +98,8 @@ def test_the_wheel_holds_all_it_needs(source: Path, tmp_path: Path) -> None:
         place / "bin" / "dbcheck", "report", "run", "--format", "html", cwd=elsewhere
     )
     assert ".chart {" in page
+    for id in ("witness-disk-full", "witness-log", "missing-tail", "pg-fsync"):
+        assert run(place / "bin" / "dbcheck", "explain", id, cwd=elsewhere)
 
 
 @pytest.mark.parametrize("pinned", [True, False], ids=["by its hash", "by its version"])

@@ -15,6 +15,7 @@ from typing import cast
 import pytest
 from sqlalchemy.engine import make_url
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.base.system import now_us
 from dbcheck.engines.postgresql.session import PostgresqlSession
@@ -32,6 +33,7 @@ from tests.kit.far_host import far_listener, far_network
 from tests.kit.lab_access import connect
 from tests.kit.operations import batches, insert
 from tests.kit.overheard import overheard
+from tests.kit.refusals import refused
 from tests.kit.servers import NewServer
 from tests.kit.sessions import run_on
 from tests.kit.waiting import wait_until
@@ -165,7 +167,9 @@ def test_whoever_cannot_be_verified_is_refused(
         engine.facts,
     )
     for call in calls:
-        with pytest.raises(EngineError, match=said) as caught:
+        with refused(
+            ErrorId.SERVER_CERTIFICATE_REFUSED, EngineError, naming=said
+        ) as caught:
             call()
         assert hint in caught.value.hint
         assert fresh.server.password not in str(caught.value)
@@ -178,7 +182,9 @@ def test_a_server_without_tls_is_refused_where_it_is_required(
     server.start()
     url = make_url(server.url).update_query_dict({"sslmode": "require"})
     engine = open_engine(url.render_as_string(), server.password)
-    with pytest.raises(EngineError, match="does not support SSL") as caught:
+    with refused(
+        ErrorId.SERVER_CERTIFICATE_REFUSED, EngineError, naming="does not support SSL"
+    ) as caught:
         engine.open_session((INSERT,))
     assert "sslmode" in caught.value.hint
 
@@ -268,7 +274,9 @@ def test_no_password_goes_in_clear_to_a_host_that_is_not_verified(far: Far) -> N
         for options in (plain, {}):
             engine = far.engine(account, **options)
             for call in (engine.facts, partial(engine.open_session, (INSERT,))):
-                with pytest.raises(EngineError, match="requirement") as caught:
+                with refused(
+                    ErrorId.SERVER_NOT_VERIFIED, EngineError, naming="requirement"
+                ) as caught:
                     call()
                 assert "sslmode=verify-full" in caught.value.hint
                 assert "require_auth=md5" in caught.value.hint
@@ -301,7 +309,9 @@ def test_a_port_of_this_machine_is_as_any_other_host(accounts: Secured) -> None:
             if account == "scram":
                 log_in(engine)
                 continue
-            with pytest.raises(EngineError, match="requirement"):
+            with refused(
+                ErrorId.SERVER_NOT_VERIFIED, EngineError, naming="requirement"
+            ):
                 engine.facts()
         verified = {"sslmode": "verify-ca", "sslrootcert": str(accounts.authority)}
         log_in(open_engine(url.update_query_dict(verified).render_as_string(), EVES))

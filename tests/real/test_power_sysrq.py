@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
@@ -18,6 +19,7 @@ from dbcheck.power.kinds import sysrq
 from dbcheck.power.kinds.sysrq import SysrqPlan, SysrqSwitch
 from dbcheck.remote.address import SshOptions
 from dbcheck.remote.channel import Pipe
+from tests.kit.refusals import refused
 from tests.kit.witnesses import running_sshd
 
 
@@ -60,17 +62,21 @@ def switch(
 
 @pytest.mark.root  # who may not write the trigger is refused for that
 def test_the_client_never_resets_its_own_machine(sshd: Sshd, trigger: Path) -> None:
-    with pytest.raises(PowerError, match="the machine that dbcheck runs on"):
+    with refused(ErrorId.HOST_IS_THIS_MACHINE, PowerError):
         switch(sshd, trigger).cut()
     assert trigger.read_text() == ""
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_trigger_out_of_reach_is_reported(sshd: Sshd, tmp_path: Path) -> None:
-    with pytest.raises(PowerError, match=r"cannot write|does not allow this user"):
+    with refused(ErrorId.SYSRQ_NOT_ALLOWED, PowerError):
         switch(sshd, tmp_path / "no" / "trigger").cut()
     sshd.close()
-    with pytest.raises(PowerError, match="cannot reset the host: cannot reach"):
+    with refused(
+        ErrorId.HOST_UNREACHABLE,
+        PowerError,
+        naming="cannot reset the host: cannot reach",
+    ):
         switch(sshd, tmp_path / "trigger").cut()
 
 
@@ -91,7 +97,7 @@ def test_a_prepared_reset_takes_one_message(sshd: Sshd, trigger: Path) -> None:
     power.prepare()
     assert logins == [""]
     logins.clear()
-    with pytest.raises(PowerError, match="still up 1 s after the sysrq reset"):
+    with refused(ErrorId.HOST_DID_NOT_RESET, PowerError, naming="up 1"):
         power.cut()
     assert trigger.read_text() == "b"
     assert set(logins) == {"b"}  # each came after the reset, to see whether it is gone
@@ -104,7 +110,7 @@ def test_a_preparation_that_broke_is_made_anew(sshd: Sshd, trigger: Path) -> Non
     power = switch(sshd, trigger, timeout_s=1, host=host)
     power.prepare()
     host.close()  # as an interface that goes and comes back
-    with pytest.raises(PowerError, match="still up 1 s after the sysrq reset"):
+    with refused(ErrorId.HOST_DID_NOT_RESET, PowerError, naming="up 1"):
         power.cut()
     assert trigger.read_text() == "b"
 
@@ -113,5 +119,5 @@ def test_a_preparation_that_broke_is_made_anew(sshd: Sshd, trigger: Path) -> Non
 def test_what_cannot_be_reset_is_refused_before_any_load(
     sshd: Sshd, tmp_path: Path
 ) -> None:
-    with pytest.raises(PowerError, match=r"cannot write|does not allow this user"):
+    with refused(ErrorId.SYSRQ_NOT_ALLOWED, PowerError):
         switch(sshd, tmp_path / "no" / "trigger").prepare()

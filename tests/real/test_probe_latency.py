@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import data_directory
 from dbcheck.engines.registry import open_engine
@@ -25,6 +26,7 @@ from dbcheck.model.flushes import Method, Shape
 from dbcheck.probe.latency import MAIN, FileioResult, Spread
 from dbcheck.probe.measure_latency import Effort, probe_server
 from tests.kit.labs import lab_of
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 from tools.docs.schema import FOLDER
 
@@ -70,12 +72,12 @@ def test_writes_end_after_their_time(host: TargetHost, folder: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(host: TargetHost) -> None:
-    with pytest.raises(HostError, match="nowhere"):
+    with refused(ErrorId.HOST_PATH_MISSING, HostError, naming="nowhere"):
         host.time_writes("/nowhere", Shape(Method.FSYNC, 1, 0), [], 1, 1.0)
 
 
 def test_a_write_beyond_the_file_is_refused(host: TargetHost, folder: Path) -> None:
-    with pytest.raises(HostError, match="too many"):
+    with refused(ErrorId.AGENT_FAILED, HostError, naming="too many"):
         shape = Shape(Method.FSYNC, 1 << 19, 1 << 20)
         host.time_writes(str(folder), shape, [], 1, 1.0)
 

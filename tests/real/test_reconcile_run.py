@@ -44,6 +44,7 @@ from dbcheck.witness.url import open_witness
 from dbcheck.witness.witness import AgentWitness
 from tests.kit.fake_engine import ACKED, FakeEngine
 from tests.kit.nodes import after_of, site_of
+from tests.kit.refusals import refused
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 NO_ROWS = {LEDGER.name: StoredRows(0, hashlib.sha256().hexdigest())}
@@ -132,7 +133,7 @@ def test_the_record_left_with_the_witness_is_there_with_the_survivors(
     """They are read once: what is not there then, no later judgement has."""
     load = replace(LOAD, watermarks=(None, None), windows=LOAD.windows * 2)
     site.logs[0].note(sealed_load(site.run.key(), load))
-    with pytest.raises(WitnessError, match="gone"):
+    with refused(ErrorId.WITNESS_NOT_CONFIRMING, WitnessError, naming="gone"):
         site.reconcile(reads=2)
     assert site.run.was_read()
     assert judge_run(site.run, FrameLogReader()).load == load
@@ -143,7 +144,7 @@ def test_no_ack_is_held_against_rows_that_were_read_before_it(
     site: Site, reads: int
 ) -> None:
     """The load goes on, and what would tell it fails."""
-    with pytest.raises(WitnessError, match="gone"):
+    with refused(ErrorId.WITNESS_NOT_CONFIRMING, WitnessError, naming="gone"):
         site.reconcile(reads, lambda: site.ack(0, 2, 1))
     outcome = judge_run(site.run, FrameLogReader())
     assert outcome.found is not None
@@ -165,7 +166,7 @@ def test_a_table_without_rows_was_read_to_its_end(
 
 
 def test_rows_that_were_read_while_a_log_grew_are_forgotten(site: Site) -> None:
-    with pytest.raises(UsageError, match="still under load"):
+    with refused(ErrorId.RUN_STILL_UNDER_LOAD, UsageError):
         site.reconcile(10, lambda: site.ack(1, 1, ACKED + 1))
     assert not site.run.was_read()
 
@@ -265,7 +266,7 @@ def test_a_server_that_came_back_late_fails_by_its_rows_and_never_passes(
     else:
         assert outcome.verdict is Verdict.INCONCLUSIVE
         assert any(said in reason for reason in outcome.judgement.reasons)
-    with pytest.raises(UsageError, match="read already"):
+    with refused(ErrorId.SURVIVORS_READ_ALREADY, UsageError):
         site.reconcile(10)
 
 
@@ -325,7 +326,7 @@ def test_a_failure_stands_if_the_rows_were_read_under_load(site: Site) -> None:
         site.ack(1, 1, ACKED + 1)
 
     site.run.write_after(DEAD)
-    with pytest.raises(UsageError, match="still under load"):
+    with refused(ErrorId.RUN_STILL_UNDER_LOAD, UsageError):
         site.reconcile(10, go_on)
     assert site.run.after() == DEAD
     assert site.run.prepared() is None
@@ -333,9 +334,7 @@ def test_a_failure_stands_if_the_rows_were_read_under_load(site: Site) -> None:
 
 def test_a_run_whose_folder_is_here_is_reconciled_in_it(site: Site) -> None:
     folder = site.run.path
-    with pytest.raises(
-        UsageError, match=f"already has a folder here: {folder}"
-    ) as caught:
+    with refused(ErrorId.RUN_FOLDER_EXISTS, UsageError, naming=str(folder)) as caught:
         _recalled(site.witness, folder.name, folder.parent)
     assert f"dbcheck reconcile {folder}" in caught.value.hint
     elsewhere = _recalled(site.witness, folder.name, folder.parent / "elsewhere")

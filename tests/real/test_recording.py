@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.system import now_us
 from dbcheck.lab.drive.control import DriveProcess
@@ -23,6 +24,7 @@ from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
 from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
 from tests.kit.drive_mounts import own_mounts as own_mounts
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("own_mounts")]
@@ -211,11 +213,19 @@ def save(drive: DriveProcess) -> None:
 def test_a_recording_is_saved_once_the_power_is_gone(
     drive: DriveProcess, file: RecordingFile
 ) -> None:
-    with pytest.raises(LabError, match=r"refused 'save_recording'.*nothing was recor"):
+    with refused(
+        ErrorId.VIRTUAL_DRIVE_REFUSED,
+        LabError,
+        naming=("refused 'save_recording'", "nothing was recor"),
+    ):
         drive.call(DriveServer.save_recording)
     drive.call(DriveServer.record)
     os.pwrite(drive.descriptor, b"x" * 512, 0)
-    with pytest.raises(LabError, match=r"refused 'save_recording'.*has not ended"):
+    with refused(
+        ErrorId.VIRTUAL_DRIVE_REFUSED,
+        LabError,
+        naming=("refused 'save_recording'", "has not ended"),
+    ):
         drive.call(DriveServer.save_recording)
     os.pwrite(drive.descriptor, b"y" * 512, 512)
     save(drive)
@@ -267,12 +277,22 @@ def test_a_state_is_shown_while_the_drive_is_off(
     os.pwrite(drive.descriptor, b"1" * 512, 512)
     os.pwrite(drive.descriptor, b"2" * 512, 512)
     save(drive)
-    with pytest.raises(LabError, match=r"refused 'show'.*does not replay a recording"):
+    with refused(
+        ErrorId.VIRTUAL_DRIVE_REFUSED,
+        LabError,
+        naming=("refused 'show'", "does not replay a recording"),
+    ):
         drive.call(DriveServer.show, 0, [])
     with replaying(drive_file, file) as other:
-        with pytest.raises(LabError, match=r"refused 'show'.*in use"):
+        with refused(
+            ErrorId.VIRTUAL_DRIVE_REFUSED, LabError, naming=("refused 'show'", "in use")
+        ):
             other.call(DriveServer.show, 1, [])
-        with pytest.raises(LabError, match=r"refused 'record'.*replays"):
+        with refused(
+            ErrorId.VIRTUAL_DRIVE_REFUSED,
+            LabError,
+            naming=("refused 'record'", "replays"),
+        ):
             other.call(DriveServer.record)
         for whole, parts, shown in (
             (2, [], b"2" * 512),
@@ -280,7 +300,11 @@ def test_a_state_is_shown_while_the_drive_is_off(
             (1, [(1, 0, 100)], b"2" * 100 + b"1" * 412),
         ):
             other.call(DriveServer.fail)
-            with pytest.raises(LabError, match=r"refused 'show'.*has 2 writes, not 3"):
+            with refused(
+                ErrorId.VIRTUAL_DRIVE_REFUSED,
+                LabError,
+                naming=("refused 'show'", "has 2 writes, not 3"),
+            ):
                 other.call(DriveServer.show, 3, [])
             other.call(DriveServer.show, whole, parts)
             other.call(DriveServer.power_on)
@@ -290,16 +314,28 @@ def test_a_state_is_shown_while_the_drive_is_off(
             os.fsync(other.descriptor)
         other.call(DriveServer.flush_all)
         other.call(DriveServer.fail)
-        with pytest.raises(LabError, match=r"refused 'show'.*flushed or cut"):
+        with refused(
+            ErrorId.VIRTUAL_DRIVE_REFUSED,
+            LabError,
+            naming=("refused 'show'", "flushed or cut"),
+        ):
             other.call(DriveServer.show, 0, [])
 
 
 def test_a_drive_without_a_file_records_nothing(drive_file: Path) -> None:
     with DriveProcess.start(SMALL, drive_file) as drive:
-        with pytest.raises(LabError, match=r"refused 'record'.*no file"):
+        with refused(
+            ErrorId.VIRTUAL_DRIVE_REFUSED,
+            LabError,
+            naming=("refused 'record'", "no file"),
+        ):
             drive.call(DriveServer.record)
         drive.call(DriveServer.freeze)
-        with pytest.raises(LabError, match=r"refused 'save_recording'.*nothing"):
+        with refused(
+            ErrorId.VIRTUAL_DRIVE_REFUSED,
+            LabError,
+            naming=("refused 'save_recording'", "nothing"),
+        ):
             drive.call(DriveServer.save_recording)
 
 
@@ -307,15 +343,25 @@ def test_a_file_that_is_no_recording_starts_no_drive(
     drive: DriveProcess, drive_file: Path, file: RecordingFile
 ) -> None:
     with (
-        pytest.raises(LabError, match=r"files\.drive is damaged or not a drive's rec"),
+        refused(
+            ErrorId.VIRTUAL_DRIVE_NOT_POSSIBLE,
+            LabError,
+            naming="files.drive is damaged or not a drive's rec",
+        ),
         replaying(drive_file, file),
     ):
         pass
-    with pytest.raises(LabError, match=r"files\.drive cannot be opened: File exists"):
+    with refused(
+        ErrorId.RECORDING_NOT_USABLE, LabError, naming=("files.drive", "File exists")
+    ):
         DriveProcess.start(SMALL, drive_file, recording=file)
     file.path.unlink()
     with (
-        pytest.raises(LabError, match=r"files\.drive cannot be opened: No such file"),
+        refused(
+            ErrorId.RECORDING_NOT_USABLE,
+            LabError,
+            naming=("files.drive", "No such file"),
+        ),
         replaying(drive_file, file),
     ):
         pass

@@ -323,7 +323,9 @@ def test_a_criterion_that_is_not_reached_is_not_refused(
     ],
 )
 def test_what_cannot_be_used_is_told(reader: str, text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"configuration: {tmp_path}/config") as caught:
+    with refused(
+        ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"{tmp_path}/config"
+    ) as caught:
         said(tmp_path, text)
     assert caught.value.id is ErrorId.SSH_CONFIG_INVALID
     assert caught.value.hint
@@ -334,7 +336,9 @@ def test_a_line_of_another_kind_of_file_is_not_repeated(
     reader: str, tmp_path: Path
 ) -> None:
     """The file may be a list of passwords, and the line a megabyte."""
-    with pytest.raises(UsageError, match=f"{tmp_path}/config, line 1: ") as caught:
+    with refused(
+        ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"{tmp_path}/config, line 1:"
+    ) as caught:
         said(tmp_path, "hunter2" + "x" * 1_000_000)
     assert "hunter2" not in str(caught.value)
 
@@ -345,7 +349,9 @@ def test_a_file_that_is_included_and_too_large_is_named(
     huge = tmp_path / "huge"
     huge.touch()
     os.truncate(huge, 1 << 30)
-    with pytest.raises(UsageError, match=f"configuration: {huge}: it is larger"):
+    with refused(
+        ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"{huge}: it is larger"
+    ):
         said(tmp_path, f"Include {huge}\n")
 
 
@@ -364,7 +370,9 @@ def test_a_file_that_others_may_write_runs_nothing(
     (tmp_path / "part").write_text(f'Match exec "touch {tmp_path}/ran"\n User me\n')
     (tmp_path / "config").write_text(f"Host other\n Include {tmp_path}/part\n")
     (tmp_path / name).chmod(0o666)
-    with pytest.raises(UsageError, match=f"may write {tmp_path}/{name}"):
+    with refused(
+        ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"may write {tmp_path}/{name}"
+    ):
         settings(Address("other"), tmp_path / "config")
     assert not (tmp_path / "ran").exists()
 
@@ -378,7 +386,9 @@ def test_nor_one_that_a_pattern_includes(name: str, tmp_path: Path) -> None:
     (tmp_path / "part").write_text(f'Match exec "touch {tmp_path}/ran"\n User me\n')
     (tmp_path / "config").write_text(f"Include {tmp_path}/{name}\n")
     (tmp_path / "part").chmod(0o666)
-    with pytest.raises(UsageError, match=f"may write {tmp_path}/part"):
+    with refused(
+        ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"may write {tmp_path}/part"
+    ):
         settings(Address("part"), tmp_path / "config")
     assert not (tmp_path / "ran").exists()
 
@@ -390,7 +400,7 @@ def test_what_is_no_name_of_a_host_is_told(
     text = os.fsencode(f"Host db\n HostName {name}\n")
     (tmp_path / "config").write_bytes(text)
     options = SshOptions(config_file=tmp_path / "config")
-    with pytest.raises(HostError, match="not a valid host name"):
+    with refused(ErrorId.HOST_UNREACHABLE, HostError, naming="not a valid host name"):
         connect(Address("db"), options)
 
 
@@ -414,7 +424,7 @@ def test_a_command_that_decides_gets_no_password(
 def test_an_answer_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(f'Match exec "echo $$ > {tmp_path}/pid; exec sleep 300"\n')
-    with pytest.raises(UsageError, match=r"did not end in 0\.5 s"):
+    with refused(ErrorId.SSH_CONFIG_INVALID, UsageError, naming="did not end in 0.5 s"):
         settings(Address("db"), path, limit_s=0.5)
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: is_gone(pid), "what it started is gone")
@@ -471,7 +481,9 @@ def test_nor_one_that_another_user_may_change(
     if shutil.which("ssh", path=os.defpath):
         assert settings(Address("db"), path).user
     monkeypatch.setenv("PATH", str(folder))
-    with pytest.raises(UsageError, match="only ssh itself understands"):
+    with refused(
+        ErrorId.SSH_CONFIG_INVALID, UsageError, naming="only ssh itself understands"
+    ):
         settings(Address("db"), path)
     (tmp_path / "krl").write_bytes(b"SSHKRL\n\0")
     with pytest.raises(UnreadableList, match="ssh-keygen"):

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import Secret
 from dbcheck.runner.assemble import engine
 from tests.kit.files import STRANGER
+from tests.kit.refusals import refused
 
 
 def test_a_secret_is_read_from_where_it_is(
@@ -54,11 +56,13 @@ def test_a_variable_that_is_not_utf_8_is_refused(
 ) -> None:
     """It would reach a driver or a fence agent as what no text can hold."""
     monkeypatch.setitem(os.environb, b"THE_SECRET", b"hunter2\xff")
-    with pytest.raises(UsageError, match="THE_SECRET .* not UTF-8") as caught:
+    with refused(ErrorId.SECRET_NOT_UTF8, UsageError, naming="THE_SECRET") as caught:
         Secret("password", "env", ("THE_SECRET",)).read()
     assert "hunter2" not in str(caught.value)
     monkeypatch.setitem(os.environb, b"DBCHECK_PASSWORD", b"hunter2\xff")
-    with pytest.raises(UsageError, match="DBCHECK_PASSWORD .* not UTF-8") as caught:
+    with refused(
+        ErrorId.SECRET_NOT_UTF8, UsageError, naming="DBCHECK_PASSWORD"
+    ) as caught:
         engine("postgresql://dbcheck@db1/dbcheck", None)
     assert "hunter2" not in str(caught.value)
 
@@ -68,7 +72,9 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
     for path in (pipe, Path("/dev/zero")):
-        with pytest.raises(UsageError, match="not a regular file"):
+        with refused(
+            ErrorId.SECRET_FILE_UNREADABLE, UsageError, naming="not a regular file"
+        ):
             Secret("password", "file", (str(path),)).read()
 
 
@@ -83,7 +89,9 @@ def test_a_file_of_another_user_is_refused(
     file.chmod(0o600)
     os.chown(file, STRANGER, -1)
     secret = Secret("password", "file", (str(file),))
-    with pytest.raises(UsageError, match=rf"another user \(uid {STRANGER}\)"):
+    with refused(
+        ErrorId.SECRET_FILE_NOT_PRIVATE, UsageError, naming=f"(uid {STRANGER})"
+    ):
         secret.read()
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
     assert secret.read() == "hunter2"

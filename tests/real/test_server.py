@@ -18,12 +18,14 @@ from types import SimpleNamespace
 import mysql.connector
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab import held_port, process, programs, server_account
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
+from tests.kit.refusals import refused
 from tests.kit.server_logs import MYSQL_PAGE
 from tests.kit.servers import (
     SERVERS,
@@ -184,7 +186,7 @@ def test_a_port_is_free_again_once_nobody_keeps_it(
     first = HeldPort()
     number = first.number
     monkeypatch.setattr(held_port, "candidates", lambda _: [number])
-    with pytest.raises(LabError, match="no free TCP port"):
+    with refused(ErrorId.NO_FREE_PORT, LabError):
         HeldPort()
     del first
     assert HeldPort().number == number
@@ -256,7 +258,7 @@ def test_a_frozen_server_is_silent_until_it_is_thawed(
 @pytest.mark.wide_with("mysql")
 def test_a_bad_setting_is_reported_with_the_log(own_server: DatabaseServer) -> None:
     own_server.settings["no_such_setting"] = "1"
-    with pytest.raises(LabError, match="no_such_setting"):
+    with refused(ErrorId.LAB_SERVER_NOT_STARTED, LabError, naming="no_such_setting"):
         own_server.start()
     assert own_server.pids() == []
     del own_server.settings["no_such_setting"]
@@ -268,7 +270,9 @@ def test_a_server_that_is_not_ready_in_time_is_killed(
     own_server: DatabaseServer,
 ) -> None:
     """On a slow machine that takes long, and is nothing that the server did."""
-    with pytest.raises(LabError, match="took no queries for 0 s") as caught:
+    with refused(
+        ErrorId.LAB_SERVER_NOT_STARTED, LabError, naming="took no queries for 0 s"
+    ) as caught:
         own_server.start(timeout_s=0)
     assert not isinstance(caught.value, Unrecoverable)
     assert own_server.pids() == []
@@ -289,7 +293,9 @@ def test_a_server_that_hangs_over_damage_is_beyond_recovery(
 
     server.log_file.unlink(missing_ok=True)
     monkeypatch.setattr(server, "_takes_queries", hang)
-    with pytest.raises(Unrecoverable, match="page corruption on disk"):
+    with refused(
+        ErrorId.LAB_SERVER_NOT_STARTED, Unrecoverable, naming="page corruption on disk"
+    ):
         server.start(timeout_s=0.2)
     assert server.pids() == []
 
@@ -376,12 +382,12 @@ def test_an_end_by_itself_is_a_failure(own_server: DatabaseServer) -> None:
 
 
 def test_it_starts_once(server: DatabaseServer) -> None:
-    with pytest.raises(LabError, match="running already"):
+    with refused(ErrorId.LAB_SERVER_RUNS_ALREADY, LabError, naming="running already"):
         server.start()
 
 
 def test_data_are_never_overwritten(own_server: DatabaseServer) -> None:
-    with pytest.raises(LabError, match="not empty"):
+    with refused(ErrorId.DATA_FOLDER_NOT_EMPTY, LabError):
         own_server.initialise()
 
 
@@ -405,7 +411,9 @@ def test_a_stale_lock_file_is_no_obstacle(
 
 def test_two_servers_never_share_a_folder(postgresql_server: DatabaseServer) -> None:
     second = server_in(postgresql_server.data.parent, PostgresqlServer)
-    with pytest.raises(LabError, match="another server runs"):
+    with refused(
+        ErrorId.LAB_SERVER_RUNS_ALREADY, LabError, naming="another server runs"
+    ):
         second.start()
     assert engine_of(postgresql_server).ready() is None
 
@@ -451,7 +459,9 @@ def test_programs_that_are_missing_are_named_with_their_source(
         lacking = SERVERS[kind].missing()
         assert [words.split()[0] for words in lacking] == [*SERVERS[kind].needs]
         assert all(word in words for words in lacking)
-        with pytest.raises(LabError, match="is not installed") as caught:
+        with refused(
+            ErrorId.PROGRAM_MISSING, LabError, naming="is not installed"
+        ) as caught:
             SERVERS[kind](tmp_path / "data", tmp_path / "run").initialise()
         assert word in caught.value.hint
 

@@ -102,7 +102,7 @@ def test_the_tokens_of_a_command_are_those_of_ssh(
 
 def test_a_command_that_ends_at_once_is_told(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host db\n ProxyCommand exit 0\n")
-    with pytest.raises(HostError, match="no SSH connection to db:22: .") as caught:
+    with refused(ErrorId.HOST_UNREACHABLE, HostError, naming="db:22: ") as caught:
         connect(Address("db"), SshOptions(config_file=tmp_path / "config"))
     assert "ProxyCommand" in caught.value.hint
 

@@ -16,6 +16,7 @@ from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.ssh import sshd as sshd_module
 from dbcheck.lab.ssh.sshd import Sshd, _descendants
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import SERVERS, running_sshd
 
@@ -87,7 +88,9 @@ def test_a_server_that_does_not_end_is_ended_again(
         with monkeypatch.context() as patch:
             patch.setattr(child, "wait", late)
             for _ in range(2):
-                with pytest.raises(LabError, match="does not end") as caught:
+                with refused(
+                    ErrorId.PROCESSES_DO_NOT_END, LabError, naming="does not end"
+                ) as caught:
                     sshd.close()
                 assert caught.value.id is ErrorId.PROCESSES_DO_NOT_END
         sshd.close()
@@ -152,7 +155,7 @@ def test_without_any_server_the_mend_is_told(
     monkeypatch.setattr(sshd_module, "_openssh", lambda: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(programs, "find", lambda _: None)
-    with pytest.raises(LabError, match="sshd is not installed") as caught:
+    with refused(ErrorId.PROGRAM_MISSING, LabError, naming="sshd") as caught:
         Sshd(tmp_path / "sshd").start()
     for words in (caught.value.hint, *sshd_module.missing()):
         assert "openssh-server" in words
@@ -178,5 +181,5 @@ def test_a_server_that_ends_at_once_is_told(
     broken.write_text("#!/bin/sh\necho no such luck >&2\nexit 1\n")
     os.chmod(broken, 0o755)
     monkeypatch.setattr(sshd_module, "_openssh", lambda: str(broken))
-    with pytest.raises(LabError, match="no such luck"):
+    with refused(ErrorId.LAB_SSH_NOT_STARTED, LabError, naming="no such luck"):
         Sshd(tmp_path / "sshd").start()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import PowerState
 from dbcheck.ports.power import PowerSwitch
@@ -18,6 +19,7 @@ from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from tests.kit import switch_programs as real
 from tests.kit.plugs import Plug
+from tests.kit.refusals import refused
 from tools.docs.switches import recipe
 
 pytestmark = pytest.mark.wide
@@ -82,11 +84,13 @@ def test_libvirt() -> None:
         switch = plan.open(None, print)
         cuts_and_restores(switch)
         subprocess.run((virsh, "-c", uri, "suspend", "test"), check=True)
-        with pytest.raises(PowerError, match="printed 'paused', in which neither"):
+        with refused(
+            ErrorId.POWER_STATE_NOT_UNDERSTOOD, PowerError, naming=("paused", "neither")
+        ):
             switch.state()
         subprocess.run((virsh, "-c", uri, "destroy", "test"), check=True)
         assert switch.state() is OFF
-        with pytest.raises(PowerError, match="off already"):
+        with refused(ErrorId.POWER_STATE_OF_OTHER_HOST, PowerError):
             switch.cut()
 
 
@@ -149,7 +153,11 @@ def test_quarch(plug: Plug) -> None:
 def test_uhubctl_without_a_hub_is_no_state() -> None:
     program = real.program("uhubctl", "uhubctl")
     plan = plan_of("uhubctl", {})
-    with pytest.raises(PowerError, match="No compatible devices detected"):
+    with refused(
+        ErrorId.POWER_COMMAND_FAILED,
+        PowerError,
+        naming="No compatible devices detected",
+    ):
         replace(plan, state=(program, *plan.state[1:])).open(None, print).state()
 
 
@@ -157,7 +165,9 @@ def test_snmpget_without_an_outlet_is_no_state() -> None:
     program = real.program("snmpget", "snmp")
     plan = plan_of("pdudaemon", {"pdu1.example.net": "127.0.0.1:9"})
     state = (program, "-v1", "-cpublic", "-r0", "-t1", *plan.state[1:])
-    with pytest.raises(PowerError, match="Timeout: No Response"):
+    with refused(
+        ErrorId.POWER_COMMAND_FAILED, PowerError, naming="Timeout: No Response"
+    ):
         replace(plan, state=state).open(None, print).state()
 
 
@@ -165,5 +175,5 @@ def test_a_hub_or_a_curl_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", os.path.dirname(shutil.which("timeout") or ""))
-    with pytest.raises(PowerError, match="cannot run the state command"):
+    with refused(ErrorId.POWER_COMMAND_NOT_RUN, PowerError, naming="state command"):
         plan_of("ykush", {}).open(None, print).state()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.config import files
 from dbcheck.inventory.load import load
@@ -28,6 +29,7 @@ from tests.kit import plugs
 from tests.kit.certificates import Authority
 from tests.kit.plugs import Answer, Plug, install, served
 from tests.kit.recorded import PROGRAMS, UNCLEAR
+from tests.kit.refusals import refused
 
 NAMES = files.switch_names()
 ON, OFF = PowerState.ON, PowerState.OFF
@@ -238,7 +240,7 @@ def test_a_recipe_cuts_and_restores(
         assert switch.cut().report["off_seen"] is True
         assert plug.state is OFF
         assert switch.state() is OFF
-        with pytest.raises(PowerError, match="off already"):
+        with refused(ErrorId.POWER_STATE_OF_OTHER_HOST, PowerError):
             switch.cut()
         assert switch.restore() is not None
         assert plug.state is ON
@@ -264,7 +266,7 @@ def test_what_says_nothing_of_the_power_is_no_state(
     plan = plans[name]
     assert isinstance(plan, ExecPlan)
     install(programs, program, dict.fromkeys(answers, Answer(printed, printed)), plug)
-    with pytest.raises(PowerError, match="printed"):
+    with refused(ErrorId.POWER_STATE_NOT_UNDERSTOOD, PowerError, naming="printed"):
         opened(plan).state()
 
 
@@ -275,7 +277,9 @@ def test_a_switch_that_answers_and_does_not_cut_is_found(
     plug.stuck = True
     with (
         DEVICES[name](plans[name], plug, programs) as plan,
-        pytest.raises(PowerError, match="the power is still on after 0.5 s"),
+        refused(
+            ErrorId.POWER_STATE_NOT_REACHED, PowerError, naming=("still on", "0.5")
+        ),
     ):
         opened(plan, timeout_s=0.5).cut()
 
@@ -293,7 +297,11 @@ def test_a_bmc_that_refuses_to_switch_is_found(
     with by_redfish(plans["redfish"], plug, programs) as plan:
         assert isinstance(plan, FencePlan)
         hasty = replace(plan, options={**plan.options, "power_timeout": "1"})
-        with pytest.raises(PowerError, match="fence_redfish off exited with 1"):
+        with refused(
+            ErrorId.POWER_COMMAND_FAILED,
+            PowerError,
+            naming=("fence_redfish", "off", "with 1"),
+        ):
             opened(hasty).cut()
 
 
@@ -305,7 +313,9 @@ def test_an_outlet_that_the_switch_does_not_know_is_an_error(
         assert isinstance(plan, ExecPlan)
         *first, url = plan.cut
         wrong = url.replace("id=0", "id=9").replace("port=7", "port=9")
-        with pytest.raises(PowerError, match="the cut command exited with 22"):
+        with refused(
+            ErrorId.POWER_COMMAND_FAILED, PowerError, naming=("cut", "with 22")
+        ):
             opened(replace(plan, cut=(*first, wrong))).cut()
     assert plug.state is ON
 
@@ -318,6 +328,8 @@ def test_a_plug_that_wants_a_password_is_no_state(
     made = over_http(lambda plug, request: (200, text), "tasmota1.example.net")
     with (
         made(plans["tasmota"], plug, programs) as plan,
-        pytest.raises(PowerError, match="neither pattern is found"),
+        refused(
+            ErrorId.POWER_STATE_NOT_UNDERSTOOD, PowerError, naming="neither pattern is"
+        ),
     ):
         opened(plan).state()

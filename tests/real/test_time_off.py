@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
@@ -24,6 +25,7 @@ from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
 from dbcheck.runs.folder import RunFolder
 from tests.kit.labs import process_lab
 from tests.kit.nodes import at_the_cut, with_node
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Bench, bench, plan, quick
 from tests.kit.waiting import wait_until
 from tests.real.hold_client import programs
@@ -146,7 +148,7 @@ def test_a_switch_that_cuts_and_then_fails_leaves_a_run_to_judge(here: Bench) ->
             restore=(sys.executable, "-c", f"{back}.restore()"),
         )
     )
-    with pytest.raises(PowerError, match="exited with 1"):
+    with refused(ErrorId.POWER_COMMAND_FAILED, PowerError, naming="with 1"):
         run_cycle(with_node(here.rig, power=power), quick(), SEED)
     (folder,) = here.rig.runs.iterdir()
     run = RunFolder.open(folder)
@@ -169,7 +171,7 @@ def test_power_that_does_not_come_back_is_told_beside_what_ended_the_cycle(
 ) -> None:
     stuck = ("sh", "-c", "echo stuck; exit 1")
     power = ExecSwitch(ExecPlan(cut=("false",), restore=stuck))
-    with pytest.raises(PowerError, match="the cut command exited with 1"):
+    with refused(ErrorId.POWER_COMMAND_FAILED, PowerError, naming=("cut", "with 1")):
         run_cycle(with_node(here.rig, power=power), quick(), SEED)
     told = "failed: the restore command exited with 1, output: stuck"
     assert told in here.said.text

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.preflight.before_load import preflight
@@ -18,6 +19,7 @@ from dbcheck.rows.table import LEDGER
 from tests.kit.accounts import Least, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.labs import process_lab
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Said, bench, quick, rig_by_hand
 
 TEMPORARY = (
@@ -73,9 +75,7 @@ def test_a_temporary_table_of_each_session_is_refused(
     try:
         with (
             contextlib.closing(rig.witness),
-            pytest.raises(
-                EngineError, match="a second connection cannot see it"
-            ) as caught,
+            refused(ErrorId.ROW_NOT_VISIBLE, EngineError) as caught,
         ):
             preflight(rig, quick(), SEED)
     finally:

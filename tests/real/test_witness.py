@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
 from dbcheck.model.witness import Watermark
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import Ack
 from dbcheck.witness.log import AckBatch, LogScan
 from dbcheck.witness.window import WindowLimits
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import (
     SERVERS,
@@ -93,7 +95,7 @@ def test_an_event_loop_appends_without_waiting(place: Place) -> None:
     assert log.fileno() == -1
     assert (mark.acks, log.window().acks) == (20_000, 500)
     assert read_back(witness, "loop", mark)[0] == sent
-    with pytest.raises(WitnessError, match="closed"):
+    with refused(ErrorId.WITNESS_LOG_CLOSED, WitnessError):
         log.append_many(sent)
     witness.close()
 
@@ -111,9 +113,9 @@ def test_an_event_is_durable_when_note_returns(place: Place) -> None:
     assert acks == [ack_of(1, 1), ack_of(1, 2)]
     assert events == [{"cut": "asked"}, {"cut": "done"}]
     assert log.close() == mark
-    with pytest.raises(WitnessError, match="too long"):
+    with refused(ErrorId.WITNESS_EVENT_TOO_LONG, WitnessError):
         log.note({"x": "y" * (1 << 18)})
-    with pytest.raises(WitnessError, match="closed"):
+    with refused(ErrorId.WITNESS_LOG_CLOSED, WitnessError):
         log.append(ack_of(1, 3))
     witness.close()
 
@@ -132,14 +134,16 @@ def test_lockstep_never_leaves_an_ack_unconfirmed(place: Place) -> None:
 def test_a_second_client_is_refused_on_the_same_run(place: Place) -> None:
     first, second = place.witness(), place.witness()
     log = first.create("shared", b"{}")
-    with pytest.raises(WitnessError, match="run shared already exists") as caught:
+    with refused(
+        ErrorId.WITNESS_LOG_EXISTS, WitnessError, naming="run shared already exists"
+    ) as caught:
         second.create("shared", b"{}")
     assert caught.value.hint
-    with pytest.raises(WitnessError, match="being written"):
+    with refused(ErrorId.WITNESS_IN_USE, WitnessError, naming="being written"):
         second.remove("shared")
     log.append(ack_of(1, 1))
     assert log.close().acks == 1
-    with pytest.raises(WitnessError, match="already"):
+    with refused(ErrorId.WITNESS_LOG_EXISTS, WitnessError, naming="already"):
         second.create("shared", b"{}")
     first.close()
     second.close()
@@ -151,7 +155,7 @@ def test_a_run_has_a_log_for_each_process_that_joins(place: Place) -> None:
     # As another process does it: a copy that has a connection of its own.
     copies = [pickle.loads(pickle.dumps(witness)) for _ in range(2)]
     logs += [copies[0].join("several", 1), copies[1].join("several", 2)]
-    for refused, why in (
+    for call, why in (
         (lambda: witness.join("several", 1), "being written"),
         (lambda: witness.join("several", 4), "has 4 logs, no log 4"),
         (lambda: witness.join("several", 0), "no log 0"),
@@ -160,7 +164,7 @@ def test_a_run_has_a_log_for_each_process_that_joins(place: Place) -> None:
         (lambda: list(witness.read("several", 3)), "acks-3.log is not there"),
     ):
         with pytest.raises(WitnessError, match=why) as caught:
-            refused()
+            call()
         assert caught.value.hint
     for number, log in enumerate(logs):
         log.append_many([ack_of(number, seq) for seq in range(1, 1001)])
@@ -169,7 +173,11 @@ def test_a_run_has_a_log_for_each_process_that_joins(place: Place) -> None:
     for number, mark in enumerate(marks):
         acks, _ = read_back(witness, "several", mark, number)
         assert acks == [ack_of(number, seq) for seq in range(1, 1001)]
-    with pytest.raises(WitnessError, match="log 1 of run several already exists"):
+    with refused(
+        ErrorId.WITNESS_LOG_EXISTS,
+        WitnessError,
+        naming="log 1 of run several already exists",
+    ):
         witness.join("several", 1)
     witness.remove("several")
     assert not place.log_path("several").parent.exists()
@@ -186,7 +194,7 @@ def test_runs_are_listed_shown_and_removed(place: Place, tmp_path: Path) -> None
     assert witness.manifest("a") == b"a"
     witness.remove("b")
     assert witness.runs() == ["a"]
-    for refused, why in (
+    for call, why in (
         (lambda: witness.manifest("b"), "/b/manifest"),
         (lambda: list(witness.read("b")), "/b/acks.log"),
         (lambda: witness.remove("b"), "/b"),
@@ -195,7 +203,7 @@ def test_runs_are_listed_shown_and_removed(place: Place, tmp_path: Path) -> None
         (lambda: witness.create("c", bytes(5 << 20)), "too long"),
     ):
         with pytest.raises(WitnessError, match=why):
-            refused()
+            call()
     witness.close()
 
 
@@ -210,7 +218,7 @@ def test_facts_and_probe(place: Place) -> None:
     durations_s = witness.probe(20)
     assert len(durations_s) == 20
     assert all(0 < duration_s < 10 for duration_s in durations_s)
-    with pytest.raises(WitnessError, match="0 times"):
+    with refused(ErrorId.AGENT_FAILED, WitnessError, naming="0 times"):
         witness.probe(0)
     witness.close()
 
@@ -229,9 +237,11 @@ def test_a_reader_that_stops_early_leaves_no_agent(place: Place) -> None:
 
 def test_a_folder_that_cannot_be_written_is_told(place: Place) -> None:
     witness = place.witness(folder=Path("/sys/dbcheck"))
-    for refused in (witness.facts, lambda: witness.create("r", b"")):
-        with pytest.raises(WitnessError, match="/sys/dbcheck") as caught:
-            refused()
+    for call in (witness.facts, lambda: witness.create("r", b"")):
+        with refused(
+            ErrorId.WITNESS_FOLDER_NOT_WRITABLE, WitnessError, naming="/sys/dbcheck"
+        ) as caught:
+            call()
         assert "folder" in caught.value.hint
     witness.close()
 
@@ -240,7 +250,7 @@ def test_a_killed_agent_has_all_that_it_confirmed(place: Place) -> None:
     witness = place.witness()
     log = witness.create("agent-killed", b"{}")
     seq = 0
-    with pytest.raises(WitnessError, match="ended") as caught:
+    with refused(ErrorId.AGENT_ENDED, WitnessError, naming="ended") as caught:
         while True:
             seq += 1
             log.append(ack_of(1, seq))
@@ -248,11 +258,11 @@ def test_a_killed_agent_has_all_that_it_confirmed(place: Place) -> None:
                 [pid] = place.agents()
                 os.kill(pid, signal.SIGKILL)
     assert caught.value.hint
-    with pytest.raises(WitnessError, match="ended"):
+    with refused(ErrorId.AGENT_ENDED, WitnessError, naming="ended"):
         log.append(ack_of(1, seq))
-    with pytest.raises(WitnessError, match="ended"):
+    with refused(ErrorId.AGENT_ENDED, WitnessError, naming="ended"):
         log.note({})
-    with pytest.raises(WitnessError, match="ended"):
+    with refused(ErrorId.AGENT_ENDED, WitnessError, naming="ended"):
         log.close()
     mark = log.watermark()
     acks, _ = read_back(witness, "agent-killed", mark)
@@ -270,9 +280,11 @@ def test_an_agent_that_hangs_is_given_up(place: Place) -> None:
     os.kill(pid, signal.SIGSTOP)
     give_up_after(log, 0.5)
     try:
-        with pytest.raises(WitnessError, match="confirmed nothing for 0.5 s"):
+        with refused(ErrorId.WITNESS_NOT_CONFIRMING, WitnessError, naming="0.5"):
             append_until_it_fails(log)
-        with pytest.raises(WitnessError, match="confirmed nothing"):
+        with refused(
+            ErrorId.WITNESS_NOT_CONFIRMING, WitnessError, naming="confirmed nothing"
+        ):
             log.close()
         assert log.watermark().acks == 1
     finally:
@@ -305,7 +317,7 @@ def test_an_ack_that_cannot_be_logged_fails_the_log(place: Place) -> None:
     witness = place.witness()
     log = witness.create("bad-ack", b"{}")
     log.append(Ack(1, 0, 1, 1))
-    with pytest.raises(WitnessError, match="cannot log an ack"):
+    with refused(ErrorId.WITNESS_LOST, WitnessError):
         log.close()
     witness.close()
 
@@ -386,15 +398,17 @@ def test_a_full_disk_is_told_and_claims_nothing(place: Place, tmp_path: Path) ->
         witness = place.witness(folder=disk / "logs")
         assert witness.facts().filesystem == "tmpfs"
         log = witness.create("full-disk", b"{}")
-        with pytest.raises(WitnessError, match="No space left") as caught:
+        with refused(
+            ErrorId.WITNESS_DISK_FULL, WitnessError, naming="No space left"
+        ) as caught:
             append_until_it_fails(log)
         assert "Make room" in caught.value.hint
-        with pytest.raises(WitnessError, match="No space left"):
+        with refused(ErrorId.WITNESS_DISK_FULL, WitnessError, naming="No space left"):
             log.close()
         mark = log.watermark()
         acks, _ = read_back(witness, "full-disk", mark)
         assert len(acks) >= mark.acks > 10_000
-        with pytest.raises(WitnessError, match="No space left"):
+        with refused(ErrorId.WITNESS_DISK_FULL, WitnessError, naming="No space left"):
             witness.create("another", bytes(1 << 20))
         assert witness.runs() == ["full-disk"]
         witness.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -26,6 +27,7 @@ from dbcheck.witness.window import WindowLimits
 from dbcheck.witness.witness import AgentWitness
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.far_host import FarSshd, far_sshd
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import (
     Place,
@@ -140,7 +142,7 @@ def test_a_network_that_stays_away_ends_the_log(far: FarSshd, tmp_path: Path) ->
         wait_until(lambda: loop.error is not None, "it is told")
     assert "confirmed nothing for 1 s" in str(loop.error)
     assert loop.error is not None and "can be reconciled" in loop.error.hint
-    with pytest.raises(WitnessError, match="confirmed nothing for 1 s"):
+    with refused(ErrorId.WITNESS_NOT_CONFIRMING, WitnessError, naming="for 1"):
         log.close()
     mark = log.watermark()
     witness.close()
@@ -160,9 +162,9 @@ def test_silence_is_told_though_nothing_is_appended(
     log.append_many([ack_of(1, 1)])
     assert log.room() == 0
     assert select.select([log], [], [], 20)[0]  # a loop that sleeps is woken
-    with pytest.raises(WitnessError, match="confirmed nothing for 1 s"):
+    with refused(ErrorId.WITNESS_NOT_CONFIRMING, WitnessError, naming="for 1"):
         log.room()
-    with pytest.raises(WitnessError, match="confirmed nothing for 1 s"):
+    with refused(ErrorId.WITNESS_NOT_CONFIRMING, WitnessError, naming="for 1"):
         log.close()
     witness.close()
 
@@ -178,7 +180,7 @@ def test_a_session_of_the_server_that_is_killed_ends_the_log(tmp_path: Path) -> 
             signal_sessions(sshd, signal.SIGKILL)
             wait_until(lambda: loop.error is not None, "it is told")
         assert "ended" in str(loop.error)
-        with pytest.raises(WitnessError, match="ended"):
+        with refused(ErrorId.AGENT_ENDED, WitnessError, naming="ended"):
             log.close()
         # The server itself is there: what was confirmed can be read.
         assert require_sound(witness, "killed", log.watermark()) <= loop.sent
@@ -194,7 +196,7 @@ def test_a_session_that_is_killed_when_all_is_confirmed_costs_nothing(
         log.append_many([ack_of(1, seq) for seq in range(1, 101)])
         wait_until(lambda: log.unconfirmed() == 0, "all is confirmed")
         signal_sessions(sshd, signal.SIGKILL)
-        with pytest.raises(WitnessError, match="ended"):
+        with refused(ErrorId.AGENT_ENDED, WitnessError, naming="ended"):
             wait_until(lambda: log.room() == 0, "it is told")
         mark = log.close()
         assert mark.acks == 100
@@ -260,12 +262,12 @@ def test_a_full_disk_leaves_a_log_that_can_be_read_and_removed(disk: Path) -> No
     assert loop.error is not None and "Make room" in loop.error.hint
     second.append_many([ack_of(2, seq) for seq in range(1, 100_000)])
     for each in (log, second):
-        with pytest.raises(WitnessError, match="No space left"):
+        with refused(ErrorId.WITNESS_DISK_FULL, WitnessError, naming="No space left"):
             each.close()
     assert require_sound(witness, "full", log.watermark()) <= loop.sent
     acks, _ = read_back(witness, "full", second.watermark(), 1)
     assert len(acks) >= second.watermark().acks
-    with pytest.raises(WitnessError, match="No space left"):
+    with refused(ErrorId.WITNESS_DISK_FULL, WitnessError, naming="No space left"):
         witness.create("another", bytes(1 << 20))
     witness.remove("full")
     witness.create("another", bytes(1 << 20)).close()
@@ -287,7 +289,11 @@ def test_a_disk_that_turns_read_only_is_told(disk: Path) -> None:
     with pytest.raises(WitnessError, match=told):
         log.close()
     assert require_sound(witness, "read-only", log.watermark()) <= loop.sent
-    with pytest.raises(WitnessError, match="Read-only file system"):
+    with refused(
+        ErrorId.WITNESS_FILESYSTEM_READ_ONLY,
+        WitnessError,
+        naming="Read-only file system",
+    ):
         witness.create("another", b"{}")
     witness.close()
 

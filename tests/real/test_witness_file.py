@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
 from dbcheck.witness.witness import FileWitness
+from tests.kit.refusals import refused
 from tests.kit.witnesses import append_from_threads, read_back
 
 
@@ -36,10 +38,10 @@ def test_the_agent_runs_under_the_oldest_and_a_new_python(
     acks, events = read_back(witness, "run", mark)
     assert (len(acks), events) == (10_000, [{"end": True}])
     assert (witness.runs(), witness.manifest("run")) == (["run"], b"{}")
-    with pytest.raises(WitnessError, match="already"):
+    with refused(ErrorId.WITNESS_LOG_EXISTS, WitnessError, naming="already"):
         witness.create("run", b"{}")
     witness.remove("run")
-    with pytest.raises(WitnessError, match="not there"):
+    with refused(ErrorId.RUN_NOT_ON_WITNESS, WitnessError, naming="not there"):
         witness.manifest("run")
     witness.close()
 
@@ -49,14 +51,16 @@ def test_an_older_python_is_told(tmp_path: Path, python: str) -> None:
     if not python:
         pytest.skip("that Python is not installed")
     witness = FileWitness("file:w", tmp_path, python=python)
-    with pytest.raises(WitnessError, match=r"this is Python 3\.[67]") as caught:
+    with refused(
+        ErrorId.PYTHON_MISSING, WitnessError, naming="this is Python 3."
+    ) as caught:
         witness.facts()
     assert "3.8 or newer" in caught.value.hint
 
 
 def test_a_python_that_is_missing_is_told(tmp_path: Path) -> None:
     witness = FileWitness("file:w", tmp_path, python=str(tmp_path / "python"))
-    with pytest.raises(WitnessError, match="cannot run an agent"):
+    with refused(ErrorId.AGENT_NOT_STARTED, WitnessError):
         witness.facts()
 
 
@@ -68,7 +72,11 @@ def test_memory_is_refused(tmp_path: Path) -> None:
     witness = FileWitness("file:w", folder)
     try:
         assert witness.facts().filesystem == "tmpfs"
-        with pytest.raises(WitnessError, match="is on tmpfs, which is memory"):
+        with refused(
+            ErrorId.WITNESS_FOLDER_IN_MEMORY,
+            WitnessError,
+            naming="is on tmpfs, which is memory",
+        ):
             witness.create("run", b"{}")
         assert list(folder.iterdir()) == []
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight.before_load import preflight
@@ -26,6 +27,7 @@ from tests.kit.far_host import far_sshd
 from tests.kit.lab_access import children
 from tests.kit.labs import process_lab, workers_of
 from tests.kit.nodes import with_node
+from tests.kit.refusals import refused
 from tests.kit.rigs import SEED, Bench, bench, quick
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import Place, is_agent
@@ -182,6 +184,8 @@ def test_a_host_that_is_gone_is_not_blamed_for_a_refusal(tmp_path: Path) -> None
             host.run(b"pass").close()
             host._options = replace(options, connect_timeout_s=2.0)
             sshd.pull()
-            with pytest.raises(HostError, match="no longer answers") as caught:
+            with refused(
+                ErrorId.HOST_NOT_ANSWERING, HostError, naming="no longer answers"
+            ) as caught:
                 host.run(b"pass")
             assert "network" in caught.value.hint

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError, WitnessError
 from dbcheck.lab.ssh.sshd import Sshd, _make_key
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.witness import SshWitness
 from tests.kit.lab_access import children
+from tests.kit.refusals import refused
 from tests.kit.witnesses import SERVERS, running_sshd
 
 
@@ -51,7 +53,9 @@ def test_an_unknown_host_is_refused_until_its_key_is_accepted(
         finally:
             witness.close()
 
-    with pytest.raises(WitnessError, match="not known: ssh-ed25519 SHA256:") as caught:
+    with refused(
+        ErrorId.HOST_KEY_UNKNOWN, WitnessError, naming="ssh-ed25519 SHA256:"
+    ) as caught:
         runs(accept=False)
     assert "ssh-keyscan" in caught.value.hint
     assert "--accept-new-host-key" in caught.value.hint
@@ -79,7 +83,7 @@ def test_a_changed_host_key_is_refused_always(
             known_hosts=known_hosts,
         ),
     )
-    with pytest.raises(WitnessError, match="has changed"):
+    with refused(ErrorId.HOST_KEY_CHANGED, WitnessError):
         witness.runs()
     assert known_hosts.read_text() == before
     witness.close()
@@ -94,7 +98,7 @@ def test_a_wrong_key_is_refused(sshd: Sshd, tmp_path: Path) -> None:
             known_hosts=sshd.known_hosts,
         ),
     )
-    with pytest.raises(WitnessError, match=f"rejected the login of {sshd.user}"):
+    with refused(ErrorId.SSH_LOGIN_REJECTED, WitnessError, naming=sshd.user):
         witness.runs()
     witness.close()
 
@@ -107,7 +111,7 @@ def test_an_identity_file_that_is_missing_is_told(sshd: Sshd, tmp_path: Path) ->
             known_hosts=sshd.known_hosts,
         ),
     )
-    with pytest.raises(WitnessError, match="cannot read the private key"):
+    with refused(ErrorId.SSH_KEY_UNREADABLE, WitnessError):
         witness.runs()
     witness.close()
 
@@ -117,7 +121,9 @@ def test_a_port_where_nobody_listens_is_told(tmp_path: Path) -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         witness = open_witness(f"ssh://me@127.0.0.1:{port}{tmp_path}")
-        with pytest.raises(WitnessError, match=f"cannot reach 127.0.0.1:{port}"):
+        with refused(
+            ErrorId.HOST_UNREACHABLE, WitnessError, naming=f"127.0.0.1:{port}"
+        ):
             witness.runs()
 
 
@@ -126,7 +132,7 @@ def test_a_server_that_is_no_ssh_server_is_told(tmp_path: Path) -> None:
         options = SshOptions(connect_timeout_s=0.3)
         address = Address("127.0.0.1", "me", server.getsockname()[1])
         witness = SshWitness("ssh://x", address, "/w", options=options)
-        with pytest.raises(WitnessError, match="no SSH connection"):
+        with refused(ErrorId.HOST_UNREACHABLE, WitnessError):
             witness.runs()
 
 
@@ -214,7 +220,7 @@ def test_jump_hosts_are_passed_through(tmp_path: Path) -> None:
         config.write_text(config_of(sshd, "ProxyJump jump,jump"))
         assert runs_by_config(config, tmp_path) == []
         config.write_text(config_of(sshd, "ProxyJump far"))
-        with pytest.raises(UsageError, match="more than 8 jumps"):
+        with refused(ErrorId.TOO_MANY_JUMPS, UsageError, naming="than 8"):
             runs_by_config(config, tmp_path)
 
 
@@ -235,14 +241,14 @@ def test_a_proxy_command_is_run_and_ended(tmp_path: Path) -> None:
 def test_a_proxy_command_that_fails_is_told(sshd: Sshd, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(config_of(sshd, "ProxyCommand false"))
-    with pytest.raises(WitnessError, match="no SSH connection|cannot reach"):
+    with refused(ErrorId.HOST_UNREACHABLE, WitnessError):
         runs_by_config(config, tmp_path)
 
 
 def test_a_configuration_that_makes_no_sense_is_told(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host far\n    Port many\n")
-    with pytest.raises(UsageError, match="cannot use"):
+    with refused(ErrorId.SSH_CONFIG_INVALID, UsageError, naming="cannot use"):
         runs_by_config(config, tmp_path)
 
 
@@ -257,6 +263,6 @@ def test_a_host_without_python_is_told(
             known_hosts=sshd.known_hosts,
         ),
     )
-    with pytest.raises(WitnessError, match="ended"):
+    with refused(ErrorId.AGENT_ENDED, WitnessError, naming="ended"):
         witness.runs()
     witness.close()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.base.errors import DbcheckError, UsageError
+from dbcheck.base.error_ids import ErrorId
+from dbcheck.base.errors import UsageError
 from dbcheck.cycle.preflight import independence
 from dbcheck.cycle.preflight.independence import require_other_host
 from dbcheck.engines.registry import open_engine
@@ -18,6 +19,7 @@ from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.same_host import locate_target
 from tests.kit.cases import case
 from tests.kit.host_samples import BEFORE, FACTS
+from tests.kit.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -61,14 +63,18 @@ def test_kernels_that_started_at_the_same_moment_may_be_one(
     witness = WitnessHostFacts("w", "m2", "b2", frozenset(), "/w", "", 1, 1, theirs_us)
     host = replace(BEFORE, facts=replace(FACTS, booted_us=ours_us))
     if same:
-        with pytest.raises(UsageError, match="kernels started at the same moment"):
+        with refused(
+            ErrorId.WITNESS_ON_TARGET,
+            UsageError,
+            naming="kernels started at the same moment",
+        ):
             require_other_host(host, witness)
     else:
         assert require_other_host(host, witness) is Apart.IDS
 
 
 @pytest.mark.parametrize(
-    ("kind", "machine", "boot", "refused"),
+    ("kind", "machine", "boot", "is_refused"),
     [
         pytest.param("ssh", "m", "b", True, id="this host"),
         pytest.param("ssh", "n", "b", True, id="a container of this kernel"),
@@ -78,36 +84,42 @@ def test_kernels_that_started_at_the_same_moment_may_be_one(
     ],
 )
 def test_a_witness_beside_a_local_target_is_refused(
-    kind: str, machine: str, boot: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    machine: str,
+    boot: str,
+    is_refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(independence, "machine_id", lambda: "m")
     monkeypatch.setattr(independence, "boot_id", lambda: "b")
     witness = WitnessHostFacts("w", machine, boot, frozenset(), "/w", "xfs", 1, 1)
     target = [("127.0.0.1", 5432)]
-    if refused:
-        with pytest.raises(UsageError, match="on the target's own host"):
+    if is_refused:
+        with refused(
+            ErrorId.WITNESS_ON_TARGET, UsageError, naming="on the target's own host"
+        ):
             independence.require_independent(target, kind, witness)
     else:
         assert independence.require_independent(target, kind, witness)
 
 
 @pytest.mark.parametrize(
-    ("addresses", "refused"),
+    ("addresses", "why"),
     [
-        pytest.param({"192.0.2.9", "127.0.0.1"}, "on the target's own host", id="here"),
-        pytest.param({"192.0.2.9", "what"}, "", id="elsewhere"),
-        pytest.param(set(), "neither ids nor addresses", id="unknown"),
+        ({"192.0.2.9", "127.0.0.1"}, ErrorId.WITNESS_ON_TARGET),
+        ({"192.0.2.9", "what"}, None),
+        (set(), ErrorId.WITNESS_NOT_IDENTIFIED),
     ],
 )
 def test_without_ids_addresses_show_whether_a_witness_is_here(
-    addresses: set[str], refused: str, monkeypatch: pytest.MonkeyPatch
+    addresses: set[str], why: ErrorId | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(independence, "machine_id", lambda: "")
     monkeypatch.setattr(independence, "boot_id", lambda: "")
     witness = WitnessHostFacts("w", "", "", frozenset(addresses), "/w", "apfs", 1, 1)
     target = [("127.0.0.1", 5432)]
-    if refused:
-        with pytest.raises(UsageError, match=refused):
+    if why:
+        with refused(why, UsageError):
             independence.require_independent(target, "ssh", witness)
     else:
         assert independence.require_independent(target, "ssh", witness)
@@ -165,7 +177,7 @@ def test_a_target_is_where_its_driver_connects(
     assert list(locate_target(endpoints).others.values()) == [addresses]
     witness = WitnessHostFacts("w", "m", "b", addresses, "/w", "xfs", 1, 1)
     monkeypatch.setattr(independence, "machine_id", lambda: "another")
-    with pytest.raises(UsageError, match=f"has the target's address {WITNESS}"):
+    with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming=WITNESS):
         independence.require_independent(endpoints, "ssh", witness)
 
 
@@ -204,7 +216,7 @@ SOCKET, LOOPBACK, FAR = ("", 5432), ("127.0.0.1", 5432), (WITNESS, 5432)
 
 @pytest.mark.parametrize("here", [SOCKET, LOOPBACK])
 @pytest.mark.parametrize(
-    ("kind", "ids", "addresses", "refused"),
+    ("kind", "ids", "addresses", "why"),
     [
         ("ssh", "other", {"192.0.2.8"}, ""),
         ("ssh", "other", {WITNESS}, f"has the target's address {WITNESS}"),
@@ -218,15 +230,15 @@ def test_a_witness_is_on_none_of_a_target_s_hosts(
     kind: str,
     ids: str,
     addresses: set[str],
-    refused: str,
+    why: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """libpq tries each host of a URL: one may be here and another one the witness."""
     monkeypatch.setattr(independence, "machine_id", lambda: "own")
     monkeypatch.setattr(independence, "boot_id", lambda: "own")
     witness = WitnessHostFacts("w", ids, ids, frozenset(addresses), "/w", "xfs", 1, 1)
-    if refused:
-        with pytest.raises(UsageError, match=refused):
+    if why:
+        with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming=why):
             independence.require_independent([here, FAR], kind, witness)
         return
     said = independence.require_independent([here, FAR], kind, witness)
@@ -253,9 +265,13 @@ def test_a_witness_whose_files_are_the_target_s_is_refused(
     witness = replace(facts, file_server=server)
     target = replace(BEFORE, facts=replace(FACTS, addresses=frozenset({WITNESS})))
     if is_refused:
-        with pytest.raises(UsageError, match=f"on the file server {server}"):
+        with refused(
+            ErrorId.WITNESS_ON_TARGET, UsageError, naming=f"on the file server {server}"
+        ):
             independence.require_independent([FAR], kind, witness)
-        with pytest.raises(UsageError, match=f"on the file server {server}"):
+        with refused(
+            ErrorId.WITNESS_ON_TARGET, UsageError, naming=f"on the file server {server}"
+        ):
             require_other_host(target, witness)
         return
     assert independence.require_independent([FAR], kind, witness)
@@ -268,7 +284,9 @@ def test_nor_may_they_be_on_this_host_where_the_target_is(
     monkeypatch.setattr(independence, "machine_id", lambda: "another")
     monkeypatch.setattr(independence, "is_own", {"192.0.2.1"}.__contains__)
     facts = WitnessHostFacts("w", "m", "b", frozenset({"192.0.2.8"}), "/w", "", 1, 1)
-    with pytest.raises(UsageError, match="on the file server 192.0.2.1"):
+    with refused(
+        ErrorId.WITNESS_ON_TARGET, UsageError, naming="on the file server 192.0.2.1"
+    ):
         independence.require_independent(
             [SOCKET], "ssh", replace(facts, file_server="192.0.2.1")
         )
@@ -317,7 +335,7 @@ def test_a_port_is_read_as_the_driver_does(
 
 @pytest.mark.parametrize("url", ["mysql://db1/d?port=x", "postgresql://db1/d?port=x"])
 def test_a_port_that_is_no_number_is_refused(url: str, elsewhere: Path) -> None:
-    with pytest.raises(DbcheckError, match="port"):
+    with refused(ErrorId.TARGET_URL_OPTION_INVALID, naming="port"):
         open_engine(url).endpoints()
 
 

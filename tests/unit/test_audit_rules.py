@@ -21,11 +21,13 @@ from dbcheck.audit.rules import (
 )
 from dbcheck.audit.servers import other_subjects
 from dbcheck.audit.subject import Fact, Subject
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.receipt import PRESET, receipt
 from dbcheck.model.audited import OtherSettings, RuleStanding, Severity
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_rows import read_matrix
+from tests.kit.refusals import refused
 from tools.docs import rules as document
 
 # rule -> (a safe value, an unsafe one), as servers, kernel and tools spell them
@@ -400,12 +402,12 @@ def test_what_a_rule_claims_is_shown_in_a_lab_or_says_why_not(rule: Rule) -> Non
             assert row.lab is not None and row.lab.drive.personality == "honest"
     else:
         assert bool(rule.unshown) == claims
-        with pytest.raises(UsageError, match="is not shown in a lab") as caught:
+        with refused(ErrorId.RULE_NOT_SHOWN_IN_LAB, UsageError) as caught:
             receipt(rule.id, 7)
         assert (rule.unshown or "it claims no loss") in str(caught.value)
 
 
 def test_each_receipt_is_of_a_rule_and_no_other_name_has_one() -> None:
     assert all(by_id(rule) for rule in SHOWN)
-    with pytest.raises(UsageError, match="unknown rule 'fs-barier'"):
+    with refused(ErrorId.RULE_UNKNOWN, UsageError, naming="fs-barier"):
         receipt("fs-barier", 7)

@@ -13,6 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.evidence import archive
 from dbcheck.evidence.archive import Index, Member
@@ -32,6 +33,7 @@ from tests.kit.bundles import (
     forged,
     stored_copy,
 )
+from tests.kit.refusals import refused
 
 RUNS = sorted(path.parent for path in STORED.glob("*/manifest.json"))
 NAMES = [path.name for path in RUNS]
@@ -94,7 +96,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def refused(content: bytes, tmp_path: Path) -> bool:
+def is_refused(content: bytes, tmp_path: Path) -> bool:
     """Say whether a bundle of these bytes is refused, without judging what it holds."""
     file, folder = tmp_path / "changed.tar", tmp_path / "files"
     file.write_bytes(content)
@@ -126,13 +128,13 @@ def places(content: bytes) -> list[int]:
 
 def test_one_flipped_byte_anywhere_is_refused(sealed: Path, tmp_path: Path) -> None:
     content = sealed.read_bytes()
-    assert not refused(content, tmp_path)
+    assert not is_refused(content, tmp_path)
     seen = places(content)
     assert len(seen) > 500
     for place in seen:
         changed = bytearray(content)
         changed[place] ^= random.Random(place).randrange(1, 256)
-        assert refused(bytes(changed), tmp_path), f"byte {place} of {len(content)}"
+        assert is_refused(bytes(changed), tmp_path), f"byte {place} of {len(content)}"
 
 
 def test_a_bundle_that_lacks_or_has_more_is_refused(
@@ -140,9 +142,9 @@ def test_a_bundle_that_lacks_or_has_more_is_refused(
 ) -> None:
     content = sealed.read_bytes()
     for size in (0, 1, 511, 512, 5000, len(content) - 512, len(content) - 1):
-        assert refused(content[:size], tmp_path), size
+        assert is_refused(content[:size], tmp_path), size
     for more in (b"\0", b"x", bytes(512), content):
-        assert refused(content + more, tmp_path)
+        assert is_refused(content + more, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,7 @@ def test_a_file_that_would_leave_the_folder_is_refused(
 def test_a_file_that_unpacks_to_another_size_is_refused(
     raw: int, sealed: Path, tmp_path: Path
 ) -> None:
-    assert refused(with_a_large_file(sealed, tmp_path, raw), tmp_path)
+    assert is_refused(with_a_large_file(sealed, tmp_path, raw), tmp_path)
 
 
 def with_a_large_file(sealed: Path, tmp_path: Path, raw: int) -> bytes:
@@ -191,7 +193,7 @@ def test_a_bundle_that_does_not_fit_is_refused_before_anything_is_written(
     full = shutil.disk_usage(tmp_path)._replace(free=1 << 16)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     monkeypatch.delattr(archive.Archive, "extract")
-    with pytest.raises(BundleRefused, match="65,536 left"):
+    with refused(ErrorId.BUNDLE_NEEDS_ROOM, BundleRefused, naming="65,536"):
         verified(sealed)
 
 
@@ -227,7 +229,7 @@ def test_files_in_one_place_are_refused(
         *(archive._header(name, 0) for name in names),
         bytes(1024),
     ]
-    assert refused(b"".join(content), tmp_path)
+    assert is_refused(b"".join(content), tmp_path)
 
 
 Forgery = Callable[[Path, Index], Index]
@@ -425,12 +427,14 @@ def test_a_cycle_without_rows_must_have_its_whole_log(tmp_path: Path) -> None:
         return index
 
     forged(tmp_path / "b.tar", tmp_path / "f.tar", changed)
-    with pytest.raises(BundleRefused, match="cannot be judged"):
+    with refused(ErrorId.BUNDLE_NOT_JUDGED, BundleRefused, naming="cannot be judged"):
         verified(tmp_path / "f.tar")
 
 
 def test_what_is_no_run_and_no_campaign_makes_no_bundle(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not the folder of a run"):
+    with refused(
+        ErrorId.NOT_A_RESULT_FOLDER, UsageError, naming="is not the folder of a run"
+    ):
         bundle_of(tmp_path, tmp_path / "b.tar")
 
 

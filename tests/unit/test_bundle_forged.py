@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import result as campaign_result
@@ -22,6 +23,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import bundle_of, campaign_of, forged, resealed, stored_copy
+from tests.kit.refusals import refused
 
 CONTROL, PASSED = "postgresql-control", "postgresql-pass"
 LYING = "postgresql-lying"
@@ -252,10 +254,10 @@ def test_a_record_that_cannot_be_read_is_refused_in_words(
 
     target = tmp_path / "f.tar"
     forged(run, target, forgery)
-    with pytest.raises(BundleRefused, match=why) as refused:
+    with refused(ErrorId.BUNDLE_NOT_JUDGED, BundleRefused, naming=why) as caught:
         verify(target, FrameLogReader())
-    assert "dbcheck-bundle-" not in str(refused.value)
-    assert refused.value.hint.startswith("dbcheck 0.0.9 made it")
+    assert "dbcheck-bundle-" not in str(caught.value)
+    assert caught.value.hint.startswith("dbcheck 0.0.9 made it")
 
 
 def test_an_index_that_leads_out_of_the_bundle_is_refused(
@@ -263,7 +265,7 @@ def test_an_index_that_leads_out_of_the_bundle_is_refused(
 ) -> None:
     target = tmp_path / "f.tar"
     forged(run, target, lambda _, index: replace(index, name="../../../x"))
-    with pytest.raises(BundleRefused, match="is not a run id"):
+    with refused(ErrorId.BUNDLE_NOT_JUDGED, BundleRefused, naming="is not a run id"):
         verify(target, FrameLogReader())
 
 
@@ -279,7 +281,7 @@ def test_a_class_of_cut_that_does_not_exist_is_refused(
 
     target = tmp_path / "f.tar"
     forged(campaign, target, forgery)
-    with pytest.raises(BundleRefused, match="magic"):
+    with refused(ErrorId.BUNDLE_NOT_JUDGED, BundleRefused, naming="magic"):
         verify(target, FrameLogReader())
 
 
@@ -295,14 +297,16 @@ def test_absurd_numbers_are_refused_in_words(tmp_path: Path) -> None:
         return index
 
     forged(source, target, forgery)
-    with pytest.raises(BundleRefused, match="hold what no run leaves"):
+    with refused(
+        ErrorId.BUNDLE_NOT_JUDGED, BundleRefused, naming="hold what no run leaves"
+    ):
         verify(target, FrameLogReader())
 
 
 def test_a_run_that_no_cycle_counts_yet_makes_no_bundle(tmp_path: Path) -> None:
     made = campaign_of(tmp_path, (PASSED, LYING))
     (made.path / "cycles" / "0002.json").unlink()
-    with pytest.raises(UsageError, match="does not count run"):
+    with refused(ErrorId.RUN_NOT_COUNTED, UsageError):
         bundle_of(made.path, tmp_path / "b.tar")
 
 
@@ -319,7 +323,7 @@ def test_a_link_in_a_run_folder_is_not_followed(file: str, tmp_path: Path) -> No
     run.write_after(replace(after, nodes=nodes))
     (secret := tmp_path / "secret").write_text("a private file")
     path.symlink_to(secret)
-    with pytest.raises(UsageError, match="is not a plain file"):
+    with refused(ErrorId.FILE_REPLACED, UsageError):
         bundle_of(path.parent, tmp_path / "b.tar")
     assert not (tmp_path / "b.tar").exists()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.evidence.scrub import REMOVED, Scrub, hosts_of
 from dbcheck.evidence.verify import verify
@@ -20,6 +21,7 @@ from dbcheck.model.records import AfterRecord, LoadRecord, Manifest, NodeBefore
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.bundles import SECRET, bundle_of, contents, stored_copy
+from tests.kit.refusals import refused
 from tests.kit.stored_run import load_record, makers, manifest, stored_run
 
 HOST, SHORT, WITNESS = "db1.corp.example", "db1", "logs.corp.example"
@@ -336,7 +338,7 @@ def test_a_name_in_the_log_of_the_witness_cannot_be_replaced(tmp_path: Path) -> 
         marks.append(maker.watermark())
     run.write_load(replace(load, watermarks=tuple(marks)))
     bundle_of(run.path, tmp_path / "b.tar")
-    with pytest.raises(UsageError, match="chain of digests"):
+    with refused(ErrorId.REDACTION_NOT_POSSIBLE, UsageError, naming="chain of digests"):
         bundle_of(run.path, tmp_path / "c.tar", redact=True)
     assert not (tmp_path / "c.tar").exists()
 
@@ -372,7 +374,9 @@ def of_target(host: str) -> NodeBefore:
 @pytest.mark.parametrize("name", ["server", "on", "C", "a", "42", "sda", "u", "data"])
 def test_a_host_with_the_name_of_something_else_is_refused(name: str) -> None:
     found = replace(manifest(), nodes={ONLY_NODE: of_target(name)})
-    with pytest.raises(UsageError, match="in other meanings"):
+    with refused(
+        ErrorId.REDACTION_NOT_POSSIBLE, UsageError, naming="in other meanings"
+    ):
         hosts_of(found)
 
 
@@ -403,7 +407,9 @@ def test_a_host_named_as_one_of_dbcheck_s_words_is_refused(tmp_path: Path) -> No
     run = RunFolder.create(tmp_path, replace(found, nodes={ONLY_NODE: node}))
     stored_run(run)
     bundle_of(run.path, tmp_path / "b.tar")
-    with pytest.raises(UsageError, match="in other meanings"):
+    with refused(
+        ErrorId.REDACTION_NOT_POSSIBLE, UsageError, naming="in other meanings"
+    ):
         bundle_of(run.path, tmp_path / "c.tar", redact=True)
 
 
@@ -418,7 +424,7 @@ def test_evidence_that_would_be_judged_otherwise_makes_no_bundle(
         return "off" if text == "on" else scrubbed(self, text)
 
     monkeypatch.setattr(Scrub, "text", greedy)
-    with pytest.raises(UsageError, match="not judged as"):
+    with refused(ErrorId.REDACTION_NOT_POSSIBLE, UsageError, naming="not judged as"):
         bundle_of(run.path, tmp_path / "b.tar")
 
 

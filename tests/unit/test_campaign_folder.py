@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.model.verdict import CycleVerdict
 from dbcheck.runs import stored
+from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
 
 
@@ -36,5 +38,5 @@ def test_a_plan_has_a_bound_that_cuts_can_show(bound: int, allowed: int) -> None
     if allowed:
         assert stored.from_bytes(changed, Plan, "it").bound_ppm == bound
     else:
-        with pytest.raises(RunFormatError, match="bound"):
+        with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="bound"):
             stored.from_bytes(changed, Plan, "it")

@@ -56,13 +56,14 @@ def test_rows_that_are_gone_between_cycles_are_missed(
     rows: Mapping[int, int], weights: Mapping[int, int], lost: int
 ) -> None:
     known = Known(A, "20260102-030405-a1b2c3", ALL_LEFT)
-    with pytest.raises(
-        TargetChanged, match=rf"rows .* are missing or changed .*\(at least {lost}\)"
-    ) as caught:
+    named = f"at least {lost}"
+    with refused(ErrorId.EARLIER_ROWS_LOST, TargetChanged, naming=named) as caught:
         known.require_rows(TABLE, TableFacts(rows, 9, weights))
     assert "since run 20260102-030405-a1b2c3 was read" in str(caught.value)
     assert "begin a new campaign" in caught.value.hint
-    with pytest.raises(TargetChanged, match="since they were read just now"):
+    with refused(
+        ErrorId.EARLIER_ROWS_LOST, TargetChanged, naming="they were read just now"
+    ):
         Known(tables=ALL_LEFT).require_rows(TABLE, TableFacts(rows, 9, weights))
 
 
@@ -127,7 +128,9 @@ def test_a_name_that_was_read_later_is_known_as_well() -> None:
     after = after_of(FACTS)
     nameless = having(MANIFEST, facts=replace(FACTS, identity={"database": "d"}))
     known = NOTHING_KNOWN.with_run(nameless, after).with_run(MANIFEST, after)
-    with pytest.raises(TargetChanged, match="system_identifier was 1 and is 2"):
+    with refused(
+        ErrorId.TARGET_CHANGED, TargetChanged, naming="system_identifier was 1 and is 2"
+    ):
         known.require_same("postgresql://h/d", replace(FACTS, identity=B))
 
 
@@ -166,7 +169,9 @@ def test_nothing_of_another_server_is_touched(
 ) -> None:
     """That it is set up otherwise, too, is not what its user has to know."""
     server = Server(B, LEFT)
-    with pytest.raises(TargetChanged, match="system_identifier was 1 and is 2") as why:
+    with refused(
+        ErrorId.TARGET_CHANGED, TargetChanged, naming="system_identifier was 1 and is 2"
+    ) as why:
         began(server, Known(A, configured=configured), tmp_path / "runs")
     assert why.value.id is ErrorId.TARGET_CHANGED
     assert "mysql://h/d is not as it was in the earlier cycles" in str(why.value)
@@ -177,7 +182,7 @@ def test_nothing_of_another_server_is_touched(
 
 def test_a_cycle_does_not_begin_when_rows_are_gone(tmp_path: Path) -> None:
     server = Server(A, TableFacts({}, 0))
-    with pytest.raises(TargetChanged, match=r"\(at least 8\)"):
+    with refused(ErrorId.EARLIER_ROWS_LOST, TargetChanged, naming="at least 8"):
         began(server, Known(A, "", ALL_LEFT), tmp_path / "runs")
     assert not server.created
     assert not (tmp_path / "runs").exists()
@@ -197,9 +202,7 @@ def test_missing_rows_end_a_campaign_and_end_it_again_when_resumed(
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
     for _ in range(2):
-        with pytest.raises(
-            TargetChanged, match="rows of earlier cycles in the table ledger"
-        ):
+        with refused(ErrorId.EARLIER_ROWS_LOST, TargetChanged, naming="ledger"):
             campaign.run_campaign(rig, folder)
     assert not folder.cycles()
 
@@ -234,7 +237,9 @@ def test_a_server_that_is_set_up_otherwise_is_refused_with_both_values() -> None
         ),
         (replace(node, places=(Place("WAL", "/w"),)), "/d/pg_wal and is at /w"),
     ):
-        with pytest.raises(TargetChanged, match=text) as caught:
+        with refused(
+            ErrorId.CONFIGURATION_CHANGED, TargetChanged, naming=text
+        ) as caught:
             known.require_as_before(other)
         assert caught.value.id is ErrorId.CONFIGURATION_CHANGED
     known.set_up_anew().require_as_before(other)

@@ -21,6 +21,7 @@ from dbcheck.runs.folder import RunFolder
 from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import with_node
 from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.refusals import refused
 from tests.kit.samples import MANIFEST, PLAN
 
 EMPTY = Known({"system_identifier": "1"}, "", {})
@@ -86,7 +87,7 @@ def test_a_target_that_cannot_be_settled_keeps_its_turn(
         raise TargetChanged("no answer", id=ErrorId.TARGET_CHANGED)
 
     monkeypatch.setattr(campaign, "_began", fail)
-    with pytest.raises(TargetChanged, match="no answer"):
+    with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="no answer"):
         campaign._settle_all(rig, folder)
     assert turns.said == ["take"]
 
@@ -104,7 +105,7 @@ def test_what_is_known_is_stored_before_rows_are_dropped(
         raise TargetChanged("enough", id=ErrorId.TARGET_CHANGED)
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
-    with pytest.raises(TargetChanged, match="enough"):
+    with refused(ErrorId.TARGET_CHANGED, TargetChanged, naming="enough"):
         campaign.run_campaign(rig, folder)
     assert turns.said == ["store"]
 
@@ -122,7 +123,7 @@ def test_a_failure_before_the_load_ends_only_what_it_begins(
 
     monkeypatch.setattr(campaign, "run_cycle", run_cycle)
     monkeypatch.setattr(campaign, "wait_for_server", lambda _: "")
-    with pytest.raises(EngineError, match="may not create"):
+    with refused(ErrorId.CONNECTION_FAILED, EngineError, naming="may not create"):
         campaign.run_campaign(rig, folder)
     assert not folder.cycles()
     campaign._cycle(rig, folder, folder.plan(), is_first=False)

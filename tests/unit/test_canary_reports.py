@@ -8,12 +8,14 @@ import pytest
 
 from dbcheck.agent import wire
 from dbcheck.agent.host import serve as host_agent
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.hosts import canary
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.depth import Counted
 from tests.kit.channels import Script, reply
+from tests.kit.refusals import refused
 
 PACE = Pace(rings=2)
 
@@ -99,7 +101,7 @@ def test_a_host_that_only_reports_is_given_up() -> None:
 
     script = Endless(wire.HELLO)
     host = TargetHost("here", lambda _: script, lambda: None)
-    with pytest.raises(HostError, match="unexpected reply from the host agent"):
+    with refused(ErrorId.AGENT_REPLY_INVALID, HostError, naming="the host"):
         host.start_canaries("/data", pace=PACE)
     assert script.closed
 

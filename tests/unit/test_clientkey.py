@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError, RunWriteError, WitnessError
 from dbcheck.cycle.preflight.before_load import _new_run
 from dbcheck.runs import client_key, stored
 from dbcheck.runs.client_key import ClientKey
 from dbcheck.runs.folder import Recalled, RunFolder
 from tests.kit.partial_rig import RecordingListener, rig_of
+from tests.kit.refusals import refused
 from tests.kit.samples import LOAD, MANIFEST
 
 RUN = MANIFEST.run_id
@@ -106,7 +108,7 @@ def test_where_no_key_can_be_kept_the_user_hears_of_it(
     of_lab = _new_run(replace(rig, runs=tmp_path / "lab", lab={"rung": "drive"}), lab)
     assert RunFolder.open(of_lab.path).is_own()
     client_key.forget(lab.run_id)
-    with pytest.raises(RunWriteError, match="File exists"):
+    with refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError, naming="File exists"):
         client_key.remember(key_of(run))
     client_key.forget(RUN)
     state.rmdir()
@@ -127,11 +129,13 @@ def test_a_manifest_is_compared_with_what_was_stored(
     assert RunFolder.open(again.path).key() == key
     assert again.recalled() == Recalled(manifest=not known)
     if known:
-        with pytest.raises(WitnessError, match="manifest of run .* is not what this"):
+        with refused(ErrorId.WITNESS_COPY_CHANGED, WitnessError, naming="manifest"):
             RunFolder.recall(tmp_path / "more", RUN, content + b" ", key, "w")
         assert not (tmp_path / "more").exists()
     other = f"{RUN[:-1]}0"
-    with pytest.raises(RunFormatError, match=f"w is that of run {RUN}"):
+    with refused(
+        ErrorId.WITNESS_COPY_CHANGED, RunFormatError, naming=f"w is that of run {RUN}"
+    ):
         RunFolder.recall(tmp_path / "more", other, content, key, "w")
 
 
@@ -139,7 +143,9 @@ def test_a_manifest_is_compared_with_what_was_stored(
 def test_a_record_without_the_clients_seal_is_refused(
     run: RunFolder, seal: object
 ) -> None:
-    with pytest.raises(WitnessError, match="record of the load of run .* is not what"):
+    with refused(
+        ErrorId.WITNESS_COPY_CHANGED, WitnessError, naming="record of the load"
+    ):
         run.recall_load(RECORD, seal, "w")
     assert run.load() is None
     run.recall_load(RECORD, key_of(run).seal(RECORD), "w")
@@ -164,7 +170,7 @@ def test_a_disk_that_is_full_leaves_no_half_of_a_key(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(RunWriteError, match="No space"):
+    with refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError, naming="No space"):
         client_key.remember(key_of(run))
     assert list(state.iterdir()) == []
 
@@ -190,6 +196,6 @@ def test_a_key_that_is_damaged_says_what_can_be_done(
 ) -> None:
     client_key.remember(key_of(run))
     (state / f"{RUN}.json").write_bytes(content)
-    with pytest.raises(RunFormatError, match=says) as caught:
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming=says) as caught:
         client_key.recall(RUN)
     assert f"Without {state / RUN}.json the run can be judged" in caught.value.hint

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab.clusters.spec import ClusterSpec, kind_of, require_possible
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import SiteKind
+from tests.kit.refusals import refused
 
 GALERA, GROUP = "galera", "group-replication"
 
@@ -42,29 +44,27 @@ def test_clusters_that_a_lab_cannot_build_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("engine", "promise", "why"),
+    ("engine", "promise", "id"),
     [
-        (
-            "mysql",
-            "writer-gone",
-            "Patroni promotes no server of the topology semi-sync",
-        ),
-        ("postgresql", "all", "may let another node take over before the writer"),
-        ("postgresql", "writer", "may let another node take over before the writer"),
+        ("mysql", "writer-gone", ErrorId.TOPOLOGY_NOT_FOR_ENGINE),
+        ("postgresql", "all", ErrorId.PROMISE_NOT_TESTABLE),
+        ("postgresql", "writer", ErrorId.PROMISE_NOT_TESTABLE),
     ],
 )
 def test_what_patroni_cannot_show_is_refused(
-    engine: str, promise: str, why: str
+    engine: str, promise: str, id: ErrorId
 ) -> None:
     spec = ClusterSpec(2, promise, promoted_by="patroni")
-    with pytest.raises(UsageError, match=why):
+    with refused(id, UsageError, naming="Patroni"):
         require_possible(LabSpec(engine), spec)
 
 
 def test_what_replicas_commit_out_of_order_is_not_compared() -> None:
     lab = LabSpec("mysql", settings={"replica-preserve-commit-order": "OFF"})
     require_possible(lab, ClusterSpec())
-    with pytest.raises(UsageError, match="what a replica has applied"):
+    with refused(
+        ErrorId.REJOIN_NOT_POSSIBLE, UsageError, naming="what a replica has applied"
+    ):
         require_possible(lab, ClusterSpec(rejoin=True))
 
 

@@ -10,6 +10,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql.link import code_of as number_of
 from dbcheck.engines.postgresql.link import code_of as state_of
+from tests.kit.refusals import refused
 
 
 class Failure(Exception):
@@ -26,7 +27,7 @@ def test_the_code_is_that_of_the_driver_s_error_also_where_that_is_not_shown(
     code_of: Callable[[EngineError], object], code: object, hidden: bool
 ) -> None:
     failure = Failure()
-    with pytest.raises(EngineError, match="^denied$") as at:
+    with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="denied") as at:
         try:
             raise failure
         except Failure:

@@ -39,6 +39,7 @@ def test_verbs_are_completed_without_importing_them(
         (("run", "--workload", "./my"), [("file", "./my")]),
         (("matrix", "--preset", "perc"), plain("percona-2009")),
         (("run", "--power", "m"), plain("manual")),
+        (("explain", "witness-log-e"), plain("witness-log-exists")),
         (("init", "--switch", "p"), plain("pdudaemon", "proxmox")),
         (("run", "--power", "x"), []),
         (("reconcile", "runs/"), [("file", "runs/")]),

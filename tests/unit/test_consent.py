@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError, UsageError
 from dbcheck.config.secret import Secret
 from dbcheck.inventory.entry import Entry
@@ -29,6 +30,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.witness.window import WindowLimits
 from tests.kit.files import give_away
+from tests.kit.refusals import refused
 
 PLAN = ExecPlan(cut=("pdu", "off"), restore=("pdu", "on"), state=("pdu", "state"))
 ENTRY = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=PLAN)
@@ -154,7 +156,7 @@ def test_a_note_is_for_its_user_alone(state: Path) -> None:
 
 def test_no_yes_is_taken_that_could_not_be_remembered(state: Path) -> None:
     state.write_text("a file")
-    with pytest.raises(RunWriteError, match="cannot be written"):
+    with refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError):
         consent.require(ENTRY.wiring, yes=True)
 
 
@@ -170,7 +172,7 @@ def test_the_description_names_each_program_and_no_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PDU", "geheim")
-    with pytest.raises(UsageError, match="^nothing was cut") as caught:
+    with refused(ErrorId.FIRST_CUT_NEEDS_CONSENT, UsageError) as caught:
         consent.require(ENTRY.wiring, yes=False)
     assert str(caught.value) == (
         "nothing was cut. No earlier cut of db1 by this switch is on record. dbcheck "
@@ -182,7 +184,7 @@ def test_the_description_names_each_program_and_no_secret(
     secret = Secret("password", "env", ("PDU",))
     fence = FencePlan("fence_apc", {"plug": "7"}, {"password": secret})
     entry = replace(ENTRY, power=fence)
-    with pytest.raises(UsageError, match="^nothing was cut") as caught:
+    with refused(ErrorId.FIRST_CUT_NEEDS_CONSENT, UsageError) as caught:
         consent.require(entry.wiring, yes=False)
     told = "run fence_apc (plug=7, password from the variable PDU) with action=off, "
     assert told + "wait at least 15 s, then run it with action=on" in str(caught.value)

@@ -26,7 +26,9 @@ def test_an_address_is_taken_as_it_is(address: str) -> None:
     ],
 )
 def test_another_text_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="--load-workers .* is not the address"):
+    with refused(
+        ErrorId.SCHEDULER_ADDRESS_INVALID, UsageError, naming="--load-workers"
+    ):
         dask_cluster.require_address("--load-workers", address)
 
 

@@ -11,11 +11,13 @@ import pytest
 
 from dbcheck.agent.host.data import data_names
 from dbcheck.agent.host.facts import changed, made
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import inspect_host
 from dbcheck.model.places import DataNames, other_data, unmarked
 from dbcheck.model.server import ServerFacts
 from tests.kit.partial_rig import RecordingListener, node_of
+from tests.kit.refusals import refused
 
 STARTED_S = 1_700_000_000
 NAMES = DataNames(
@@ -148,7 +150,7 @@ def test_a_host_with_other_data_is_refused_before_anything_runs_there(
     engine = Marking(mark)
     host = cast(object, Elsewhere(names))
     node = node_of(engine, host)
-    with pytest.raises(HostError, match="/d on the target's host is not the data"):
+    with refused(ErrorId.DATA_DIRECTORY_NOT_ON_HOST, HostError, naming="/d on"):
         inspect_host(node, RecordingListener(), server)
     assert engine.marked is marked
 

@@ -8,9 +8,11 @@ from math import comb
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab.drive.model import Drive
 from dbcheck.lab.spec import DriveSpec
+from tests.kit.refusals import refused
 
 BLOCK = b"x" * 512
 RARE = Fraction(1, 1000)
@@ -86,5 +88,7 @@ def test_to_apply_power_that_is_there_draws_nothing() -> None:
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1])
 def test_a_share_is_from_0_to_1(fraction: float) -> None:
-    with pytest.raises(UsageError, match=f"lie_fraction is {fraction}"):
+    with refused(
+        ErrorId.VALUE_INVALID, UsageError, naming=f"lie_fraction is {fraction}"
+    ):
         DriveSpec(lie_fraction=fraction)

@@ -21,6 +21,7 @@ from dbcheck.hosts.drives import (
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.driveonly import DriveOnlySwitch, Server
 from tests.kit.drives_alone import SCOPE, SEEN
+from tests.kit.refusals import refused
 
 BACK = PutBack("sdb1", "clean", "", damaged=False)
 
@@ -190,39 +191,54 @@ def test_a_drive_that_stays_is_on_record(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("planted", "said"),
+    ("planted", "said", "id"),
     [
-        pytest.param({"off": False}, "process 9", id="a filesystem is held"),
+        pytest.param(
+            {"off": False},
+            "process 9",
+            ErrorId.FILESYSTEM_STILL_IN_MEMORY,
+            id="a filesystem is held",
+        ),
         pytest.param(
             {
                 "off": False,
                 "refused": {"/srv": "/ belongs to user 5", "/b": "/b is busy"},
             },
             "/ belongs to user 5; /b is busy, so these were not unmounted: /srv, /b",
+            ErrorId.HOST_FOLDER_OF_OTHERS,
             id="a folder of another account",
         ),
-        pytest.param({"left": (8,)}, "processes 8 did not end", id="the server runs"),
         pytest.param(
-            {"fails": "kill"}, "agent on the target's host failed", id="no agent"
+            {"left": (8,)},
+            "processes 8 did not end",
+            ErrorId.PROCESSES_DO_NOT_END,
+            id="the server runs",
+        ),
+        pytest.param(
+            {"fails": "kill"},
+            "agent on the target's host failed",
+            ErrorId.HOST_UNREACHABLE,
+            id="no agent",
         ),
         pytest.param(
             {"fails": "off"},
             "agent on the target's host failed",
+            ErrorId.HOST_UNREACHABLE,
             id="an agent that dies",
         ),
     ],
 )
 def test_drives_stay_without_power_while_something_holds_them(
-    host: Host, planted: dict[str, Any], said: str
+    host: Host, planted: dict[str, Any], said: str, id: ErrorId
 ) -> None:
     for name, value in planted.items():
         setattr(host, name, value)
     power = switch(host)
     power.cut()
-    with pytest.raises(PowerError, match=said) as refused:
+    with refused(id, PowerError, naming=said) as caught:
         power.restore()
     assert "power" not in host.relay.steps
-    assert "dbcheck power restore" in refused.value.hint
+    assert "dbcheck power restore" in caught.value.hint
     assert power.seen() is None
     host.off, host.refused, host.left, host.fails = True, {}, (), ""
     switch(host).restore()
@@ -234,7 +250,7 @@ def test_another_drive_in_the_slot_is_not_mounted(host: Host) -> None:
     host.returns = ()
     power = switch(host)
     power.cut()
-    with pytest.raises(PowerError, match="no drive with the serial S1 came back"):
+    with refused(ErrorId.DRIVE_NOT_BACK, PowerError, naming="serial S1"):
         power.restore()
     assert "mount" not in host.relay.steps
 
@@ -257,7 +273,9 @@ def test_a_server_that_its_command_does_not_start_is_an_error(host: Host) -> Non
     power.cut()
     power.restore()
     assert power.seen() is not None, "the run can be judged once the server runs"
-    with pytest.raises(PowerError, match="exit code 5: no such unit"):
+    with refused(
+        ErrorId.START_COMMAND_FAILED, PowerError, naming="exit code 5: no such unit"
+    ):
         power.failure()
 
 
@@ -282,7 +300,9 @@ def test_a_server_that_does_not_run_is_started_on_what_was_mounted(host: Host) -
     host.seen = replace(SEEN, mounts=(replace(SEEN.mounts[0], id=41),))
     host.relay.on, host.server, host.exit_code = True, (), 5
     host.relay.steps.clear()
-    with pytest.raises(PowerError, match="exit code 5: no such unit"):
+    with refused(
+        ErrorId.START_COMMAND_FAILED, PowerError, naming="exit code 5: no such unit"
+    ):
         switch(host).restore()
     host.exit_code = 0
     switch(host).restore()
@@ -314,8 +334,8 @@ def test_a_newer_server_elsewhere_is_left_alone_and_named(
     host.relay.steps.clear()
     power = switch(host)
     for _ in range(2):
-        with pytest.raises(
-            PowerError, match=f"works in /srv/data, and {said}"
+        with refused(
+            ErrorId.SERVER_STARTED_TOO_EARLY, PowerError, naming=("/srv/data", said)
         ) as caught:
             power.restore()
         assert "delete /notes/1 on the host" in caught.value.hint
@@ -338,7 +358,9 @@ def test_a_host_that_cannot_be_asked_keeps_the_drives_off(host: Host) -> None:
     power.cut()
     host.fails = "read"
     host.relay.steps.clear()
-    with pytest.raises(PowerError, match="when asked what to put back") as caught:
+    with refused(
+        ErrorId.HOST_UNREACHABLE, PowerError, naming="when asked what to put back"
+    ) as caught:
         power.restore()
     assert "dbcheck power restore" in caught.value.hint
     host.fails = ""
@@ -350,7 +372,9 @@ def test_a_switch_that_fails_says_what_was_done_before(host: Host) -> None:
     power = switch(host)
     power.cut()
     host.relay.broken = True
-    with pytest.raises(PowerError, match="ended and /srv unmounted") as caught:
+    with refused(
+        ErrorId.POWER_COMMAND_FAILED, PowerError, naming="ended and /srv unmounted"
+    ) as caught:
         power.restore()
     assert "dbcheck power restore" in caught.value.hint
     host.relay.broken = False
@@ -365,7 +389,7 @@ def test_an_old_filesystem_in_memory_is_taken_off_first(host: Host) -> None:
     host.seen = replace(SEEN, mounts=(anew,))
     host.relay.on, host.server, host.old_is_held, host.off = True, (), True, False
     host.relay.steps.clear()
-    with pytest.raises(PowerError, match="process 9"):
+    with refused(ErrorId.FILESYSTEM_STILL_IN_MEMORY, PowerError, naming="process 9"):
         switch(host).restore()
     assert not {"start", "power"} & set(host.relay.steps)
     host.old_is_held = False
@@ -388,7 +412,7 @@ def test_once_nothing_was_held_any_mount_is_a_new_one(host: Host) -> None:
     host.back = replace(BACK, failure="no such option")
     power = switch(host)
     power.cut()
-    with pytest.raises(PowerError, match="no such option"):
+    with refused(ErrorId.FILESYSTEM_NOT_MOUNTED, PowerError, naming="no such option"):
         power.restore()
     assert host.noted is not None
     assert all(mount.id < -1 for mount in host.noted.mounts)
@@ -403,7 +427,7 @@ def test_damage_on_a_drive_that_was_never_gone_may_be_of_the_host(host: Host) ->
     host.stays = True
     power = switch(host)
     power.cut()
-    with pytest.raises(PowerError, match="ended with 4"):
+    with refused(ErrorId.FILESYSTEM_NOT_MOUNTED, PowerError, naming="ended with 4"):
         power.restore()
     assert power.seen() is None
 
@@ -412,28 +436,39 @@ def test_a_mount_that_fails_otherwise_is_an_error(host: Host) -> None:
     host.back = PutBack("sdb1", "", "mount: unknown filesystem type", damaged=False)
     power = switch(host)
     power.cut()
-    with pytest.raises(PowerError, match="unknown filesystem type"):
+    with refused(
+        ErrorId.FILESYSTEM_NOT_MOUNTED, PowerError, naming="unknown filesystem type"
+    ):
         power.restore()
     assert power.seen() is None
 
 
 def test_nothing_is_cut_that_could_not_be_put_back(host: Host) -> None:
     host.seen = replace(SEEN, root=False)
-    with pytest.raises(PowerError, match="not root"):
+    with refused(ErrorId.ROOT_NEEDED_ON_HOST, PowerError):
         switch(host).cut()
     host.seen, host.fails = SEEN, "note"
-    with pytest.raises(PowerError, match="before the cut: .* no space left"):
+    with refused(
+        ErrorId.HOST_UNREACHABLE,
+        PowerError,
+        naming=("before the cut:", "no space left"),
+    ):
         switch(host).cut()
     host.fails = ""
-    for wrong, said in (
+    for wrong, said, id in (
         (
             {"notes_on_them": "/var/lib/dbcheck"},
-            "/var/lib/dbcheck is on these drives as well",
+            "/var/lib/dbcheck",
+            ErrorId.CUT_NOTE_ON_CUT_DRIVE,
         ),
-        ({"twins": ("sda and sdb have the serial S1",)}, "which of them is"),
+        (
+            {"twins": ("sda and sdb have the serial S1",)},
+            "sda and sdb have the serial S1",
+            ErrorId.DRIVE_AMBIGUOUS,
+        ),
     ):
         host.seen = replace(SEEN, **wrong)
-        with pytest.raises(PowerError, match=said):
+        with refused(id, PowerError, naming=said):
             switch(host).cut()
     assert "cut" not in host.relay.steps
 
@@ -455,6 +490,6 @@ def test_a_host_of_which_no_cut_is_known_is_left_alone(host: Host) -> None:
 
 def test_drives_that_something_else_cut_stay_without_power(host: Host) -> None:
     host.relay.on = False
-    with pytest.raises(PowerError, match="mounted from them is not known"):
+    with refused(ErrorId.CUT_NOTE_MISSING, PowerError):
         switch(host).restore()
     assert host.relay.steps == []

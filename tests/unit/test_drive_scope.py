@@ -192,6 +192,6 @@ def test_a_server_on_a_partition_of_the_drive_is_fit() -> None:
 def test_what_could_not_be_put_back_is_refused(
     changed: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(PowerError, match=said) as refused:
+    with pytest.raises(PowerError, match=said) as caught:
         require_fit(SCOPE, replace(SEEN, **changed))
-    assert refused.value.hint
+    assert caught.value.hint

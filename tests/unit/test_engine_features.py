@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NoCanary, UsageError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.before_load import require_server
@@ -17,6 +18,7 @@ from dbcheck.ports.engine import Engine, Feature
 from dbcheck.rows.loss import ConditionCheck
 from dbcheck.rows.table import LEDGER, Definition
 from tests.kit.bare_engine import BareEngine
+from tests.kit.refusals import refused
 
 PLAIN: Any = BareEngine(target="plain://db1", check=lambda *_: None)
 
@@ -137,25 +139,31 @@ def test_a_missing_checkpoint_is_explained() -> None:
 
 
 def test_a_missing_canary_is_explained() -> None:
-    with pytest.raises(NoCanary, match="this kind of server has none"):
+    with refused(
+        ErrorId.CANARY_NOT_POSSIBLE, NoCanary, naming="this kind of server has none"
+    ):
         PLAIN.plant_canary(1)
 
 
 def test_a_control_is_refused_where_none_can_run() -> None:
     require_server(PLAIN, load("insert"), weak=False)
-    with pytest.raises(UsageError, match="no control can run on plain://db1"):
+    with refused(
+        ErrorId.CONTROL_NOT_SUPPORTED,
+        UsageError,
+        naming="no control can run on plain://db1",
+    ):
         require_server(PLAIN, load("insert"), weak=True)
 
 
 @pytest.mark.parametrize(
-    ("feature", "text"),
+    ("feature", "id"),
     [
-        (Feature.FILL, "cannot fill the tables on plain://db1"),
-        (Feature.TWO_PHASE, "cannot prepare transactions on plain://db1"),
+        (Feature.FILL, ErrorId.FILLING_NOT_SUPPORTED),
+        (Feature.TWO_PHASE, ErrorId.TWO_PHASE_NOT_SUPPORTED),
     ],
 )
 def test_what_a_user_asks_for_is_refused_where_it_is_not_known(
-    feature: Feature, text: str
+    feature: Feature, id: ErrorId
 ) -> None:
-    with pytest.raises(UsageError, match=text):
+    with refused(id, UsageError, naming="plain://db1"):
         PLAIN.require(feature)

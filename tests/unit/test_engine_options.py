@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.engines.mysql.optionfile import Client
 from dbcheck.engines.mysql.options import client_options
+from tests.kit.refusals import refused
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +88,9 @@ def test_a_name_is_shortened_for_mariadb_alone(tmp_path: Path) -> None:
     """MariaDB's clients take pass for password; those of MySQL ignore it since 8.0."""
     text = "[client]\nuser=app\npass=secret\n"
     assert options(tmp_path, text, Client.MARIADB) == APP
-    with pytest.raises(UsageError, match="line 3 of .*my.cnf has pass") as caught:
+    with refused(
+        ErrorId.OPTION_FILE_INVALID, UsageError, naming=("line 3", "my.cnf", "has pass")
+    ) as caught:
         options(tmp_path, text, Client.MYSQL)
     assert "Write password" in caught.value.hint
 
@@ -119,7 +123,9 @@ def test_a_host_that_the_driver_reads_otherwise_is_refused(tmp_path: Path) -> No
     for line in ('host=" 127.0.0.1"', r"host=127.0.0.1\t", r'socket="\s"'):
         file.write_text(f"[client]\n{line}\n")
         file.chmod(0o600)
-        with pytest.raises(UsageError, match="in the target's URL"):
+        with refused(
+            ErrorId.TARGET_URL_OPTION_INVALID, UsageError, naming="in the target's URL"
+        ):
             MysqlEngine(f"mysql://u@/x?option_files={file}").endpoints()
 
 
@@ -209,8 +215,8 @@ def test_a_password_that_is_not_utf_8_is_refused_where_it_is_needed(
     file = tmp_path / "my.cnf"
     file.write_bytes(b"# \xe9\n[client]\nuser=eve\npassword=hunter2\xff\n")
     file.chmod(0o600)
-    with pytest.raises(
-        UsageError, match="password in line 4 of .*my.cnf is not UTF-8"
+    with refused(
+        ErrorId.SECRET_NOT_UTF8, UsageError, naming=("password", "line 4", "my.cnf")
     ) as caught:
         client_options(Client.MYSQL, file)
     assert "hunter2" not in str(caught.value)
@@ -218,6 +224,6 @@ def test_a_password_that_is_not_utf_8_is_refused_where_it_is_needed(
     file.write_bytes(b"# \xe9\n[client]\npassword=hunter2\n")
     assert client_options(Client.MYSQL, file) == {"password": "hunter2"}
     monkeypatch.setitem(os.environb, b"MYSQL_PWD", b"hunter2\xff")
-    with pytest.raises(UsageError, match="MYSQL_PWD .* not UTF-8") as caught:
+    with refused(ErrorId.SECRET_NOT_UTF8, UsageError, naming="MYSQL_PWD") as caught:
         client_options(Client.MYSQL, file)
     assert "hunter2" not in str(caught.value)

@@ -9,6 +9,7 @@ from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.places import ENGINES as STORAGE
 from dbcheck.engines.mysql.places import storage_of
 from dbcheck.engines.registry import ENGINES, NAME_ANOTHER, open_engine
+from tests.kit.refusals import refused
 
 SECRET = "hunter2-and-more"
 
@@ -26,7 +27,7 @@ def test_every_driver_opens_an_engine(driver: str) -> None:
 
 @pytest.mark.parametrize("driver", ["postgres", "postgres+psycopg2"])
 def test_the_old_name_of_postgresql_is_told_the_new_one(driver: str) -> None:
-    with pytest.raises(UsageError, match="unknown engine 'postgres") as caught:
+    with refused(ErrorId.ENGINE_UNKNOWN, UsageError, naming="postgres") as caught:
         open_engine(f"{driver}://dbcheck@db1/orders")
     assert caught.value.hint == "Write postgresql:// in place of postgres://."
 
@@ -35,7 +36,7 @@ def test_the_old_name_of_postgresql_is_told_the_new_one(driver: str) -> None:
 @pytest.mark.parametrize("product", ["CockroachDB", "YugabyteDB"])
 def test_another_product_is_refused_by_its_scheme(product: str, driver: str) -> None:
     refusal = f"{product} by its URL, not PostgreSQL: dbcheck judges PostgreSQL, MySQL"
-    with pytest.raises(UsageError, match=refusal) as caught:
+    with refused(ErrorId.SERVER_NOT_SUPPORTED, UsageError, naming=refusal) as caught:
         open_engine(f"{product.lower()}{driver}://dbcheck@db1/orders")
     assert caught.value.id is ErrorId.SERVER_NOT_SUPPORTED
     assert caught.value.hint == NAME_ANOTHER
@@ -66,7 +67,9 @@ def test_mysql_has_a_default_database() -> None:
     ],
 )
 def test_a_password_in_the_url_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="contains a password") as caught:
+    with refused(
+        ErrorId.URL_HOLDS_PASSWORD, UsageError, naming="contains a password"
+    ) as caught:
         open_engine(url)
     assert SECRET not in str(caught.value) + caught.value.hint
     assert "PGPASSWORD" in caught.value.hint
@@ -76,7 +79,11 @@ def test_a_password_in_the_url_is_refused(url: str) -> None:
     "url", [f"no url with {SECRET}", "", f"postgresql://u:{SECRET}@h:port/x"]
 )
 def test_no_url_is_refused_without_repeating_it(url: str) -> None:
-    with pytest.raises(UsageError, match="the target is not a database URL") as caught:
+    with refused(
+        ErrorId.TARGET_URL_INVALID,
+        UsageError,
+        naming="the target is not a database URL",
+    ) as caught:
         open_engine(url)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -87,7 +94,7 @@ def test_no_url_is_refused_without_repeating_it(url: str) -> None:
 def test_nor_is_one_in_the_url_taken_for_the_usual_port(
     scheme: str, place: str
 ) -> None:
-    with pytest.raises(UsageError, match="names port") as caught:
+    with refused(ErrorId.TARGET_URL_INVALID, UsageError, naming="names port") as caught:
         open_engine(f"{scheme}://u@{place}/x")
     assert "65535" in caught.value.hint
 
@@ -109,14 +116,14 @@ def test_names_of_files_and_settings_are_no_passwords() -> None:
 )
 def test_a_zero_byte_is_refused(url: str) -> None:
     """libpq takes nothing of what comes after it."""
-    with pytest.raises(UsageError, match="zero byte") as caught:
+    with refused(ErrorId.TARGET_URL_INVALID, UsageError, naming="zero byte") as caught:
         open_engine(url)
     assert SECRET not in str(caught.value) + caught.value.hint
 
 
 @pytest.mark.parametrize("option", ["login_s=5", "self=1", "failover=x", "username=u"])
 def test_an_option_that_the_driver_does_not_have_is_refused(option: str) -> None:
-    with pytest.raises(UsageError, match="is unknown"):
+    with refused(ErrorId.TARGET_URL_OPTION_INVALID, UsageError, naming="is unknown"):
         open_engine(f"mysql://u@db1/d?{option}")
 
 
@@ -129,18 +136,22 @@ def test_a_url_may_name_myrocks(name: str) -> None:
 
 def test_a_storage_engine_without_durable_commits_is_refused() -> None:
     assert storage_of({}) is STORAGE["innodb"]
-    with pytest.raises(UsageError, match="no tables in the storage engine 'aria'"):
+    with refused(ErrorId.STORAGE_ENGINE_NOT_SUPPORTED, UsageError, naming="aria"):
         open_engine("mariadb://db1/x?storage_engine=aria")
 
 
 def test_an_unknown_driver_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="oracle") as caught:
+    with refused(ErrorId.ENGINE_UNKNOWN, UsageError, naming="oracle") as caught:
         open_engine("oracle://dbcheck@db1/x")
     assert "postgresql+psycopg2" in caught.value.hint
 
 
 def test_hosts_and_ports_must_match() -> None:
-    with pytest.raises(UsageError, match="hosts and ports don't match"):
+    with refused(
+        ErrorId.TARGET_URL_OPTION_INVALID,
+        UsageError,
+        naming="hosts and ports don't match",
+    ):
         open_engine("postgresql://u@/d?host=db1,db2&port=1,2,3")
 
 
@@ -196,6 +207,8 @@ def test_a_port_that_no_server_can_have_is_refused(
     port: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPORT", port)
-    with pytest.raises(EngineError, match="port") as caught:
+    with refused(
+        ErrorId.TARGET_URL_OPTION_INVALID, EngineError, naming="port"
+    ) as caught:
         open_engine("postgresql://u@db1/x").endpoints()
     assert caught.value.hint

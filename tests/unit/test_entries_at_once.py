@@ -12,6 +12,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.cli import entries
 from dbcheck.cli.entries import at_once
 from dbcheck.inventory.entry import Entry
+from tests.kit.refusals import refused
 
 WAIT_S = 60
 HOSTS = [Entry(name=f"db{number}", target="") for number in range(5)]
@@ -37,7 +38,7 @@ def test_an_error_of_one_host_is_raised() -> None:
         if entry.name == "db3":
             raise UsageError("of db3", id=ErrorId.OPTIONS_CONFLICT)
 
-    with pytest.raises(UsageError, match="of db3"):
+    with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="of db3"):
         at_once(work, HOSTS)
 
 

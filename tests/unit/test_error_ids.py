@@ -101,6 +101,23 @@ def test_another_process_gets_all_of_an_error(error: DbcheckError) -> None:
         assert (str(found), vars(found)) == (str(error), vars(error))
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        LabError("db1 is gone", id=ErrorId.NO_FREE_PORT),
+        errors.PowerError("db1 is gone", id=SILENT),
+        LabError("it is gone", id=SILENT),
+    ],
+    ids=["id", "class", "words"],
+)
+def test_a_test_that_expects_one_takes_no_other(other: DbcheckError) -> None:
+    with refused(SILENT, LabError, naming=("db1", "gone")):
+        raise LabError("db1 is gone", id=SILENT)
+    passed_on = pytest.raises((AssertionError, errors.PowerError), match="gone")
+    with passed_on, refused(SILENT, LabError, naming=("db1", "gone")):
+        raise other
+
+
 def test_a_process_of_the_load_sends_it() -> None:
     ours, theirs = Channel.pair()
     with ours, Channel(theirs) as other:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, RunFormatError, RunWriteError, UsageError
 from dbcheck.explore.folder import Exploration, Line, Plan
 from dbcheck.judge.results import (
@@ -23,6 +24,7 @@ from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import CrashState
 from dbcheck.model.verdict import Verdict
+from tests.kit.refusals import refused
 
 PLAN = Plan("0.1.0", 7, "20260102-030405-a1b2c3")
 OTHER_DEVICE = json.dumps(
@@ -104,7 +106,9 @@ def test_a_line_that_a_killed_client_left_unfinished_is_dropped(
 def test_a_damaged_line_is_an_error(folder: Exploration, line: bytes) -> None:
     path = folder.path / "states.jsonl"
     path.write_bytes(line + path.read_bytes())
-    with pytest.raises(RunFormatError, match="states.jsonl is damaged"):
+    with refused(
+        ErrorId.EXPLORED_STATES_DAMAGED, RunFormatError, naming="states.jsonl"
+    ):
         folder.lines()
 
 
@@ -115,21 +119,21 @@ def test_a_changed_plan_or_finding_is_an_error(folder: Exploration) -> None:
         values = json.loads(path.read_text())
         values["number" if "number" in values else "seed"] = 5
         path.write_text(json.dumps(values))
-    with pytest.raises(RunFormatError, match="checksum"):
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="checksum"):
         folder.plan()
-    with pytest.raises(RunFormatError, match="checksum"):
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="checksum"):
         folder.findings()
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no exploration"):
+    with refused(ErrorId.NOT_AN_EXPLORATION, UsageError):
         Exploration.open(tmp_path)
 
 
 def test_two_clients_do_not_work_on_it_at_once(folder: Exploration) -> None:
     with (
         folder.locked(),
-        pytest.raises(RunWriteError, match="another dbcheck"),
+        refused(ErrorId.FOLDER_IN_USE, RunWriteError),
         Exploration.open(folder.path).locked(),
     ):
         pass
@@ -158,7 +162,9 @@ def test_a_recording_is_the_users_own_to_the_last_byte(
     assert not folder.is_own()
     log.unlink()
     os.mkfifo(log)
-    with pytest.raises(LabError, match=f"{log} cannot be read: not a regular file"):
+    with refused(
+        ErrorId.RECORDING_NOT_USABLE, LabError, naming=(str(log), "not a regular file")
+    ):
         folder.is_own()
 
 
@@ -170,7 +176,9 @@ def test_a_recording_that_others_may_change_is_refused(
     folder.require_closed()
     path = folder.path / name
     path.chmod(path.stat().st_mode | 0o002)
-    with pytest.raises(UsageError, match="part of an exploration") as caught:
+    with refused(
+        ErrorId.EXPLORATION_OPEN_TO_OTHERS, UsageError, naming="part of an exploration"
+    ) as caught:
         folder.require_closed()
     assert f"chmod o-w {path}" in caught.value.hint
 
@@ -187,7 +195,7 @@ def test_a_recording_that_others_may_change_is_refused(
         ({"spec": "{}"}, "describes no lab"),
         ({"spec": "no JSON"}, "cannot be read"),
         ({"spec": "[" * 100_000}, "describes no lab"),
-        ({"spec": OTHER_DEVICE}, "cannot be read.*names a device that is not the lab"),
+        ({"spec": OTHER_DEVICE}, "names a device that is not the lab"),
     ],
 )
 def test_a_recorded_lab_has_its_storage_where_labs_have_it(
@@ -198,5 +206,5 @@ def test_a_recorded_lab_has_its_storage_where_labs_have_it(
     (tmp_path / "lab.json").write_text(json.dumps(values))
     assert RecordedLab.read(tmp_path).base == f"{BASE}/lab-1"
     (tmp_path / "lab.json").write_text(json.dumps(values | changed))
-    with pytest.raises(LabError, match=why):
+    with refused(ErrorId.RECORDING_NOT_USABLE, LabError, naming=why):
         RecordedLab.read(tmp_path)

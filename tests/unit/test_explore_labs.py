@@ -14,6 +14,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.oracle import Oracle
+from tests.kit.refusals import refused
 
 
 class Opened:
@@ -74,7 +75,10 @@ def test_a_lab_that_cannot_be_built_is_an_error(failing: int) -> None:
             threading.Event().wait(0.001)
         return 1
 
-    with pytest.raises(LabError, match="no loop device"), Labs(opened.one, 2) as labs:
+    with (
+        refused(ErrorId.LAB_DAEMON_FAILED, LabError, naming="no loop device"),
+        Labs(opened.one, 2) as labs,
+    ):
         list(labs.results([until_both_began] * 20))
     assert opened.open == 0
 
@@ -87,7 +91,10 @@ def test_what_a_job_raises_ends_all() -> None:
 
     others = [partial(squared, number) for number in range(30)]
     jobs: list[Callable[[Oracle], int]] = [others[1], broken, *others]
-    with pytest.raises(LabError, match="the drive died"), Labs(opened.one, 2) as labs:
+    with (
+        refused(ErrorId.LAB_DAEMON_FAILED, LabError, naming="the drive died"),
+        Labs(opened.one, 2) as labs,
+    ):
         list(labs.results(jobs))
     assert opened.open == 0
 

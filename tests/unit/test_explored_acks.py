@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.explore.oracle import Acked
 from dbcheck.rows.acks import (
@@ -19,6 +20,7 @@ from dbcheck.rows.acks import (
     pack,
     unpack,
 )
+from tests.kit.refusals import refused
 from tests.kit.samples import LOAD
 
 # session, seq, row_id, acked_us
@@ -102,5 +104,5 @@ def test_chores_and_the_first_ack_of_the_load() -> None:
 
 
 def test_a_load_without_acks_is_refused() -> None:
-    with pytest.raises(LabError, match="no acks"):
+    with refused(ErrorId.RECORDED_LOAD_TOO_SHORT, LabError):
         Acked([], LOAD)

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.fleet.messages import Listing, Piece
 from dbcheck.fleet.mirror import PIECE_BYTES, Incoming, Outgoing, needed, unpack
 from dbcheck.model.verdict import CycleVerdict
+from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
 
 NEW = "20261125-000000-00000a"
@@ -179,7 +181,7 @@ def test_nothing_is_removed_while_something_is_missing(ends: Ends) -> None:
     "name", ["/etc/passwd", "../campaign.json", "runs/../../x", ""]
 )
 def test_a_name_outside_of_the_folder_is_refused(ends: Ends, name: str) -> None:
-    with pytest.raises(RunWriteError, match="not in its folder"):
+    with refused(ErrorId.WORKER_SENDS_STRANGE_FILE, RunWriteError):
         ends.into.take(Piece(name, 0, b"", "0"))
 
 

@@ -14,6 +14,7 @@ from dbcheck.engines.mysql.check import require_alone
 from dbcheck.engines.mysql.galera import is_node, options, view_of
 from dbcheck.lab.clusters.replication import Ports, galera_settings
 from dbcheck.model.cluster import Promise, SiteKind, kept_by
+from tests.kit.refusals import refused
 
 CLUSTER = "b42ade03-e99a-11f1-8f09-17a7438f329c"
 STATUS = {
@@ -78,7 +79,11 @@ def test_a_node_without_a_cluster_names_none() -> None:
 def test_which_server_is_a_node(variables: dict[str, str], node: bool) -> None:
     assert is_node(variables) is node
     if node:
-        with pytest.raises(EngineError, match="is a node of a Galera cluster"):
+        with refused(
+            ErrorId.SERVER_IN_CLUSTER,
+            EngineError,
+            naming="is a node of a Galera cluster",
+        ):
             require_alone(link(variables))
     else:
         require_alone(link(variables))
@@ -86,7 +91,9 @@ def test_which_server_is_a_node(variables: dict[str, str], node: bool) -> None:
 
 def test_a_node_whose_commits_stay_its_own_is_in_the_cluster_still() -> None:
     off = {"wsrep_on": "OFF", "wsrep_provider": "/lib/galera.so"}
-    with pytest.raises(EngineError, match="wsrep_connected is ON") as at:
+    with refused(
+        ErrorId.SERVER_IN_CLUSTER, EngineError, naming="wsrep_connected is ON"
+    ) as at:
         require_alone(link(off, wsrep_connected="ON"))
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER
     require_alone(link(off, wsrep_connected="OFF"))
@@ -158,7 +165,7 @@ def test_only_the_first_node_of_a_lab_begins_the_cluster() -> None:
     assert second["wsrep_provider_options"].endswith(";pc.ignore_sb=true")
     assert second[FLUSH] == "2"
     for name in ("wsrep_node_name", "wsrep_new_cluster", "server_id"):
-        with pytest.raises(UsageError, match=f"the lab decides {name}"):
+        with refused(ErrorId.LAB_DECIDES_SETTING, UsageError, naming=name):
             galera_settings(["a", "b", "c"], 2, ports, {name: "x"})
     plain = galera_settings(["a", "b", "c"], 2, ports, {})
     assert plain["wsrep_provider_options"].endswith("=32M")

@@ -15,6 +15,7 @@ from dbcheck.engines.mysql.group_replication import View, is_member
 from dbcheck.lab.clusters.replication import group_settings
 from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
 from dbcheck.model.cluster import Promise, SiteKind, kept_by, lineage
+from tests.kit.refusals import refused
 
 GROUP = "1727aa1a-81b1-4727-89f9-f868b5154cba"
 FLUSH, BINLOG = "innodb_flush_log_at_trx_commit", "sync_binlog"
@@ -134,7 +135,7 @@ def test_the_primary_takes_writes(
     assert group_replication.takes_writes(link(**rows)) is takes
 
 
-def refused() -> None:
+def unneeded() -> None:
     raise AssertionError("no other connection is needed")
 
 
@@ -144,7 +145,7 @@ OUT: dict[str, Any] = {"group_members": [], "group_lacking": [("",)]}
 def test_a_group_is_formed_by_a_server_that_has_all() -> None:
     has_all = link(**OUT)
     group_replication.require_all_of(has_all, {"b": f"{GROUP}:1-9"})
-    group_replication.bootstrap(has_all, refused)
+    group_replication.bootstrap(has_all, unneeded)
     assert has_all.ran[-4:] == [
         "stop_group",
         "bootstrap_on",
@@ -152,11 +153,19 @@ def test_a_group_is_formed_by_a_server_that_has_all() -> None:
         "bootstrap_off",
     ]
     lacks = link(**{**OUT, "group_lacking": [(f"{GROUP}:11",)]})
-    with pytest.raises(EngineError, match=f"it lacks {GROUP}:11, which b has") as at:
+    with refused(
+        ErrorId.GROUP_LACKS_TRANSACTIONS,
+        EngineError,
+        naming=(f"{GROUP}:11", "which b has"),
+    ) as at:
         group_replication.require_all_of(lacks, {"b": f"{GROUP}:1-9:11"})
     assert "must be cloned" in at.value.hint
-    with pytest.raises(EngineError, match="it has joined a group meanwhile"):
-        group_replication.bootstrap(member := link(), refused)
+    with refused(
+        ErrorId.NODE_JOINED_MEANWHILE,
+        EngineError,
+        naming="it has joined a group meanwhile",
+    ):
+        group_replication.bootstrap(member := link(), unneeded)
     assert not {"stop_group", "bootstrap_on"} & set(member.ran)
 
 
@@ -167,8 +176,8 @@ def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
             "3092: not configured properly", id=ErrorId.STATEMENT_FAILED
         ),
     )
-    with pytest.raises(EngineError, match="3092"):
-        group_replication.bootstrap(failing, refused)
+    with refused(ErrorId.GROUP_NOT_FORMED, EngineError, naming="3092"):
+        group_replication.bootstrap(failing, unneeded)
     assert failing.ran[-1] == "bootstrap_off"
     ended: list[str] = []
     gone = link(
@@ -176,7 +185,7 @@ def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
         start_group=EngineError("gone", id=ErrorId.STATEMENT_FAILED),
         bootstrap_off=EngineError("gone", id=ErrorId.STATEMENT_FAILED),
     )
-    with pytest.raises(EngineError, match="gone"):
+    with refused(ErrorId.GROUP_NOT_FORMED, EngineError, naming="gone"):
         group_replication.bootstrap(gone, lambda: ended.append("anew"))
     assert ended == ["anew"]
     on = group_replication.still_bootstraps(
@@ -188,7 +197,7 @@ def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
     def still_on() -> None:
         raise on
 
-    with pytest.raises(StillBootstraps, match="may still be ON"):
+    with refused(ErrorId.GROUP_MAY_START_TWICE, StillBootstraps):
         group_replication.bootstrap(gone, still_on)
 
 
@@ -198,7 +207,9 @@ def test_a_server_out_of_its_group_shows_what_it_has() -> None:
     assert found.transactions == f"{GROUP}:1-10"
     more = link(**OUT, group_received=[("x:1", "y:2")])
     assert group_replication.detached(more).transactions == "x:1,y:2"
-    with pytest.raises(EngineError, match="it is in a group already"):
+    with refused(
+        ErrorId.NODE_JOINED_MEANWHILE, EngineError, naming="it is in a group already"
+    ):
         group_replication.detached(link())
 
 
@@ -207,9 +218,9 @@ def test_a_server_that_joins_by_itself_is_left_alone() -> None:
     for act in (
         group_replication.detached,
         group_replication.join,
-        lambda to: group_replication.bootstrap(to, refused),
+        lambda to: group_replication.bootstrap(to, unneeded),
     ):
-        with pytest.raises(EngineError, match="still tries to join the group") as at:
+        with refused(ErrorId.NODE_STILL_JOINS, EngineError) as at:
             act(busy)
         assert at.value.hint == "dbcheck waits for that."
     assert not {"stop_group", "start_group", "bootstrap_on"} & set(busy.ran)
@@ -240,20 +251,22 @@ def test_the_account_must_be_allowed_to_form_a_group(
         group_replication.require_allowed(asked)
         assert "bootstrap_off" in asked.ran
         return
-    with pytest.raises(EngineError, match="lacks GROUP_REPLICATION_ADMIN") as at:
+    with refused(
+        ErrorId.PRIVILEGE_MISSING, EngineError, naming="GROUP_REPLICATION_ADMIN"
+    ) as at:
         group_replication.require_allowed(asked)
     assert "docs/privileges.md" in at.value.hint
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
+    ("text", "id", "hint"),
     [
-        ("1227: Access denied; you need GROUP_REPLICATION_ADMIN", "Grant the account"),
-        ("3092: not configured properly", "Look into its error log"),
+        ("1227: Access denied", ErrorId.PRIVILEGE_MISSING, "Grant the account"),
+        ("3092: not configured", ErrorId.GROUP_NOT_FORMED, "Look into its error log"),
     ],
 )
-def test_a_refusal_says_what_to_do(text: str, hint: str) -> None:
-    with pytest.raises(EngineError, match=text[:4]) as at:
+def test_a_refusal_says_what_to_do(text: str, id: ErrorId, hint: str) -> None:
+    with refused(id, EngineError, naming=text[:4]) as at:
         group_replication.join(
             link(
                 group_members=[],
@@ -264,7 +277,9 @@ def test_a_refusal_says_what_to_do(text: str, hint: str) -> None:
 
 
 def test_no_member_is_promoted() -> None:
-    with pytest.raises(EngineError, match="is not promoted"):
+    with refused(
+        ErrorId.PROMOTION_NOT_FOR_GROUP, EngineError, naming="is not promoted"
+    ):
         group_replication.promote(link())
 
 
@@ -275,15 +290,14 @@ def test_a_member_is_not_tested_alone() -> None:
     begins = [name, ("group_replication_start_on_boot", "ON")]
     left = [name, ("group_replication_start_on_boot", "OFF")]
     denied = EngineError("denied", id=ErrorId.STATEMENT_FAILED)
-    for refused in (
+    for member in (
         link(variables=begins),
         link(variables=[(name.upper(), value) for name, value in begins]),
         link(variables=left, group_state=[("ONLINE",)]),
         link(variables=left, group_state=[("RECOVERING",)]),
     ):
-        with pytest.raises(EngineError, match="its replication group|its state") as at:
-            require_alone(refused)
-        assert at.value.id is ErrorId.SERVER_IN_CLUSTER
+        with refused(ErrorId.SERVER_IN_CLUSTER, EngineError) as at:
+            require_alone(member)
         assert "dbcheck_topology: group-replication" in at.value.hint
     require_alone(link(variables=left))
     require_alone(link(variables=left, group_state=denied))
@@ -306,7 +320,9 @@ def test_only_a_server_that_left_its_group_is_to_be_made_writable(
         server=[("8.4.9", "MySQL Community Server", "u@h")], group_state=state
     )
     variables = {"group_replication_group_name": GROUP, "super_read_only": "ON"}
-    with pytest.raises(EngineError, match="super_read_only is ON") as at:
+    with refused(
+        ErrorId.SERVER_READ_ONLY, EngineError, naming=("super_read_only", "is ON")
+    ) as at:
         require_server(server, variables)
     assert at.value.id is ErrorId.SERVER_READ_ONLY
     assert ("SET GLOBAL super_read_only = OFF;" in at.value.hint) is is_advised
@@ -370,7 +386,7 @@ def test_the_members_of_a_lab_know_each_other() -> None:
     for what in ("group_name", "bootstrap_group", "communication_stack", "ssl_mode"):
         name = f"group_replication_{what}"
         for given_name in (name, f"loose_{name}", f"loose_skip_{name}"):
-            with pytest.raises(UsageError, match=f"the lab decides {given_name}"):
+            with refused(ErrorId.LAB_DECIDES_SETTING, UsageError, naming=given_name):
                 group_settings(GROUP, 2, ports, {given_name: "x"})
 
 
@@ -383,7 +399,9 @@ def test_the_members_of_a_lab_know_each_other() -> None:
     ],
 )
 def test_settings_of_a_group_are_refused_outside_of_one(name: str) -> None:
-    with pytest.raises(UsageError, match="member of a replication group") as refusal:
+    with refused(
+        ErrorId.SETTING_INVALID, UsageError, naming="member of a replication group"
+    ) as refusal:
         require_no_group({BINLOG: "1", name: "127.0.0.1:33061"})
     assert "--topology group-replication" in refusal.value.hint
     require_no_group({BINLOG: "1"})

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "guides"
 TROUBLESHOOTING = GUIDES / "troubleshooting.md"
 VERDICTS = GUIDES / "reading-a-verdict.md"
-# A message stands alone in its line, in bold: **`the message`**
-_QUOTED = re.compile(r"^\*\*`([^`\n](?:[^\n]*[^`\n])?)`\*\*$", re.M)
+# A message stands in a line of its own, before its ids: **`the message`** [an-id]
+_QUOTED = re.compile(r"^\*\*`([^`\n](?:[^\n]*[^`\n])?)`\*\*(?: \[[a-z0-9-]+\])*$", re.M)
 _ANY = "..."  # what stands for any text in a message that a guide quotes
 _FORMATTED = "\0"  # what stands for a formatted part in one of the program
 _LITERAL_MIN = 12  # characters of a message that are its own

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from dbcheck.agent import wire
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import TargetHost
 from tests.kit.channels import Script, reply
+from tests.kit.refusals import refused
 
 ANSWERS: list[Any] = [None, 5, [], {}, {"addresses": 5}, {"run": {}}, {"folder": 5}]
 
@@ -32,7 +34,7 @@ def test_answers_that_make_no_sense_are_told(value: object) -> None:
         lambda: host.counting(["sda"]).read(),
     ]
     for question in questions:
-        with pytest.raises(HostError, match="unexpected reply from the host agent"):
+        with refused(ErrorId.AGENT_REPLY_INVALID, HostError, naming="the host"):
             question()
 
 
@@ -44,7 +46,7 @@ def test_counters_that_no_kernel_has_are_refused(at_us: int, field: int) -> None
     answer = json.dumps({"at_us": at_us, "devices": devices}).encode()
     pipe = Script(wire.HELLO, reply(wire.RESULT, answer))
     counters = TargetHost("h", lambda _: pipe).counting(["sda"])
-    with pytest.raises(HostError, match="unexpected reply from the host agent"):
+    with refused(ErrorId.AGENT_REPLY_INVALID, HostError, naming="the host"):
         counters.read()
 
 

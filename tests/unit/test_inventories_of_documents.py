@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from tests.kit.inventories import hosts, loaded
+from tests.kit.refusals import refused
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
@@ -30,5 +32,7 @@ def test_an_inventory_of_a_document_is_read(shown: str, tmp_path: Path) -> None:
 def test_a_variable_that_does_not_exist_is_found(tmp_path: Path) -> None:
     (fleet,) = [each for each in SHOWN if str(each.id).startswith("fleet.md")]
     wrong = str(fleet.values[0]).replace("power_plug", "power_plugs")
-    with pytest.raises(UsageError, match="dbcheck_power_plugs"):
+    with refused(
+        ErrorId.INVENTORY_VARIABLE_UNKNOWN, UsageError, naming="dbcheck_power_plugs"
+    ):
         test_an_inventory_of_a_document_is_read(wrong, tmp_path)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dbcheck.base import processes
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.run import require_possible
 from dbcheck.config import files
@@ -23,6 +24,7 @@ from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.runner.assemble import entry_host
 from tests.kit.files import STRANGER
 from tests.kit.inventories import hosts, loaded
+from tests.kit.refusals import refused
 
 TARGET = "postgresql+psycopg2://dbcheck@{{ inventory_hostname }}/dbcheck"
 WITNESS = "ssh://w@witness/acks/{{ inventory_hostname }}"
@@ -187,7 +189,9 @@ def test_what_is_wrong_is_named_with_its_place(
 def test_a_secret_in_clear_is_refused_and_not_repeated(
     tmp_path: Path, line: str
 ) -> None:
-    with pytest.raises(UsageError, match="secret|password") as caught:
+    in_url = line.startswith("dbcheck_target")
+    id = ErrorId.URL_HOLDS_PASSWORD if in_url else ErrorId.SECRET_IN_CLEAR_TEXT
+    with refused(id, UsageError) as caught:
         db1(tmp_path, line)
     assert "hunter2" not in str(caught.value) + caught.value.hint
 
@@ -204,10 +208,15 @@ def test_what_is_wrong_is_answered_with_what_it_may_be(tmp_path: Path) -> None:
         ("dbcheck_power_off_s: 0.5", "a number from 1 to 86400."),
         ("dbcheck_server_log: no", "put them in quotes"),
     ):
-        with pytest.raises(UsageError, match=line.split(":")[0]) as caught:
+        name = line.split(":")[0]
+        unknown = name == "dbcheck_sesions"
+        id = ErrorId.INVENTORY_VARIABLE_UNKNOWN if unknown else ErrorId.VALUE_INVALID
+        with refused(id, UsageError, naming=name) as caught:
             db1(tmp_path, line)
         assert hint in caught.value.hint
-    with pytest.raises(UsageError, match="dbcheck_power_cut is") as caught:
+    with refused(
+        ErrorId.VALUE_INVALID, UsageError, naming="dbcheck_power_cut"
+    ) as caught:
         db1(tmp_path, EXEC, "dbcheck_power_cut: [pdu, off]")
     assert "put them in quotes" in caught.value.hint
 
@@ -226,7 +235,9 @@ def test_two_hosts_share_no_server_and_no_folder(tmp_path: Path, what: str) -> N
     text = HEAD.replace("{{ inventory_hostname }}", "same", 1)
     if what == "witness":
         text = HEAD.replace("acks/{{ inventory_hostname }}", "acks")
-    with pytest.raises(UsageError, match=f"db1 and db2 have the same dbcheck_{what}"):
+    with refused(
+        ErrorId.HOSTS_SHARE_VALUE, UsageError, naming=("db1", "db2", f"dbcheck_{what}")
+    ):
         loaded(tmp_path, text + "    db2:\n").entry("db1")
 
 
@@ -237,7 +248,11 @@ def test_two_hosts_share_no_outlet(tmp_path: Path) -> None:
     text = HEAD.replace("    db1:\n", f"    db1: {fence}\n    db2: {fence}\n")
     inventory = loaded(tmp_path, text + "    db3:\n")
     for name in ("db1", "db2"):
-        with pytest.raises(UsageError, match="db1 and db2 have the same dbcheck_power"):
+        with refused(
+            ErrorId.HOSTS_SHARE_VALUE,
+            UsageError,
+            naming=("db1", "db2", "dbcheck_power"),
+        ):
             inventory.entry(name)
     assert inventory.entry("db3").doubt == ""
 
@@ -265,7 +280,7 @@ def test_a_mistake_of_one_host_stops_no_other(
     assert bool(inventory.entry("db1").doubt) == bool(doubt)
     with pytest.raises(UsageError, match="host db2: dbcheck_"):
         inventory.entry("db2")
-    with pytest.raises(UsageError, match="has no host db22") as caught:
+    with refused(ErrorId.HOST_UNKNOWN, UsageError, naming="db22") as caught:
         inventory.entry("db22")
     assert caught.value.hint == "Is it db2?"
 
@@ -273,7 +288,9 @@ def test_a_mistake_of_one_host_stops_no_other(
 def test_the_outlet_of_a_host_with_another_mistake_is_compared(tmp_path: Path) -> None:
     second = f"{FENCE}, dbcheck_sessions: x}}"
     text = HEAD.replace("    db1:\n", f"    db1: {FENCE}}}\n    db2: {second}\n")
-    with pytest.raises(UsageError, match="db1 and db2 have the same dbcheck_power"):
+    with refused(
+        ErrorId.HOSTS_SHARE_VALUE, UsageError, naming=("db1", "db2", "dbcheck_power")
+    ):
         loaded(tmp_path, text).entry("db1")
 
 
@@ -281,9 +298,11 @@ def test_a_host_that_is_not_there_is_told_from_one_that_is_no_target(
     tmp_path: Path,
 ) -> None:
     inventory = loaded(tmp_path, "all: {hosts: {web1: {}}}\n")
-    with pytest.raises(UsageError, match="web1: dbcheck_target is missing"):
+    with refused(
+        ErrorId.INVENTORY_TARGET_MISSING, UsageError, naming=("web1", "dbcheck_target")
+    ):
         inventory.entry("web1")
-    with pytest.raises(UsageError, match="has no host db1"):
+    with refused(ErrorId.HOST_UNKNOWN, UsageError, naming="db1"):
         inventory.entry("db1")
 
 
@@ -327,15 +346,15 @@ def test_flags_say_how_the_power_is_given_back() -> None:
 @pytest.mark.parametrize(
     ("line", "refusal"),
     [
-        ("dbcheck_ask_host: ssh://root:hunter2@db1", "dbcheck_ask_host is not valid"),
-        ("ansible_host: root:hunter2@db1", "must hold no password|cannot be read"),
-        ("ansible_user: root:hunter2", "must hold no password"),
+        ("dbcheck_ask_host: ssh://root:hunter2@db1", ErrorId.VALUE_INVALID),
+        ("ansible_host: root:hunter2@db1", ErrorId.URL_HOLDS_PASSWORD),
+        ("ansible_user: root:hunter2", ErrorId.URL_HOLDS_PASSWORD),
     ],
 )
 def test_a_password_for_ssh_is_refused_and_not_repeated(
-    tmp_path: Path, line: str, refusal: str
+    tmp_path: Path, line: str, refusal: ErrorId
 ) -> None:
-    with pytest.raises(UsageError, match=refusal) as caught:
+    with refused(refusal, UsageError) as caught:
         entry_host(db1(tmp_path, line))
     assert "hunter2" not in str(caught.value) + caught.value.hint
 
@@ -384,7 +403,9 @@ def test_what_anybody_may_write_is_no_inventory(tmp_path: Path) -> None:
     for path in (inventory, beside, beside / "all.yml", linked, tmp_path):
         mode = path.stat().st_mode
         path.chmod(mode | 0o002)
-        with pytest.raises(UsageError, match="any user may") as caught:
+        with refused(
+            ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="any user may"
+        ) as caught:
             load(inventory)
         assert "chmod o-w" in caught.value.hint
         assert path.name in caught.value.hint
@@ -410,7 +431,9 @@ def test_what_anybody_may_lead_elsewhere_is_no_inventory(
         path = place / "safe" / "hosts.yml"
     assert load(path).entry("db1")
     place.chmod(0o777)
-    with pytest.raises(UsageError, match="any user may replace") as caught:
+    with refused(
+        ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="any user may replace"
+    ) as caught:
         load(path)
     assert f"chmod o-w {place}" in caught.value.hint
 
@@ -423,7 +446,9 @@ def test_each_file_that_ansible_would_read_is_looked_at_first(
     (folder / "group_vars").mkdir(parents=True)
     (folder / name).touch()
     (folder / name).chmod(0o666)
-    with pytest.raises(UsageError, match="any user may write"):
+    with refused(
+        ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="any user may write"
+    ):
         load(folder)
     assert not ansible.runs
     (folder / name).chmod(0o644)
@@ -437,17 +462,23 @@ def test_in_a_folder_like_tmp_no_inventory_counts(tmp_path: Path) -> None:
     """Below it a folder of one's own does: nobody else can rename that."""
     path = written(tmp_path)
     tmp_path.chmod(0o1777)
-    with pytest.raises(UsageError, match="may add variables"):
+    with refused(
+        ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="may add variables"
+    ):
         load(path)
     (tmp_path / "own").mkdir(mode=0o755)
     assert load(written(tmp_path / "own")).entry("db1")
     os.chown(path, STRANGER, -1)
-    with pytest.raises(UsageError, match="belongs to another user"):
+    with refused(
+        ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="belongs to another user"
+    ):
         load(path)
     os.chown(path, 0, -1)
     (tmp_path / "group_vars").mkdir()
     os.chown(tmp_path / "group_vars", STRANGER, -1)
-    with pytest.raises(UsageError, match="belongs to another user"):
+    with refused(
+        ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="belongs to another user"
+    ):
         load(path)
 
 
@@ -473,7 +504,11 @@ def test_ansible_gets_a_folder_of_its_own_and_no_secret(
     assert ansible.runs[1]["env"].keys() & {"PGPASSWORD", "ANOTHER"} == {"ANOTHER"}
     Path("mine.cfg").touch(mode=0o666)
     Path("mine.cfg").chmod(0o666)
-    with pytest.raises(UsageError, match=r"any user may write .*mine\.cfg"):
+    with refused(
+        ErrorId.INVENTORY_OPEN_TO_OTHERS,
+        UsageError,
+        naming=("any user may write", "mine.cfg"),
+    ):
         load(path)
 
 
@@ -482,7 +517,11 @@ def test_what_ansible_warns_of_is_an_error_without_the_lines_that_it_shows(
     tmp_path: Path, ansible: Ansible, code: int
 ) -> None:
     ansible.code, ansible.stderr = code, SHOWN.encode()
-    with pytest.raises(UsageError, match="ansible-inventory cannot read") as caught:
+    with refused(
+        ErrorId.ANSIBLE_INVENTORY_FAILED,
+        UsageError,
+        naming="ansible-inventory cannot read",
+    ) as caught:
         load(written(tmp_path))
     assert str(caught.value) == (
         f"ansible-inventory cannot read {tmp_path}/hosts.yml: YAML parsing failed: "
@@ -529,7 +568,7 @@ def test_a_failure_of_ansible_without_a_message_is_an_error(
     tmp_path: Path, ansible: Ansible
 ) -> None:
     ansible.code = 9
-    with pytest.raises(UsageError, match="exit status 9"):
+    with refused(ErrorId.ANSIBLE_INVENTORY_FAILED, UsageError, naming="exit status 9"):
         load(written(tmp_path))
 
 
@@ -561,12 +600,12 @@ def test_a_group_is_a_cluster_if_it_has_all_of_its_nodes_and_no_other(
     assert pair.name == "db1"
     assert [one.name for one in pair.standbys] == ["db2", "db3"]
     # Commits may wait for the node that is left out.
-    with pytest.raises(UsageError, match="group rack: db3 is a node of the same"):
+    with refused(ErrorId.CLUSTER_INCOMPLETE, UsageError, naming=("rack", "db3")):
         found.cluster("rack")
-    with pytest.raises(UsageError, match="pair is a cluster, and each of its hosts"):
+    with refused(ErrorId.GROUP_IS_CLUSTER, UsageError, naming="pair"):
         found.members(["pair"])
     assert found.members(["more"]) == ["db1", "db2", "db3", "db9"]
-    with pytest.raises(UsageError, match="pair is a group, and this takes one host"):
+    with refused(ErrorId.ONE_HOST_NEEDED, UsageError, naming="pair"):
         found.entry("pair")
 
 
@@ -583,17 +622,18 @@ def test_the_promise_decides_which_hosts_a_cut_takes(
 
 
 @pytest.mark.parametrize(
-    ("survives", "refused"), [("writer-gone", True), ("all", False), ("writer", False)]
+    ("survives", "is_refused"),
+    [("writer-gone", True), ("all", False), ("writer", False)],
 )
 def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
-    tmp_path: Path, survives: str, refused: bool
+    tmp_path: Path, survives: str, is_refused: bool
 ) -> None:
     more = f"\n    dbcheck_survives: {survives}\n    dbcheck_power: sysrq"
     text = CLUSTER.replace("streaming", f"streaming{more}")
     pair = inventory(tmp_path / "hosts.yml", hosts(text), GROUPS).cluster("pair")
-    if not refused:
+    if not is_refused:
         return require_possible(pair, control=False, twice=False, far=False)
-    with pytest.raises(UsageError, match="the power comes back by itself"):
+    with refused(ErrorId.SWITCH_RESTORES_BY_ITSELF, UsageError):
         require_possible(pair, control=False, twice=False, far=False)
 
 
@@ -604,5 +644,7 @@ def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
     for flags in ((True, False, False), (False, True, False), (False, False, True)):
         given = dict(zip(("control", "twice", "far"), flags, strict=True))
         require_possible(found.entry("db1"), **given)
-        with pytest.raises(UsageError, match="a cluster cannot be run with"):
+        with refused(
+            ErrorId.OPTIONS_CONFLICT, UsageError, naming="a cluster cannot be run with"
+        ):
             require_possible(found.cluster("pair"), **given)

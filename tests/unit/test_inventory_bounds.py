@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from tests.kit.inventories import loaded
+from tests.kit.refusals import refused
 
 TEMPLATES = "all:\n  hosts: {h: }\n  vars:\n    v8: ''\n" + "".join(
     f"    v{n}: '{f'{{{{ v{n + 1} }}}}' * 1000}'\n" for n in range(1, 8)
@@ -23,5 +23,9 @@ def test_a_value_is_filled_in_once(tmp_path: Path) -> None:
 
 def test_a_value_does_not_grow_beyond_measure(tmp_path: Path) -> None:
     text = TEMPLATES.replace("v8: ''", "v8: x") + "    dbcheck_target: '{{ v1 }}'\n"
-    with pytest.raises(UsageError, match="too long with its variables replaced"):
+    with refused(
+        ErrorId.INVENTORY_VALUE_TOO_LONG,
+        UsageError,
+        naming="too long with its variables replaced",
+    ):
         loaded(tmp_path, text).entry("h")

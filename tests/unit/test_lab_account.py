@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab import server_account
+from tests.kit.refusals import refused
 
 WHOLE = "         0          0 4294967295\n"
 CONTAINER = "0 1000 1\n1 100000 65536\n"
@@ -45,7 +47,9 @@ def test_without_one_that_a_process_can_have_there_is_no_lab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_maps(monkeypatch, tmp_path, WHOLE, "0 1000 1\n")
-    with pytest.raises(LabError, match="no user id is free"):
+    with refused(
+        ErrorId.UNPRIVILEGED_ACCOUNT_MISSING, LabError, naming="no user id is free"
+    ):
         server_account.drawn(())
 
 
@@ -66,7 +70,9 @@ def test_one_that_anything_has_is_not_drawn(
         server_account, "_RANGES", (range(2_000_000_096, 2_000_000_151),)
     )
     assert server_account.drawn([2_000_000_096, 2_000_000_150]) == 2_000_000_099
-    with pytest.raises(LabError, match="no user id is free"):
+    with refused(
+        ErrorId.UNPRIVILEGED_ACCOUNT_MISSING, LabError, naming="no user id is free"
+    ):
         server_account.drawn([2_000_000_096, 2_000_000_150, 2_000_000_099])
 
 

@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
@@ -21,6 +22,7 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner.lab_cycles import described, lab_cycles, until_shown
+from tests.kit.refusals import refused
 
 
 def outcomes(letters: str, closed: list[bool]) -> Generator[Outcome, None, None]:
@@ -62,7 +64,7 @@ def test_an_image_that_has_no_room_is_refused_before_the_lab(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: room)
     quiet = PlainProgress(Console(quiet=True))
     given = (LabSpec("postgresql"), load("insert"), 1, 1, quiet, tmp_path / "runs")
-    with pytest.raises(UsageError, match="may need 1,024 MiB, and .*1,023 MiB free"):
+    with refused(ErrorId.IMAGE_NEEDS_ROOM, UsageError, naming=("1,024", "1,023")):
         next(lab_cycles(*given, keep_image=True))
 
 
@@ -72,11 +74,9 @@ def test_an_image_is_the_drive_without_its_zeros(tmp_path: Path) -> None:
     descriptor = os.open(drive, os.O_RDONLY)
     try:
         copy_drive(descriptor, 4 << 20, tmp_path / "image")
-        with pytest.raises(LabError, match="already exists"):
+        with refused(ErrorId.FILE_EXISTS, LabError, naming="already exists"):
             copy_drive(descriptor, 4 << 20, tmp_path / "image")
-        with pytest.raises(
-            LabError, match="cannot write the drive's image .*none/image"
-        ):
+        with refused(ErrorId.FILE_NOT_WRITABLE, LabError, naming="none/image"):
             copy_drive(descriptor, 4 << 20, tmp_path / "none" / "image")
     finally:
         os.close(descriptor)

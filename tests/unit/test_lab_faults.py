@@ -6,14 +6,13 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.cycle.rig import Rig
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.ports.listener import LoadStatus, Phase
 from dbcheck.runner.lab_clusters import faults
+from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
 NOW = LoadStatus(0.5, 1, 1, 1.0, {}, 1)  # of a load that runs for half a second
@@ -82,7 +81,7 @@ def test_without_a_load_nothing_happens() -> None:
 
 def test_one_that_cannot_be_made_is_an_error_at_the_end() -> None:
     nodes: Any = Nodes(ClusterSpec(2, pause_after_s=0.1), failing=True)
-    error = pytest.raises(LabError, match="it cannot be paused")
+    error = refused(ErrorId.LAB_DAEMON_FAILED, LabError, naming="it cannot be paused")
     with error, faults(nodes, rig(), seed=1) as faulty:
         faulty.listener.load(NOW)
         assert nodes.happened.wait(5)

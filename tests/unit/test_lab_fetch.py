@@ -22,6 +22,7 @@ from dbcheck.lab.fetch import (
     library_packages,
     sources_of,
 )
+from tests.kit.refusals import refused
 
 
 def fetch(server: str = "mysql") -> str:
@@ -56,7 +57,11 @@ def test_a_server_that_was_named_and_is_not_there_is_not_replaced(
     fetched: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(programs.MYSQLD_VARIABLE, "/nowhere/mysqld")
-    with pytest.raises(UsageError, match="DBCHECK_MYSQLD names /nowhere/mysqld"):
+    with refused(
+        ErrorId.PROGRAM_VARIABLE_WRONG,
+        UsageError,
+        naming=("DBCHECK_MYSQLD", "/nowhere/mysqld"),
+    ):
         fetch()
     assert not fetched
 
@@ -106,7 +111,7 @@ def test_a_part_that_lacks_a_file_is_fetched_anew(
 
     monkeypatch.setattr("dbcheck.lab.fetch.require_debian", begun)
     (folder / "stunnel").unlink()
-    with pytest.raises(LabError, match="it begins"):
+    with refused(ErrorId.FETCH_FAILED, LabError, naming="it begins"):
         fetch_part(GALERA, folder)
 
 
@@ -133,5 +138,5 @@ def test_the_archives_of_debian_are_taken_with_its_keys() -> None:
         f"deb [signed-by={KEYRING}] http://mirror.invalid/debian-security/"
         " bookworm-security main",
     ]
-    with pytest.raises(LabError, match="no mirror of Debian"):
+    with refused(ErrorId.APT_WITHOUT_MIRROR, LabError):
         sources_of("http://packages.invalid/other/ stable main\n")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import held_port, programs
 from dbcheck.lab import programs as drive_needs
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from tests.kit.refusals import refused
 
 
 def test_a_program_that_is_missing_names_its_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(programs, "find", lambda *_: None)
-    with pytest.raises(LabError, match=r"mkfs\.xfs is not installed") as caught:
+    with refused(ErrorId.PROGRAM_MISSING, LabError, naming="mkfs.xfs") as caught:
         programs.run("mkfs.xfs")
     assert caught.value.hint == "Install the Debian package xfsprogs."
     reasons = missing(LabSpec("mariadb", filesystem="ext4"))
@@ -61,7 +63,7 @@ def test_where_connections_may_get_any_port_any_will_do() -> None:
 
 def test_a_drive_too_small_for_xfs_is_refused() -> None:
     small = DriveSpec(size_bytes=299 << 20)
-    with pytest.raises(UsageError, match="299 MiB is too small for xfs") as caught:
+    with refused(ErrorId.DRIVE_TOO_SMALL, UsageError, naming="299 MiB") as caught:
         LabSpec("postgresql", drive=small)
     assert "300 MiB" in caught.value.hint
     LabSpec("postgresql", drive=small, filesystem="ext4")

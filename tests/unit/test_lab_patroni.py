@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab.servers.patroni import PatroniServer, is_synchronous
 from dbcheck.lab.spec import LabSpec
+from tests.kit.refusals import refused
 
 
 @pytest.mark.parametrize(
-    ("given", "why", "hint"),
+    ("given", "id", "hint"),
     [
-        ({"synchronous_mode": "maybe"}, "not what Patroni takes", "on or off"),
-        ({"synchronous-mode-strict": "2"}, "not what Patroni takes", "on or off"),
-        ({"ttl": "soon"}, "--setting ttl=soon is not", "a whole number"),
-        ({"synchronous_standby_names": ""}, "Patroni decides", "synchronous_mode=off"),
-        ({"wal_log_hints": "off"}, "the lab decides wal_log_hints", "out"),
+        ({"synchronous_mode": "maybe"}, ErrorId.SETTING_INVALID, "on or off"),
+        ({"synchronous-mode-strict": "2"}, ErrorId.SETTING_INVALID, "on or off"),
+        ({"ttl": "soon"}, ErrorId.SETTING_INVALID, "a whole number"),
+        (
+            {"synchronous_standby_names": ""},
+            ErrorId.LAB_DECIDES_SETTING,
+            "synchronous_mode=off",
+        ),
+        ({"wal_log_hints": "off"}, ErrorId.LAB_DECIDES_SETTING, "out"),
     ],
 )
 def test_settings_that_patroni_does_not_take_are_refused(
-    given: dict[str, str], why: str, hint: str
+    given: dict[str, str], id: ErrorId, hint: str
 ) -> None:
-    with pytest.raises(UsageError, match=why) as caught:
+    with refused(id, UsageError, naming=next(iter(given))) as caught:
         PatroniServer.check_settings(given)
     assert hint in caught.value.hint
 
@@ -34,5 +40,5 @@ def test_commits_wait_for_a_standby_unless_that_is_off() -> None:
 
 
 def test_it_manages_postgresql_alone() -> None:
-    with pytest.raises(UsageError, match="Patroni does not manage mysql servers"):
+    with refused(ErrorId.TOPOLOGY_NOT_FOR_ENGINE, UsageError, naming="mysql"):
         LabSpec("mysql", patroni=True)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.servers.postgresql import PostgresqlServer
+from tests.kit.refusals import refused
 
 
 def _program(path: Path) -> Path:
@@ -27,7 +29,7 @@ def test_a_named_postgres_is_taken_with_the_initdb_beside_it(
     own = _program(tmp_path / "own/postgres")
     monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(own))
     assert PostgresqlServer.find("postgres") == own
-    with pytest.raises(UsageError, match="has no initdb beside it"):
+    with refused(ErrorId.PROGRAM_VARIABLE_WRONG, UsageError, naming="initdb"):
         PostgresqlServer.find("initdb")  # another version's would not fit
     beside = _program(tmp_path / "own/initdb")
     assert PostgresqlServer.find("initdb") == beside
@@ -46,19 +48,21 @@ def test_a_name_that_is_not_a_program_is_refused(
     _program(tmp_path / "bin/postgres")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(programs.POSTGRES_VARIABLE, named)
-    with pytest.raises(UsageError, match=f"names {named}, which is not a program"):
+    with refused(ErrorId.PROGRAM_VARIABLE_WRONG, UsageError, naming=named):
         PostgresqlServer.missing()
 
 
 @pytest.mark.parametrize("size", ["1", "3MB", "128MB", "1mb", "0MB", "16 MB"])
 def test_a_size_that_a_lab_cannot_have_is_refused(size: str) -> None:
-    with pytest.raises(UsageError, match=f"wal_segment_size={size} is not a size"):
+    with refused(
+        ErrorId.SETTING_INVALID, UsageError, naming=("wal_segment_size", size)
+    ):
         PostgresqlServer.check_settings({"wal_segment_size": size})
 
 
 @pytest.mark.parametrize("name", ["wal-segment-size", "WAL_SEGMENT_SIZE"])
 def test_the_name_of_the_setting_is_known_however_it_is_written(name: str) -> None:
-    with pytest.raises(UsageError, match="is not a size"):
+    with refused(ErrorId.SETTING_INVALID, UsageError, naming="is not a size"):
         PostgresqlServer.check_settings({name: "3MB"})
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import click
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.flags.groups import Verb, grouped
 from dbcheck.cli.flags.lab import StorageOptions
 from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
+from tests.kit.refusals import refused
 
 
 @pytest.mark.parametrize("name", ["flush_ms", "write_ms", "destage_age_s"])
@@ -21,7 +23,7 @@ from dbcheck.lab.spec import SURVIVORS, TIME_MAX, DriveSpec, LabSpec
     "value", [math.nan, math.inf, -0.5, TIME_MAX + 1, "1", None, True, [1.0]]
 )
 def test_a_time_is_a_number_that_one_can_wait_for(name: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=name) as caught:
+    with refused(ErrorId.VALUE_INVALID, UsageError, naming=name) as caught:
         DriveSpec(**{name: value})
     assert caught.value.hint
     assert getattr(DriveSpec(**{name: TIME_MAX}), name) == TIME_MAX  # type: ignore[arg-type]
@@ -30,19 +32,19 @@ def test_a_time_is_a_number_that_one_can_wait_for(name: str, value: Any) -> None
 @pytest.mark.parametrize("name", ["size_bytes", "cache_bytes", "seed"])
 @pytest.mark.parametrize("value", [1048576.0, "1048576", None, [1]])
 def test_sizes_and_seeds_are_whole_numbers(name: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=name):
+    with refused(ErrorId.VALUE_INVALID, UsageError, naming=name):
         replace(DriveSpec(), **{name: value})
 
 
 @pytest.mark.parametrize("value", [math.nan, -0.1, 1.1, "1"])
 def test_a_share_is_one(value: Any) -> None:
-    with pytest.raises(UsageError, match="lie_fraction"):
+    with refused(ErrorId.VALUE_INVALID, UsageError, naming="lie_fraction"):
         DriveSpec(lie_fraction=value)
 
 
 def test_every_kind_of_survivors_can_be_drawn() -> None:
     assert [DriveSpec(survivors=kind, seed=-1).survivors for kind in SURVIVORS]
-    with pytest.raises(UsageError, match="survivors"):
+    with refused(ErrorId.VALUE_INVALID, UsageError, naming="survivors"):
         DriveSpec(survivors=["none"])  # type: ignore[arg-type]
 
 
@@ -56,7 +58,9 @@ def test_every_kind_of_survivors_can_be_drawn() -> None:
     ],
 )
 def test_a_lab_is_of_what_there_is(change: dict[str, str], hint: str) -> None:
-    with pytest.raises(UsageError, match=next(iter(change))) as caught:
+    with refused(
+        ErrorId.VALUE_INVALID, UsageError, naming=next(iter(change))
+    ) as caught:
         LabSpec(**{"engine": "mysql"} | change)  # type: ignore[arg-type]
     assert hint in caught.value.hint
 
@@ -97,12 +101,16 @@ def test_a_lab_has_no_other_devices_than_its_own(option: str) -> None:
     """As a recording of somebody else's would have root mount it."""
     spec = LabSpec("mysql", mount_options="noatime,nobarrier")
     text = spec.to_json().replace("noatime", option)
-    with pytest.raises(UsageError, match=f"{option} names a device"):
+    with refused(ErrorId.LAB_DECIDES_SETTING, UsageError, naming=option):
         LabSpec.from_json(text)
 
 
 @pytest.mark.parametrize("options", ['noatime,x-a="', "a\\", "noatime\nsuid"])
 def test_a_mount_option_that_swallows_the_labs_own_is_refused(options: str) -> None:
     """To libmount an open quotation mark makes nosuid and nodev a part of x-a."""
-    with pytest.raises(UsageError, match="the mount options .* hold a quotation mark"):
+    with refused(
+        ErrorId.LAB_DECIDES_SETTING,
+        UsageError,
+        naming=("the mount options", "hold a quotation mark"),
+    ):
         LabSpec("postgresql", mount_options=options)

@@ -19,6 +19,7 @@ from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.mariadb import GaleraServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from dbcheck.lab.spec import LabSpec
+from tests.kit.refusals import refused
 
 ACCOUNT = Account.of_number(2_000_300_001)
 
@@ -50,9 +51,17 @@ def test_a_lab_alone_takes_no_settings_of_a_group(
     for modifier in ("", "loose_"):
         settings = {f"{modifier}group_replication_local_address": address}
         spec = LabSpec("mysql", rung="process", settings=settings)
-        with pytest.raises(UsageError, match="a member of a replication group"):
+        with refused(
+            ErrorId.SETTING_INVALID,
+            UsageError,
+            naming="a member of a replication group",
+        ):
             Lab.start(spec, tmp_path / "lab")
-        with pytest.raises(UsageError, match="a member of a replication group"):
+        with refused(
+            ErrorId.SETTING_INVALID,
+            UsageError,
+            naming="a member of a replication group",
+        ):
             ClusterLab(spec, ClusterSpec(topology="semi-sync"), tmp_path / "lab")
     assert not list(tmp_path.iterdir())
 
@@ -62,7 +71,7 @@ def test_a_lab_alone_takes_no_settings_of_a_group(
 )
 def test_the_tls_settings_of_a_cluster_are_its_own(name: str, tmp_path: Path) -> None:
     lab = LabSpec("mariadb", rung="process", settings={name: ""})
-    with pytest.raises(UsageError, match=f"the lab decides {name} of a cluster"):
+    with refused(ErrorId.LAB_DECIDES_SETTING, UsageError, naming=(name, "a cluster")):
         ClusterLab(lab, ClusterSpec(), tmp_path / "lab")
 
 
@@ -118,6 +127,6 @@ def test_a_folder_above_that_others_made_meanwhile_ends_the_start(
 ) -> None:
     answers = iter(["", f"{tmp_path} belongs to user 7"])
     monkeypatch.setattr(lab_module, "exchangeable", lambda _: next(answers))
-    with pytest.raises(LabError, match="belongs to user 7"):
+    with refused(ErrorId.FOLDER_OPEN_TO_OTHERS, LabError, naming="belongs to user 7"):
         Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab")
     assert not list(tmp_path.iterdir())

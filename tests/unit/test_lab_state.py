@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import state
 from dbcheck.lab.process import Process
 from dbcheck.lab.state import LabRecord
+from tests.kit.refusals import refused
 from tests.kit.state_folder import root as root
 
 
@@ -24,14 +26,14 @@ def test_the_folder_is_for_its_owner_alone(root: Path) -> None:
 @pytest.mark.parametrize("mode", [0o770, 0o705, 0o755])
 def test_a_folder_others_may_use_is_refused(root: Path, mode: int) -> None:
     root.chmod(mode)
-    with pytest.raises(LabError, match="belongs to this account alone"):
+    with refused(ErrorId.FOLDER_OF_OTHER_USER, LabError):
         state.root()
 
 
 def test_a_link_is_refused(root: Path, tmp_path: Path) -> None:
     root.rename(tmp_path / "elsewhere")
     root.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LabError, match="belongs to this account alone"):
+    with refused(ErrorId.FOLDER_OF_OTHER_USER, LabError):
         state.root()
 
 
@@ -46,7 +48,7 @@ def test_a_runtime_folder_of_somebody_else_is_not_used(
         if os.getuid() == user:
             assert state.root() == folder
         else:  # made by root in the test, so not the pretended account's
-            with pytest.raises(LabError, match=str(folder)):
+            with refused(ErrorId.FOLDER_OF_OTHER_USER, LabError, naming=str(folder)):
                 state.root()
     finally:
         if not was_there:
@@ -56,7 +58,7 @@ def test_a_runtime_folder_of_somebody_else_is_not_used(
 
 @pytest.mark.parametrize("name", ["..", "a/b", ".lock", "Lab", "-a", "a" * 41, "a\n"])
 def test_a_name_that_could_be_a_path_is_refused(root: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="invalid lab name"):
+    with refused(ErrorId.LAB_NAME_INVALID, UsageError):
         state.create(name)
 
 
@@ -68,13 +70,13 @@ def test_a_lab_lives_as_long_as_its_lock(root: Path) -> None:
     assert state.find("one") == entry
     os.close(copy)
     assert not entry.alive()
-    with pytest.raises(LabError, match="no lab named one"):
+    with refused(ErrorId.LAB_NOT_RUNNING, LabError, naming="one"):
         state.find("one")
 
 
 def test_two_labs_of_one_name_are_refused(root: Path) -> None:
     _, lock = state.create("one")
-    with pytest.raises(LabError, match="already exists"):
+    with refused(ErrorId.LAB_EXISTS, LabError):
         state.create("one")
     os.close(lock)
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab.drive.model import Drive, Mark
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.spec import DriveSpec
 from tests.kit.log_writes import FLUSH, MARK, SIZE, read, write_log
+from tests.kit.refusals import refused
 
 
 class Recorded:
@@ -154,7 +156,7 @@ def test_what_is_not_whole_sectors_is_refused(tmp_path: Path, log: Path) -> None
         recorded = Recorded()
         recorded.write(offset, content)
         recording = recorded.save(tmp_path)
-        with pytest.raises(LabError, match=f"at {offset} of the drive are not whole"):
+        with refused(ErrorId.RECORDING_NOT_IN_SECTORS, LabError, naming=f"at {offset}"):
             write_log(recording, [], log)
         assert not log.exists()
 

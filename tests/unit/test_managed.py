@@ -16,6 +16,7 @@ import pytest
 
 from dbcheck.audit.mysql import RULES
 from dbcheck.audit.rules import flagged, judge
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.preflight.before_load import require_failover
 from dbcheck.engines.mysql.check import require_known
@@ -45,6 +46,7 @@ from tests.kit.bare_engine import BareEngine
 from tests.kit.cases import case
 from tests.kit.inventories import loaded
 from tests.kit.recorded_servers import RecordedLink
+from tests.kit.refusals import refused
 from tests.kit.samples import CLEAN, FACTS
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/cloud.md"
@@ -242,16 +244,14 @@ REFUSED = [None, *(CutClass(each) for each in DECLARABLE if each != "failover")]
 
 @pytest.mark.parametrize("declared", REFUSED)
 def test_no_other_class_can_be_declared(declared: CutClass | None) -> None:
-    with pytest.raises(
-        UsageError, match="whose power only the provider can cut"
-    ) as caught:
+    with refused(ErrorId.MANAGED_SERVICE_NEEDS_FAILOVER, UsageError) as caught:
         require_failover(node(declared), MANAGED)
     assert "--power-class failover" in caught.value.hint
     require_failover(node(declared), FACTS)  # a server of one's own
 
 
 def test_no_host_can_be_named() -> None:
-    with pytest.raises(UsageError, match="no host of it can be asked"):
+    with refused(ErrorId.MANAGED_SERVICE_HAS_NO_HOST, UsageError):
         require_failover(node(CutClass.FAILOVER, host=object()), MANAGED)
     require_failover(node(CutClass.FAILOVER), MANAGED)
 
@@ -281,7 +281,7 @@ def test_the_guide_s_inventory_passes_the_guard_as_a_failover(
     engine = cast(Engine, Managed())
     assert guard(entry, engine, yes=True, i_know=False) == RDS
     plan = dataclasses.replace(cast(ExecPlan, entry.power), declared=CutClass.AC)
-    with pytest.raises(UsageError, match="cannot read its hostname"):
+    with refused(ErrorId.HOST_NOT_IDENTIFIED, UsageError, naming="hostname"):
         guard(dataclasses.replace(entry, power=plan), engine, yes=True, i_know=False)
 
 
@@ -357,6 +357,6 @@ def test_a_server_that_only_calls_itself_mysql_is_refused(
     name: str, other: str
 ) -> None:
     # TiDB's version() is a setting of its own (server-version), as 8.0.11 here.
-    with pytest.raises(EngineError, match=f"but {other}: it has the variable {name}"):
+    with refused(ErrorId.SERVER_NOT_SUPPORTED, EngineError, naming=(other, name)):
         require_known({"innodb_flush_log_at_trx_commit": "1", name: "1"})
     require_known({"innodb_flush_log_at_trx_commit": "1"})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config import files
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -14,6 +15,7 @@ from dbcheck.model.family import MYSQL, POSTGRESQL
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_cycles import session_url
 from dbcheck.runner.matrix_rows import Matrix, read_matrix
+from tests.kit.refusals import refused
 
 HEAD = '[defaults]\nengine = "postgresql"\nrung = "process"\n'
 
@@ -151,24 +153,26 @@ def test_what_the_row_of_a_file_names_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vary", "named"),
+    ("vary", "named", "id"),
     [
-        ("workload=nothing", "nothing"),
-        ("payload_bytes=0", "payload_bytes"),
-        ("payload_bytes=big", "payload_bytes"),
-        ("sessions=0", "sessions"),
-        ("rows_before=-1", "rows_before"),
+        ("workload=nothing", "nothing", ErrorId.FILE_NOT_READABLE),
+        ("payload_bytes=0", "payload_bytes", ErrorId.VALUE_INVALID),
+        ("payload_bytes=big", "payload_bytes", ErrorId.VALUE_INVALID),
+        ("sessions=0", "sessions", ErrorId.VALUE_INVALID),
+        ("rows_before=-1", "rows_before", ErrorId.VALUE_INVALID),
     ],
 )
-def test_a_value_of_the_load_out_of_range_is_refused(vary: str, named: str) -> None:
-    with pytest.raises(UsageError, match=named):
+def test_a_value_of_the_load_out_of_range_is_refused(
+    vary: str, named: str, id: ErrorId
+) -> None:
+    with refused(id, UsageError, naming=named):
         read_matrix(None, [vary], target=True, seed=1)
 
 
 def test_a_size_for_rows_without_payload_is_refused() -> None:
     vary = ["workload=insert,classic", "payload_bytes=128"]
     said = "workload=classic, payload_bytes=128: payload_bytes is given for the classic"
-    with pytest.raises(UsageError, match=said):
+    with refused(ErrorId.KEY_NOT_FOR_CLASSIC_PLAN, UsageError, naming=said):
         read_matrix(None, vary, target=True, seed=1)
 
 
@@ -227,10 +231,12 @@ def test_what_is_wrong_is_named(text: str, named: str, tmp_path: Path) -> None:
 
 
 def test_a_misspelled_key_and_value_are_named_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"own\.toml, row 1: unknown key") as caught:
+    with refused(ErrorId.KEY_UNKNOWN, UsageError, naming="own.toml, row 1") as caught:
         read(tmp_path, HEAD + "[[rows]]\nflush_msec = 1\n")
     assert caught.value.hint == "Is it flush_ms?"
-    with pytest.raises(UsageError, match=r"row 1: drive is 'lieing'") as caught:
+    with refused(
+        ErrorId.VALUE_INVALID, UsageError, naming=("row 1", "drive", "lieing")
+    ) as caught:
         read(tmp_path, HEAD + '[[rows]]\ndrive = "lieing"\n')
     assert (
         "lying, fickle, failing, reordering, write-through. Is it lying?"
@@ -245,21 +251,21 @@ def test_settings_keep_the_characters_that_were_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vary", "named"),
+    ("vary", "named", "id"),
     [
-        (["drive"], "has no values"),
-        (["=a"], "has no values"),
-        (["fs=xfs", "fs=ext4"], "twice"),
-        (["relaxed=perhaps"], "relaxed is 'perhaps'"),
+        (["drive"], "has no values", ErrorId.VARIATION_INVALID),
+        (["=a"], "has no values", ErrorId.VARIATION_INVALID),
+        (["fs=xfs", "fs=ext4"], "twice", ErrorId.VARIATION_INVALID),
+        (["relaxed=perhaps"], "relaxed is 'perhaps'", ErrorId.VALUE_INVALID),
     ],
 )
-def test_a_wrong_option_is_named(vary: list[str], named: str) -> None:
-    with pytest.raises(UsageError, match=named):
+def test_a_wrong_option_is_named(vary: list[str], named: str, id: ErrorId) -> None:
+    with refused(id, UsageError, naming=named):
         read_matrix(None, vary, target=True, seed=1)
 
 
 def test_a_matrix_that_is_not_there_is_told_with_those_that_are() -> None:
-    with pytest.raises(UsageError, match="nowhere") as caught:
+    with refused(ErrorId.FILE_NOT_READABLE, UsageError, naming="nowhere") as caught:
         read_matrix("nowhere", (), target=False, seed=1)
     assert "percona-2009" in caught.value.hint
 
@@ -272,6 +278,8 @@ def test_settings_of_a_session_stand_in_the_url() -> None:
 
 
 def test_mysql_has_no_such_settings() -> None:
-    with pytest.raises(UsageError, match="sync_binlog") as caught:
+    with refused(
+        ErrorId.SETTING_NOT_FOR_SESSION, UsageError, naming="sync_binlog"
+    ) as caught:
         session_url("mysql+mysqlconnector://me@db/x", {"sync_binlog": "0"}, MYSQL)
     assert "relaxed" in caught.value.hint

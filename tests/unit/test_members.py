@@ -11,6 +11,7 @@ from dbcheck.base.errors import EngineError
 from dbcheck.cycle.preflight.members import Address, address_of, recognised
 from dbcheck.engines.registry import open_engine
 from dbcheck.model.replication import Follower, Membership
+from tests.kit.refusals import refused
 
 OWN = Address(frozenset({"10.0.0.2"}), 5432)
 WRITER = Address(frozenset({"10.0.0.1"}), 5432)
@@ -81,24 +82,24 @@ def test_what_is_not_seen_is_assumed_and_said(
 def test_the_connection_of_another_is_refused(
     member: Membership, found: Follower
 ) -> None:
-    with pytest.raises(EngineError, match="db2") as refused:
+    with refused(ErrorId.NODE_NOT_RECOGNISED, EngineError, naming="db2") as caught:
         of(member, found)
-    assert refused.value.id is ErrorId.NODE_NOT_RECOGNISED
+    assert caught.value.id is ErrorId.NODE_NOT_RECOGNISED
 
 
 @pytest.mark.parametrize("state", ["streaming", "catchup", "startup", "backup"])
 @pytest.mark.parametrize("sync", ["sync", "potential", "async", "quorum"])
 def test_a_name_that_two_bear_is_refused_in_any_state(state: str, sync: str) -> None:
     other = replace(SLOT, state=state, sync=sync, connection="address 10.7.7.7")
-    with pytest.raises(EngineError, match=NAME) as refused:
+    with refused(ErrorId.NODES_SHARE_NAME, EngineError, naming=NAME) as caught:
         of(BY_SLOT, SLOT, other)
-    assert refused.value.id is ErrorId.NODES_SHARE_NAME
+    assert caught.value.id is ErrorId.NODES_SHARE_NAME
 
 
 def test_a_node_that_the_writer_does_not_list_is_refused() -> None:
-    with pytest.raises(EngineError, match=NAME) as refused:
+    with refused(ErrorId.NODE_NOT_LISTED, EngineError, naming=NAME) as caught:
         of(BY_SLOT, replace(SLOT, name="db3"))
-    assert refused.value.id is ErrorId.NODE_NOT_LISTED
+    assert caught.value.id is ErrorId.NODE_NOT_LISTED
 
 
 def test_where_a_server_is_reached() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NoCanary
 from dbcheck.engines.mysql.canary import _require_myisam
+from tests.kit.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -15,7 +17,9 @@ from dbcheck.engines.mysql.canary import _require_myisam
 def test_a_server_whose_settings_forbid_a_canary_is_told_what_to_do(
     name: str, value: str
 ) -> None:
-    with pytest.raises(NoCanary, match=f"{name} is {value}") as caught:
+    with refused(
+        ErrorId.CANARY_NEEDS_SETTING, NoCanary, naming=(name, value)
+    ) as caught:
         _require_myisam({name: value}, "dbcheck@%")
     for way in (f"{name} = OFF", "--target-host", "grant select on"):
         assert way in caught.value.hint

@@ -27,6 +27,7 @@ from tests.kit.bare_engine import BareEngine
 from tests.kit.host_samples import BEFORE
 from tests.kit.nodes import after_of, having
 from tests.kit.partial_rig import RecordingListener
+from tests.kit.refusals import refused
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 
 
@@ -81,7 +82,7 @@ def test_what_runs_on_the_first_is_known_if_the_second_fails(
 
     running: dict[str, Any] = {}
     monkeypatch.setattr(before_load, "inspect_host", inspected)
-    with pytest.raises(HostError, match="b does not answer"):
+    with refused(ErrorId.HOST_UNREACHABLE, HostError, naming="b does not answer"):
         described(running)
     assert running == {"a": "running"}
 
@@ -124,14 +125,20 @@ def test_a_record_of_a_node_that_the_manifest_lacks_is_damaged(tmp_path: Path) -
     run = RunFolder.create(tmp_path, MANIFEST)
     strange = {"standby": NodeAtTheCut(None)}
     run.write_load(replace(LOAD, nodes={**LOAD.nodes, **strange}))
-    with pytest.raises(RunFormatError, match="load.json.*names no node 'standby'"):
+    with refused(
+        ErrorId.RECORD_DAMAGED, RunFormatError, naming=("load.json", "standby")
+    ):
         run.load()
     run.write_restore(RestoreRecord({"standby": 1.0}))
-    with pytest.raises(RunFormatError, match="restore.json.*names no node 'standby'"):
+    with refused(
+        ErrorId.RECORD_DAMAGED, RunFormatError, naming=("restore.json", "standby")
+    ):
         run.restore()
     after = after_of(FACTS)
     run.write_after(replace(after, nodes={**after.nodes, "standby": NodeAfter(None)}))
-    with pytest.raises(RunFormatError, match="after.json.*names no node 'standby'"):
+    with refused(
+        ErrorId.RECORD_DAMAGED, RunFormatError, naming=("after.json", "standby")
+    ):
         run.after()
 
 
@@ -139,7 +146,9 @@ def test_a_record_that_lacks_a_node_is_damaged(tmp_path: Path) -> None:
     """But for one of the restore: a node that was not cut is left out there."""
     run = RunFolder.create(tmp_path, MANIFEST)
     run.write_load(replace(LOAD, nodes={}))
-    with pytest.raises(RunFormatError, match="load.json.*lacks the node 'server'"):
+    with refused(
+        ErrorId.RECORD_DAMAGED, RunFormatError, naming=("load.json", "server")
+    ):
         run.load()
     run.write_restore(RestoreRecord({}))
     assert run.restore() == RestoreRecord({})
@@ -152,7 +161,9 @@ def test_a_load_that_a_witness_gives_is_not_stored_with_a_strange_node(
     content = stored.to_bytes(MANIFEST)
     run = RunFolder.recall(tmp_path, MANIFEST.run_id, content, None, "its manifest")
     strange = replace(LOAD, nodes={**LOAD.nodes, "standby": NodeAtTheCut(None)})
-    with pytest.raises(RunFormatError, match="acks.log.*names no node 'standby'"):
+    with refused(
+        ErrorId.RECORD_DAMAGED, RunFormatError, naming=("acks.log", "standby")
+    ):
         run.recall_load(stored.to_bytes(strange), None, "acks.log")
     assert run.load() is None
 
@@ -162,7 +173,9 @@ def test_a_run_of_another_site_is_not_reconciled(tmp_path: Path) -> None:
         kind=MANIFEST.site, promise=None, writer_name="a", nodes=NODES
     )
     rig: Any = SimpleNamespace(site=site)
-    with pytest.raises(UsageError, match=r"on another site \(single; nodes: server\)"):
+    with refused(
+        ErrorId.SITE_DIFFERS_FROM_RUN, UsageError, naming=("single", "server")
+    ):
         reconcile_run(rig, RunFolder.create(tmp_path, MANIFEST), MANIFEST)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import inventory
@@ -26,6 +27,7 @@ from dbcheck.runner.assemble import entry_rig, power_switch
 from dbcheck.runner.guard import require_passable
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
+from tests.kit.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -48,9 +50,11 @@ def test_an_agent_is_known_by_its_name(agent: str, expected: CutClass) -> None:
 def test_no_declaration_makes_a_cut_deeper_than_it_is() -> None:
     assert of_agent("fence_powerman", CutClass.AC) is CutClass.AC
     assert of_agent("fence_apc", CutClass.AC) is CutClass.AC
-    with pytest.raises(UsageError, match="class 'BMC off', but 'AC' is declared"):
+    with refused(
+        ErrorId.POWER_CLASS_DIFFERS, UsageError, naming=("BMC off", "but 'AC")
+    ):
         of_agent("fence_ipmilan", CutClass.AC)
-    with pytest.raises(UsageError, match="'reset', but 'AC' is declared"):
+    with refused(ErrorId.POWER_CLASS_DIFFERS, UsageError, naming=("reset", "but 'AC")):
         agreed("sysrq", CutClass.RESET, CutClass.AC)
 
 
@@ -81,7 +85,7 @@ def test_each_switch_has_its_class(plan: PowerPlan, expected: CutClass) -> None:
 )
 def test_a_switch_that_is_declared_wrongly_is_not_opened(plan: PowerPlan) -> None:
     entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=plan)
-    with pytest.raises(UsageError, match="makes cuts of class"):
+    with refused(ErrorId.POWER_CLASS_DIFFERS, UsageError):
         power_switch(entry, print)
 
 
@@ -108,7 +112,7 @@ CUT, BACK = ("pdu", "off"), ("pdu", "on")
 
 
 @pytest.mark.parametrize(
-    ("cut_class", "restore", "host", "refused"),
+    ("cut_class", "restore", "host", "is_refused"),
     [
         (CutClass.AC, (), "", True),
         (CutClass.DC_RAIL, (), "", True),
@@ -121,13 +125,13 @@ CUT, BACK = ("pdu", "off"), ("pdu", "on")
     ],
 )
 def test_a_switch_whose_cuts_could_never_pass_is_refused(
-    cut_class: CutClass | None, restore: tuple[str, ...], host: str, refused: bool
+    cut_class: CutClass | None, restore: tuple[str, ...], host: str, is_refused: bool
 ) -> None:
     plan = ExecPlan(CUT, restore, declared=cut_class)
     entry = Entry("db1", "postgresql://db1/x", power=plan, host=host)
-    if not refused:
+    if not is_refused:
         return require_passable(entry)
-    with pytest.raises(UsageError, match="without a restore command") as caught:
+    with refused(ErrorId.SWITCH_CANNOT_PASS, UsageError) as caught:
         require_passable(entry)
     assert "--restore-command" in caught.value.hint
     assert "--target-host" in caught.value.hint
@@ -167,5 +171,5 @@ def test_an_inventory_declares_it(name: str, tmp_path: Path) -> None:
 def test_what_no_cut_can_be_is_refused(
     variable: str, value: object, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=variable):
+    with refused(ErrorId.VALUE_INVALID, UsageError, naming=variable):
         declared(tmp_path, {variable: value})

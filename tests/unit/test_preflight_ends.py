@@ -14,6 +14,7 @@ from dbcheck.cycle import cycle
 from dbcheck.cycle.preflight import before_load
 from dbcheck.model.cluster import ONLY_NODE
 from tests.kit.partial_rig import Parts, rig_with
+from tests.kit.refusals import refused
 from tests.kit.stored_run import manifest
 
 RUNNING = "canaries"
@@ -46,6 +47,6 @@ def test_a_control_that_cannot_weaken_the_server_closes_all_it_began(
     monkeypatch.setattr(
         cycle, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )
-    with pytest.raises(EngineError, match="no privilege"):
+    with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="no privilege"):
         cycle._weaken(rig_with(parts, tmp_path), started)
     assert (parts.held.times, parts.log.times, ended) == (1, 1, ["canaries"])

@@ -16,6 +16,7 @@ from dbcheck.model.witness import Watermark
 from dbcheck.ports.connection import KeyRead
 from dbcheck.ports.witness import WitnessLog
 from dbcheck.rows.acks import AckValues
+from tests.kit.refusals import refused
 
 
 class Table:
@@ -179,7 +180,7 @@ def test_a_server_that_refuses_a_reader_leaves_nothing_open() -> None:
             ) from None
 
     readers = Readers(2, connect, lambda: cast(WitnessLog, log))
-    with pytest.raises(EngineError, match="too many"):
+    with refused(ErrorId.STATEMENT_FAILED, EngineError, naming="too many"):
         readers.begin()
     readers.end()
     assert (table.closed, log.closed) == (1, 1)

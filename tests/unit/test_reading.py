@@ -29,6 +29,7 @@ from dbcheck.runs.folder import RunFolder
 from tests.kit.bare_engine import BareEngine
 from tests.kit.nodes import after_of, site_of
 from tests.kit.partial_rig import RecordingListener
+from tests.kit.refusals import refused
 from tests.kit.samples import FACTS, MANIFEST
 
 MANIFEST_2PC = replace(
@@ -275,7 +276,7 @@ def test_nothing_that_a_load_prepared_is_decided_while_it_runs(case: Case) -> No
     """And the rows that an earlier record names are still those in the folder."""
     case.run.write_after(after_of(None, survivors=nothing_read(case.run, MANIFEST_2PC)))
     server, case.log = Server(), LOG + b"more"
-    with pytest.raises(UsageError, match="still under load") as caught:
+    with refused(ErrorId.RUN_STILL_UNDER_LOAD, UsageError) as caught:
         case.reading(server).read(BACK)
     assert caught.value.id is ErrorId.RUN_STILL_UNDER_LOAD
     assert server.left == {LEFT}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.earlier import WEIGHT_MODULUS
@@ -10,6 +11,7 @@ from dbcheck.rows.reconcile import Claim, Reconciliation, count_acks
 from dbcheck.rows.survivors import DIFFERENT, INTACT
 from dbcheck.rows.table import TableFacts
 from tests.kit.cycles import ack, acks_of, array_of, reconciled, record
+from tests.kit.refusals import refused
 
 ALL = [record(1, 1), record(1, 2), record(1, 3), record(2, 1), record(2, 2)]
 COUNTS = {1: 3, 2: 2}
@@ -147,7 +149,7 @@ def test_another_id_is_seen_beside_a_missing_row() -> None:
 
 
 def test_more_acks_than_the_client_received_are_no_evidence() -> None:
-    with pytest.raises(LogDamaged, match="client received 2"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="received 2"):
         reconciled(COUNTS, ALL, claim=Claim({1: 3, 2: 2}, {1: 2, 2: 2}))
 
 
@@ -182,7 +184,7 @@ def test_without_the_client_the_window_bounds_what_may_be_there() -> None:
     near = [record(1, 3 + n) for n in range(1, 12)]
     assert reconciled(COUNTS, ALL + near, window_acks=10).counts == {}
     both = [record(1, 3 + 6), record(2, 2 + 7)]  # 5 and 6 acks that nobody logged
-    with pytest.raises(LogDamaged, match="after 11 acks that the log lacks"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="after 11"):
         reconciled(COUNTS, ALL + both, window_acks=10)
     assert reconciled(COUNTS, ALL + both, window_acks=11).counts == {}
 
@@ -327,7 +329,7 @@ def test_no_acks_and_no_rows_is_nothing() -> None:
     ],
 )
 def test_a_log_with_gaps_is_damaged(acks: list[Ack]) -> None:
-    with pytest.raises(LogDamaged, match="session 1"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="session 1"):
         count_acks(lambda: array_of(acks))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.model.cut import CutClass, PowerState
 from dbcheck.model.replication import (
@@ -18,6 +19,7 @@ from dbcheck.model.replication import (
     written,
 )
 from dbcheck.power.registry import ReadOnlySwitch
+from tests.kit.refusals import refused
 
 ONE = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 TWO = "8b850829-e97e-11f1-9ef7-02fc00000001"
@@ -88,5 +90,7 @@ def test_a_switch_that_is_only_read_cuts_nothing() -> None:
     assert switch.failure() is None
     assert not switch.attended
     for act in (switch.cut, switch.restore):
-        with pytest.raises(PowerError, match="neither cuts nor restores"):
+        with refused(
+            ErrorId.SWITCH_ONLY_REPORTS, PowerError, naming="neither cuts nor restores"
+        ):
             act()

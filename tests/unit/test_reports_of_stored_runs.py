@@ -10,6 +10,7 @@ import pytest
 from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cli.report import as_json, formatted, read
@@ -18,6 +19,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject
 from dbcheck.rows.keymap import Fate
 from dbcheck.runs.folder import RunFolder
+from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
 from tests.runs import make
 
@@ -139,7 +141,9 @@ def test_a_verdict_that_was_changed_is_refused_where_no_rows_are(
     RunFolder.open(folder).drop_survivors()
     path = folder / "verdict.json"
     path.write_text(path.read_text().replace('"PASS"', '"FAIL"', 1))
-    with pytest.raises(RunFormatError, match="damaged or was changed"):
+    with refused(
+        ErrorId.RECORD_DAMAGED, RunFormatError, naming="damaged or was changed"
+    ):
         read(folder)
 
 

@@ -31,6 +31,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder, new_run_id, read_manifest, require_run_id
 from tests.kit.cycles import record, records_of
 from tests.kit.nodes import after_of
+from tests.kit.refusals import refused
 from tests.kit.samples import FACTS, LOAD, MANIFEST
 from tests.kit.stored_run import manifest
 
@@ -164,18 +165,20 @@ def test_a_server_that_did_not_come_back_is_stored(tmp_path: Path) -> None:
 
 def test_a_run_is_never_written_over(tmp_path: Path) -> None:
     RunFolder.create(tmp_path, MANIFEST)
-    with pytest.raises(RunWriteError, match="File exists"):
+    with refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError, naming="File exists"):
         RunFolder.create(tmp_path, MANIFEST)
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="manifest.json"):
+    with refused(ErrorId.NOT_A_RUN_FOLDER, UsageError):
         RunFolder.open(tmp_path)
     run = RunFolder.create(tmp_path, MANIFEST)
-    with pytest.raises(UsageError, match="never read"):
+    with refused(ErrorId.SURVIVORS_NOT_READ, UsageError):
         run.after()
     run.write_after(after_of(FACTS, survivors={TABLE: StoredRows(1, "")}))
-    with pytest.raises(RunFormatError, match="survivors-ledger.bin"):
+    with refused(
+        ErrorId.STORED_ROWS_MISSING, RunFormatError, naming="survivors-ledger.bin"
+    ):
         ledger_of(run)
 
 
@@ -202,9 +205,7 @@ def test_a_manifest_of_rows_that_no_run_has_is_refused(
     values = json.loads(stored.to_bytes(MANIFEST))
     _change(values, path, value)
     _sign(values)
-    with pytest.raises(
-        RunFormatError, match=r"w is damaged: (no run|.*\.payload_bytes)"
-    ):
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="w is damaged: "):
         read_manifest(json.dumps(values).encode(), "w")
 
 
@@ -212,7 +213,7 @@ def test_run_ids() -> None:
     run_id = new_run_id("20260102-030405")
     assert require_run_id(run_id) == run_id
     for wrong in ("", "../etc", "20260102-030405-xyzxyz", run_id + "\n"):
-        with pytest.raises(UsageError, match="not a run id"):
+        with refused(ErrorId.RUN_ID_INVALID, UsageError):
             require_run_id(wrong)
 
 
@@ -314,7 +315,7 @@ def test_what_no_record_holds_is_refused(
     (tmp_path / "manifest.json").write_text(manifest_too)
     (tmp_path / name).write_text(json.dumps(values))
     run = RunFolder.open(tmp_path)
-    with pytest.raises(RunFormatError, match=f"{name} is damaged"):
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming=name):
         {
             "manifest.json": run.manifest,
             "load.json": run.load,
@@ -326,7 +327,9 @@ def test_what_no_record_holds_is_refused(
 @pytest.mark.parametrize("number", [0, 2, 6, 99])
 def test_a_record_of_another_format_is_refused(number: int) -> None:
     content = json.dumps(STORED["manifest.json"] | {"format": number}).encode()
-    with pytest.raises(RunFormatError, match=f"is of format {number}; ") as caught:
+    with refused(
+        ErrorId.RECORD_OF_ANOTHER_VERSION, RunFormatError, naming=f"format {number};"
+    ) as caught:
         read_manifest(content, "here")
     assert caught.value.id is ErrorId.RECORD_OF_ANOTHER_VERSION
 
@@ -334,7 +337,7 @@ def test_a_record_of_another_format_is_refused(number: int) -> None:
 @pytest.mark.parametrize("number", [None, True, 1.0, "1", [1]])
 def test_what_names_no_format_is_no_record(number: object) -> None:
     content = json.dumps({"format": number}).encode()
-    with pytest.raises(RunFormatError, match="names no format"):
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="names no format"):
         read_manifest(content, "here")
 
 
@@ -360,7 +363,7 @@ def test_a_torn_file_is_told(tmp_path: Path, name: str) -> None:
     }
     for length in range(0, len(whole), 7):
         (tmp_path / name).write_bytes(whole[:length])
-        with pytest.raises(RunFormatError, match=name):
+        with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming=name):
             read[name]()
 
 
@@ -376,18 +379,20 @@ def test_one_rotten_bit_is_told(tmp_path: Path) -> None:
         rotten = bytearray(whole)
         rotten[place] ^= 4
         path.write_bytes(rotten)
-        with pytest.raises(RunFormatError, match="survivors-ledger.bin"):
+        with refused(
+            ErrorId.STORED_ROWS_DAMAGED, RunFormatError, naming="survivors-ledger.bin"
+        ):
             ledger_of(run)
     manifest = run.path / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"epoch": 2', '"epoch": 3'))
-    with pytest.raises(RunFormatError, match="checksum mismatch"):
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="checksum mismatch"):
         RunFolder.open(run.path).manifest()
 
 
 def test_one_dbcheck_at_a_time(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
-    refused = pytest.raises(RunWriteError, match="another dbcheck")
-    with run.locked(), refused, run.locked():
+    busy = refused(ErrorId.FOLDER_IN_USE, RunWriteError)
+    with run.locked(), busy, run.locked():
         raise AssertionError("two of them")
     with run.locked():
         pass
@@ -396,7 +401,7 @@ def test_one_dbcheck_at_a_time(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, MANIFEST)
     (run.path / "losses.csv").mkdir()
-    with pytest.raises(RunWriteError, match="cannot be written"):
+    with refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError):
         run.write_lines("losses.csv", ["x"])
     assert not list(run.path.glob("*.part"))
 
@@ -404,7 +409,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("logs", [0, LOGS_MAX + 1, 10**12])
 def test_a_run_has_no_more_logs_than_a_load_has_processes(logs: int) -> None:
     content = stored.to_bytes(manifest()).replace(b'"logs": 2', b'"logs": %d' % logs)
-    with pytest.raises(RunFormatError, match="^here is damaged"):
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="here is damaged"):
         read_manifest(content, "here")
     with pytest.raises(ValueError, match="cannot have"):
         replace(manifest(), logs=logs)
@@ -421,6 +426,6 @@ def test_a_run_has_no_more_logs_than_a_load_has_processes(logs: int) -> None:
 def test_what_could_not_be_read_back_is_not_begun(
     changed: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(RunFormatError, match="^the manifest of run .* is damaged"):
+    with refused(ErrorId.RECORD_DAMAGED, RunFormatError, naming="manifest"):
         RunFolder.create(tmp_path / "runs", replace(MANIFEST, **changed))
     assert not (tmp_path / "runs").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError
 from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import root
@@ -23,6 +24,7 @@ from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
 from tests.kit.files import STRANGER, give_away
+from tests.kit.refusals import refused
 from tests.kit.stored_run import manifest, stored_run
 
 PRECIOUS = b"root:x:0:0:root:/root:/bin/sh\n"
@@ -90,7 +92,10 @@ def test_a_link_in_place_of_a_file_is_replaced(tmp_path: Path, precious: Path) -
 
 def test_a_lock_that_is_a_link_is_refused(tmp_path: Path, precious: Path) -> None:
     (tmp_path / "lock").symlink_to(precious)
-    with pytest.raises(RunWriteError, match="symbolic links"), stored.locked(tmp_path):
+    with (
+        refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError, naming="symbolic links"),
+        stored.locked(tmp_path),
+    ):
         pass
     assert precious.read_bytes() == PRECIOUS
 
@@ -107,7 +112,7 @@ def test_a_lock_that_is_another_file_keeps_its_content(
 def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "lock")
     with (
-        pytest.raises(RunWriteError, match="cannot be written"),
+        refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError),
         stored.locked(tmp_path),
     ):
         pass
@@ -125,7 +130,7 @@ def test_the_runs_of_another_user_take_no_run(
         runs.mkdir()
     give_away(runs, monkeypatch)
     for create in (lambda: RunFolder.create(runs, manifest()), lambda: campaign(runs)):
-        with pytest.raises(RunWriteError, match="belongs to another user") as caught:
+        with refused(ErrorId.FOLDER_OF_OTHER_USER, RunWriteError) as caught:
             create()
         assert "your own" in caught.value.hint
 
@@ -137,9 +142,9 @@ def test_the_run_of_another_user_is_judged_and_not_written_to(
     before = {path.name for path in run.path.iterdir()}
     give_away(run.path, monkeypatch)
     assert judge_run(run, FrameLogReader()).verdict is Verdict.PASS
-    with pytest.raises(RunWriteError, match="belongs to another user"), run.locked():
+    with refused(ErrorId.FOLDER_OF_OTHER_USER, RunWriteError), run.locked():
         pass
-    with pytest.raises(RunWriteError, match="belongs to another user"):
+    with refused(ErrorId.FOLDER_OF_OTHER_USER, RunWriteError):
         run.write_verdict({})
     assert {path.name for path in run.path.iterdir()} == before
 
@@ -153,23 +158,23 @@ def test_a_run_put_in_the_place_of_ours_gets_nothing(
     run.path.rename(theirs)
     run.path.symlink_to(theirs)
     give_away(run.path, monkeypatch)
-    with pytest.raises(RunWriteError, match="belongs to another user"):
+    with refused(ErrorId.FOLDER_OF_OTHER_USER, RunWriteError):
         run.write_verdict({})
     assert not (theirs / "verdict.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("mode", "refused"), [(0o777, True), (0o1777, False), (0o775, False)]
+    ("mode", "is_refused"), [(0o777, True), (0o1777, False), (0o775, False)]
 )
 def test_where_everyone_can_put_a_file_there_is_no_run(
-    mode: int, refused: bool, tmp_path: Path
+    mode: int, is_refused: bool, tmp_path: Path
 ) -> None:
     """0775 is what many systems give a folder that only its user can write to."""
     runs = tmp_path / "runs"
     runs.mkdir()
     runs.chmod(mode)
-    if refused:
-        with pytest.raises(RunWriteError, match="everyone may write") as caught:
+    if is_refused:
+        with refused(ErrorId.FOLDER_OPEN_TO_OTHERS, RunWriteError) as caught:
             RunFolder.create(runs, manifest())
         assert caught.value.hint.startswith(f"Run chmod o-w {runs}, or ")
     else:
@@ -182,7 +187,7 @@ def test_root_works_in_the_folders_of_the_user_who_called_sudo(
 ) -> None:
     give_away(tmp_path, monkeypatch)
     monkeypatch.setenv("SUDO_UID", str(STRANGER + 1))
-    with pytest.raises(RunWriteError, match="belongs to another user"):
+    with refused(ErrorId.FOLDER_OF_OTHER_USER, RunWriteError):
         RunFolder.create(tmp_path, manifest())
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
     run = RunFolder.create(tmp_path / "new", manifest())
@@ -216,5 +221,5 @@ def test_a_campaign_that_another_user_put_there_is_not_resumed(
         root = mine.path
     else:
         give_away(theirs.path, monkeypatch)
-    with pytest.raises(RunWriteError, match="belongs to another user"):
+    with refused(ErrorId.FOLDER_OF_OTHER_USER, RunWriteError):
         campaign_run.stored(root)

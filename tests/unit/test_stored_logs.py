@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent import witness as agent
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, RunFormatError, WitnessError
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.stored_run import StoredLogs
@@ -19,6 +20,7 @@ from dbcheck.rows.acks import Ack, pack
 from dbcheck.rows.reconcile import count_acks
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.refusals import refused
 from tests.kit.samples import LOAD, MANIFEST
 from tests.kit.stored_run import acks_of as stored_acks
 from tests.kit.stored_run import manifest, stored_run
@@ -69,9 +71,9 @@ def test_acks_of_the_preflight_are_not_of_the_load(tmp_path: Path) -> None:
 def test_a_log_that_is_absent_is_told(tmp_path: Path) -> None:
     logs = stored(tmp_path, logs_of(acks_of(0, 1), acks_of(1, 1)))
     (tmp_path / MANIFEST.run_id / "acks-1.log").unlink()
-    with pytest.raises(WitnessError, match="cannot read .*acks-1.log"):
+    with refused(ErrorId.RECORD_UNREADABLE, WitnessError, naming="acks-1.log"):
         logs.facts()
-    with pytest.raises(WitnessError, match="cannot read .*acks-1.log"):
+    with refused(ErrorId.RECORD_UNREADABLE, WitnessError, naming="acks-1.log"):
         list(logs.acks())
 
 
@@ -79,7 +81,9 @@ def test_logs_that_were_swapped_are_damaged(tmp_path: Path) -> None:
     makers = logs_of(acks_of(0, 1), acks_of(1, 1), acks_of(2, 1))
     makers[1:] = makers[:0:-1]
     logs = stored(tmp_path, makers)
-    with pytest.raises(LogDamaged, match="it is log 2 of the run, not 1"):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="it is log 2 of the run, not 1"
+    ):
         logs.facts()
 
 
@@ -87,7 +91,11 @@ def test_a_log_cut_off_at_a_frame_s_end_is_damaged(tmp_path: Path) -> None:
     makers = logs_of(acks_of(0, 1), acks_of(1, 1), acks_of(2, 1))
     load = load_of(makers)
     del makers[2].frames[-1]
-    with pytest.raises(LogDamaged, match="2 frames were confirmed, 1 are there"):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED,
+        LogDamaged,
+        naming="2 frames were confirmed, 1 are there",
+    ):
         stored(tmp_path, makers, load).facts()
 
 
@@ -104,14 +112,16 @@ def test_a_log_of_which_nothing_is_known_to_be_confirmed_is_read(
 def test_a_session_in_two_logs_is_damage(tmp_path: Path, after: int) -> None:
     """Whether its acks were replayed, or go on where those of the other log end."""
     logs = stored(tmp_path, logs_of([], acks_of(1, 3), acks_of(1, 3, after)))
-    with pytest.raises(LogDamaged, match="another log's session"):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="another log's session"
+    ):
         list(logs.acks())
 
 
 def test_a_load_of_other_logs_is_refused(tmp_path: Path) -> None:
     makers = logs_of(acks_of(0, 1), acks_of(1, 1))
-    with pytest.raises(
-        RunFormatError, match="load.json lists 1 witness logs, manifest.json 2"
+    with refused(
+        ErrorId.RECORD_DAMAGED, RunFormatError, naming=("lists 1", "manifest.json 2")
     ):
         stored(tmp_path, makers, load_of(makers[:1]))
 
@@ -195,5 +205,7 @@ def test_a_run_whose_client_noted_nothing_is_damaged(tmp_path: Path) -> None:
     for number, one in enumerate((maker, far)):
         run.write_acks(number, [one.data()])
     logs = StoredLogs(run, FrameLogReader(), made, None)
-    with pytest.raises(LogDamaged, match="lacks what dates the acks"):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="lacks what dates the acks"
+    ):
         logs.facts()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
@@ -19,6 +20,7 @@ from dbcheck.rows.schedule import Schedule, Sizes
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
+from tests.kit.refusals import refused
 from tests.runs import make
 
 ROOT = Path(make.__file__).parent
@@ -130,7 +132,7 @@ def test_its_rows_are_those_that_its_seed_decides(run: str) -> None:
 # ------------------------------------------------------------------------ mutations
 
 
-DAMAGED = r"survivors-ledger\.bin is damaged"
+ROWS = "survivors-ledger.bin"
 
 
 def an_altered_survivor(run: Path) -> None:
@@ -152,14 +154,15 @@ def a_changed_record(run: Path, record: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "name", "id"),
     [
-        pytest.param(an_altered_survivor, DAMAGED, id="survivor"),
-        pytest.param(a_survivor_less, DAMAGED, id="one less"),
+        pytest.param(an_altered_survivor, ROWS, ErrorId.STORED_ROWS_DAMAGED, id="row"),
+        pytest.param(a_survivor_less, ROWS, ErrorId.STORED_ROWS_DAMAGED, id="one less"),
         *(
             pytest.param(
                 lambda run, of=of: a_changed_record(run, *of),
-                f"{of[0]} is damaged or was changed",
+                of[0],
+                ErrorId.RECORD_DAMAGED,
                 id=of[0],
             )
             for of in (
@@ -171,11 +174,11 @@ def a_changed_record(run: Path, record: str, name: str) -> None:
     ],
 )
 def test_a_changed_file_is_refused(
-    change: Callable[[Path], None], says: str, tmp_path: Path
+    change: Callable[[Path], None], name: str, id: ErrorId, tmp_path: Path
 ) -> None:
     run = copied(ROOT / "postgresql-pass", tmp_path)
     change(run.path)
-    with pytest.raises(RunFormatError, match=says):
+    with refused(id, RunFormatError, naming=name):
         judged(run)
 
 

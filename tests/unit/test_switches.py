@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.root import root
 from dbcheck.config import files
@@ -15,6 +16,7 @@ from dbcheck.inventory.load import inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan
 from tests.kit.inventories import hosts
+from tests.kit.refusals import refused
 from tools.docs import switches as document
 
 NAMES = files.switch_names()
@@ -67,7 +69,11 @@ def test_a_recipe_whose_state_is_translated_does_not_load_without_one(
         return
     variables = hosts(files.switch_inventory(name))
     del variables[document.HOST]["dbcheck_power_state"]
-    with pytest.raises(UsageError, match="is given without a state program"):
+    with refused(
+        ErrorId.POWER_STATE_PATTERN_INVALID,
+        UsageError,
+        naming="is given without a state program",
+    ):
         inventory(tmp_path / "hosts.yml", variables).entry(document.HOST)
 
 

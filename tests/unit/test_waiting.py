@@ -13,6 +13,7 @@ from dbcheck.cycle.recovery import waiting
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.model.server import ServerFacts
 from tests.kit.nodes import site_of
+from tests.kit.refusals import refused
 from tests.kit.samples import FACTS
 
 
@@ -57,5 +58,5 @@ def test_errors_that_alternate_are_shown_once_each(
 
 
 def test_one_that_always_ends_is_not_back() -> None:
-    with pytest.raises(NotBack, match="the connection broke"):
+    with refused(ErrorId.SERVER_NOT_BACK, NotBack, naming="the connection broke"):
         waiting.await_facts(rig([], 0.0))

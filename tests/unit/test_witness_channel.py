@@ -7,7 +7,7 @@ import pytest
 from dbcheck.agent import wire
 from dbcheck.agent import witness as agent
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.base.errors import DbcheckError, WitnessError
+from dbcheck.base.errors import WitnessError
 from dbcheck.remote.channel import Channel
 from dbcheck.witness.witness import REFUSALS, open_channel
 from tests.kit.channels import Script, reply
@@ -22,31 +22,43 @@ def test_noise_before_the_hello_is_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "message", "hint"),
+    ("script", "refusal", "words", "hint"),
     [
         pytest.param(
             Script(words="warning\nsh: 1: exec: python3: not found\n"),
+            ErrorId.PYTHON_MISSING,
             "ended: sh: 1: exec: python3: not found",
             "Python 3.8 or newer",
             id="no python3",
         ),
         pytest.param(
-            Script(words="this is Python 3.6.15"), "3.6.15", "Python 3.8", id="too old"
+            Script(words="this is Python 3.6.15"),
+            ErrorId.PYTHON_MISSING,
+            "3.6.15",
+            "Python 3.8",
+            id="too old",
         ),
-        pytest.param(Script(), "ended$", "Check", id="closed without a word"),
+        pytest.param(Script(), ErrorId.AGENT_ENDED, "here", "Check", id="no word"),
         pytest.param(
             Script(b"x" * 70_000),
-            "unexpected reply from the witness",
+            ErrorId.AGENT_REPLY_INVALID,
+            "here",
             "shell",
             id="noise",
         ),
-        pytest.param(Script(hangs=True), "did not answer", "network", id="silence"),
+        pytest.param(
+            Script(hangs=True),
+            ErrorId.HOST_NOT_ANSWERING,
+            "here",
+            "network",
+            id="silence",
+        ),
     ],
 )
 def test_what_is_no_agent_is_told_apart(
-    script: Script, message: str, hint: str
+    script: Script, refusal: ErrorId, words: str, hint: str
 ) -> None:
-    with pytest.raises(WitnessError, match=message) as caught:
+    with refused(refusal, WitnessError, naming=words) as caught:
         open_channel(script, "here")
     assert hint in caught.value.hint
     assert script.closed
@@ -73,9 +85,10 @@ def test_an_answer_that_makes_no_sense_is_refused(answer: bytes) -> None:
 def test_an_error_of_the_agent_comes_with_a_hint(code: str) -> None:
     told = json.dumps({"code": code, "message": "/f: it went wrong"}).encode()
     channel = open_channel(Script(wire.HELLO, reply(wire.ERROR, told)), "here")
-    with pytest.raises(WitnessError, match="here: /f: it went wrong") as caught:
+    id, hint = REFUSALS[code]
+    with refused(id, WitnessError, naming="here: /f: it went wrong") as caught:
         channel.request(agent.RUNS)
-    assert (caught.value.id, caught.value.hint) == REFUSALS[code]
+    assert caught.value.hint == hint
     assert caught.value.hint.endswith(".")
 
 
@@ -84,7 +97,7 @@ def test_a_stream_that_breaks_off_is_told() -> None:
     channel = open_channel(Script(wire.HELLO, *parts), "here")
     stream = channel.stream(agent.READ)
     assert next(stream) == b"abc"
-    with pytest.raises(WitnessError, match="ended"):
+    with refused(ErrorId.AGENT_ENDED, WitnessError, naming="ended"):
         next(stream)
 
 
@@ -102,7 +115,5 @@ def test_an_answer_nested_too_deep_is_told() -> None:
     deep = b"[" * 100_000
     for kind in (wire.RESULT, wire.ERROR):
         channel: Channel = open_channel(Script(wire.HELLO, reply(kind, deep)), "here")
-        with pytest.raises(
-            DbcheckError, match="unexpected reply from the witness agent"
-        ):
+        with refused(ErrorId.AGENT_REPLY_INVALID, naming="witness"):
             channel.request(agent.RUNS)

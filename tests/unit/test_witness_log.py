@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent import witness as agent
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, WitnessError
 from dbcheck.model.witness import Watermark
 from dbcheck.rows.acks import Ack, pack
 from dbcheck.witness.log import TAIL_BYTES_MAX, FrameLogReader, Tail
+from tests.kit.refusals import refused
 from tests.kit.witness_logs import RUN, LogMaker, entries
 
 FIRST = [Ack(1, 1, 10, 100), Ack(2, 1, 11, 200)]
@@ -82,7 +84,9 @@ def test_garbage_at_the_end_is_a_torn_tail(garbage: bytes) -> None:
     ],
 )
 def test_garbage_that_no_write_left_is_damage(garbage: bytes) -> None:
-    with pytest.raises(LogDamaged, match="a damaged frame is followed by "):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="a damaged frame is followed by"
+    ):
         entries(sound().data() + garbage)
 
 
@@ -180,7 +184,9 @@ def event_of_no_object(maker: LogMaker) -> None:
 def test_damage_voids_the_log(damage: Callable[[LogMaker], None]) -> None:
     maker = sound()
     damage(maker)
-    with pytest.raises(LogDamaged, match=r"damaged at byte \d+") as caught:
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="damaged at byte"
+    ) as caught:
         entries(maker.data())
     assert caught.value.hint
 
@@ -190,18 +196,18 @@ def test_a_seq_may_skip_but_not_return_over_batches() -> None:
     maker.add_acks([Ack(1, 5, 1, 1)])
     maker.add_event({})  # ends a batch
     maker.add_acks([Ack(1, 4, 2, 2)])
-    with pytest.raises(LogDamaged, match="backwards"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="backwards"):
         entries(maker.data())
 
 
 @pytest.mark.parametrize("data", [b"", b"\xdbW", bytes(100)])
 def test_a_log_without_a_header_is_damaged(data: bytes) -> None:
-    with pytest.raises(LogDamaged, match="no header"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="no header"):
         entries(data)
 
 
 def test_a_log_of_another_run_is_refused() -> None:
-    with pytest.raises(LogDamaged, match="another-run"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="another-run"):
         entries(LogMaker("another-run").data())
 
 
@@ -210,7 +216,11 @@ def test_a_log_in_the_place_of_another_is_refused(number: int) -> None:
     own = LogMaker(number=1)
     assert entries(own.data(), number=1)[0] == []
     for wrong in (0, 3 - number):
-        with pytest.raises(LogDamaged, match=f"it is log {number} of the run"):
+        with refused(
+            ErrorId.WITNESS_LOG_DAMAGED,
+            LogDamaged,
+            naming=f"it is log {number} of the run",
+        ):
             entries(LogMaker(number=number).data(), number=wrong)
 
 
@@ -219,9 +229,9 @@ def test_frames_of_another_log_of_the_run_break_the_chain() -> None:
     for maker in (first, second):
         maker.add_acks(FIRST)
     mixed = first.data() + second.frames[1]
-    with pytest.raises(LogDamaged, match="chain"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="chain"):
         entries(mixed, number=1)
-    with pytest.raises(LogDamaged, match="chain"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="chain"):
         entries(first.frames[0] + second.frames[1], number=1)
 
 
@@ -238,7 +248,7 @@ def test_a_log_of_another_format_is_refused() -> None:
     empty_chain = hashlib.sha256().digest()[: agent.CHAIN_BYTES]
     newer = json.dumps({"format": 3, "run": RUN}).encode()
     data = agent.frame(agent.HEADER, 0, 0, empty_chain, newer)
-    with pytest.raises(WitnessError, match="format 3"):
+    with refused(ErrorId.RECORD_OF_ANOTHER_VERSION, WitnessError, naming="format 3"):
         entries(data)
 
 
@@ -246,7 +256,11 @@ def test_a_log_cut_at_a_frame_is_seen_by_its_watermark_only() -> None:
     maker = sound()
     data = b"".join(maker.frames[:-1])
     assert entries(data)[0] == [*FIRST, '{"cut": 1}']
-    with pytest.raises(LogDamaged, match="4 frames were confirmed, 3 are there"):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED,
+        LogDamaged,
+        naming="4 frames were confirmed, 3 are there",
+    ):
         entries(data, maker.watermark())
 
 
@@ -268,7 +282,11 @@ def test_a_log_that_was_written_anew_is_seen(
     wrong: Callable[[Watermark], Watermark],
 ) -> None:
     maker = sound()
-    with pytest.raises(LogDamaged, match="differs from what the witness confirmed"):
+    with refused(
+        ErrorId.WITNESS_LOG_DAMAGED,
+        LogDamaged,
+        naming="differs from what the witness confirmed",
+    ):
         entries(maker.data(), wrong(maker.watermark()))
 
 
@@ -285,7 +303,7 @@ def test_a_file_is_read_as_the_port_says(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(WitnessError, match="cannot read"):
+    with refused(ErrorId.RECORD_UNREADABLE, WitnessError):
         FrameLogReader().facts(tmp_path / "acks.log", RUN, 0, None)
 
 
@@ -298,7 +316,7 @@ def test_a_log_of_events_without_end_is_damaged(tmp_path: Path) -> None:
     assert len(FrameLogReader().facts(path, RUN, 0, None).events) == 64
     maker.add_event({"event": 64})
     path.write_bytes(maker.data())
-    with pytest.raises(LogDamaged, match="more than 64 events"):
+    with refused(ErrorId.WITNESS_LOG_DAMAGED, LogDamaged, naming="more than 64 events"):
         FrameLogReader().facts(path, RUN, 0, None)
 
 

@@ -4,11 +4,13 @@ import os
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.remote.address import Address
 from dbcheck.remote.way import way_to
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.witness import FileWitness, SshWitness
+from tests.kit.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,9 @@ def test_nonsense_is_refused_with_a_hint(url: str) -> None:
 
 
 def test_a_password_is_refused_and_not_shown() -> None:
-    with pytest.raises(UsageError, match="must hold no password") as caught:
+    with refused(
+        ErrorId.URL_HOLDS_PASSWORD, UsageError, naming="must hold no password"
+    ) as caught:
         open_witness("ssh://me:geheim@host/folder")
     assert "geheim" not in str(caught.value) + caught.value.hint
 
@@ -96,7 +100,9 @@ def test_an_address_is_read(text: str, address: Address) -> None:
 
 @pytest.mark.parametrize("text", ["", "me@", "host:x", ":22"])
 def test_an_address_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="not a host to connect to"):
+    with refused(
+        ErrorId.HOST_ADDRESS_INVALID, UsageError, naming="not a host to connect to"
+    ):
         Address.parse(text)
 
 
@@ -118,7 +124,7 @@ def test_a_password_in_the_url_of_a_host_is_refused_and_not_repeated(url: str) -
     "url", ["ssh://me:hun/ter2@host/folder", "me:hunter2@host:/folder"]
 )
 def test_a_password_that_breaks_the_url_of_a_witness_is_not_repeated(url: str) -> None:
-    with pytest.raises(UsageError, match="witness") as caught:
+    with refused(ErrorId.HOST_ADDRESS_INVALID, UsageError, naming="witness") as caught:
         open_witness(url)
     said = str(caught.value) + caught.value.hint
     assert "hun" not in said and "ter2" not in said

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config import files, workload_file
 from dbcheck.rows.plans.registry import plan_of
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import PlanKind, Workload
 from dbcheck.runner.matrix_rows import read_matrix
+from tests.kit.refusals import refused
 
 GOOD: dict[str, Any] = {
     "plan": "insert",
@@ -116,18 +118,22 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [pytest.param(b"plan = ", id="no TOML"), pytest.param(b"\xff", id="no text")],
+    ("content", "why"),
+    [(b"plan = ", ErrorId.FILE_NOT_TOML), (b"\xff", ErrorId.FILE_NOT_READABLE)],
 )
-def test_a_file_that_is_no_workload(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_workload(
+    tmp_path: Path, content: bytes, why: ErrorId
+) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="mine.toml"):
+    with refused(why, UsageError, naming="mine.toml"):
         workload_file.load(str(path))
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="workload nosuch cannot be read") as caught:
+    with refused(
+        ErrorId.FILE_NOT_READABLE, UsageError, naming=("workload", "nosuch")
+    ) as caught:
         workload_file.load("nosuch")
     assert "classic, insert" in caught.value.hint
 
@@ -136,7 +142,7 @@ def test_another_number_of_sessions() -> None:
     insert = workload_file.load("insert")
     assert insert.with_sessions(3).sessions == 3
     assert insert.with_sessions(None) is insert
-    with pytest.raises(UsageError, match="0 sessions"):
+    with refused(ErrorId.VALUE_INVALID, UsageError, naming="0 sessions"):
         insert.with_sessions(0)
 
 
@@ -156,7 +162,11 @@ def test_a_tempo_of_ones_own() -> None:
 def test_readers_cannot_recognise_a_classic_row() -> None:
     classic = workload_file.load("classic")
     assert workload_file.changed(classic, {"readers": 0}, "classic") == classic
-    with pytest.raises(UsageError, match="readers is given for the classic plan"):
+    with refused(
+        ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
+        UsageError,
+        naming="readers is given for the classic plan",
+    ):
         workload_file.changed(classic, {"readers": 1}, "classic")
 
 
@@ -172,9 +182,9 @@ def test_there_are_no_more_processes_than_sessions() -> None:
 def test_a_number_of_too_many_digits_is_not_toml(tmp_path: Path, number: str) -> None:
     path = tmp_path / "x.toml"
     path.write_text(f'plan = "classic"\nsessions = {number}\n')
-    with pytest.raises(UsageError, match="is not TOML"):
+    with refused(ErrorId.FILE_NOT_TOML, UsageError, naming="is not TOML"):
         workload_file.load(str(path))
-    with pytest.raises(UsageError, match="is not TOML"):
+    with refused(ErrorId.FILE_NOT_TOML, UsageError, naming="is not TOML"):
         read_matrix(str(path), [], target=True, seed=1)
 
 
@@ -191,7 +201,9 @@ def test_a_file_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> 
         workload_file.load,
         lambda path: read_matrix(path, [], target=True, seed=1),
     ):
-        with pytest.raises(
-            UsageError, match="x.toml cannot be read: line 2 is not UTF"
+        with refused(
+            ErrorId.FILE_NOT_READABLE,
+            UsageError,
+            naming=("x.toml", "line 2 is not UTF"),
         ):
             read(str(path))
