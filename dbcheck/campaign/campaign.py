@@ -229,7 +229,9 @@ def _settle_all(rig: Rig, folder: CampaignFolder) -> bool:
         rig.turns.take()  # an earlier client may have left it without power
     for run in left:
         drawn = run.manifest().moment
-        rig.listener.phase(Phase.CYCLE, f"settling {run.path.name}")
+        rig.listener.phase(
+            Phase.CYCLE, f"judging {run.path.name}, which was left unfinished"
+        )
         if _began(rig, run):
             add_outcome(folder, _settled(rig, run), settled=True)
         else:

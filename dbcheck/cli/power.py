@@ -16,7 +16,7 @@ from dbcheck.cli.flags.target import InventoryOptions
 from dbcheck.cli.say import say
 from dbcheck.inventory.entry import Entry
 from dbcheck.inventory.load import load
-from dbcheck.model.cut import CutClass
+from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
 from dbcheck.ports.power import DriveScoped, PowerSwitch
 from dbcheck.power import consent as agreed
@@ -54,6 +54,8 @@ def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
     result = {"host": host, "switch": switch.kind.value, "state": found}
     if failure and not as_json:
         say(f"{host}: {_NOT_BACK.format(failure)}", err=True)
+    if switch.kind is SwitchKind.MANUAL and not as_json:
+        say(f"{host}: a manual switch cannot be read; look at the machine", err=True)
     _show(result | {"failure": failure}, found, as_json=as_json)
 
 

@@ -25,7 +25,7 @@ from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.recorded import require_version
 from dbcheck.lab.storage.blocks import FileBlocks
-from dbcheck.model.cut import CrashState
+from dbcheck.model.cut import CrashState, CutClass
 from dbcheck.model.records import (
     AfterRecord,
     LoadRecord,
@@ -273,7 +273,7 @@ class Oracle:
         found = fate(run, lambda: [acks], case)
         # As a cycle is judged; that its cut was one needs no evidence here.
         items = [item for item in (conditions(case), table_check(case)) if item]
-        judgement = judge_rows(found, items, explained=True)
+        judgement = judge_rows(found, items, CutClass.LAB_DRIVE, explained=True)
         judgement = judge_index(judgement, found, after.index)
         judgement = judge_conditions(judgement, found, after.conditions)
         if judgement.verdict is Verdict.PASS:

@@ -171,8 +171,9 @@ def _doubt(starts: Starts, text: str) -> str:
         return _never_started(text)
     if starts.outcome is StartOutcome.DESTROYED:
         return (
-            f"it does not start, as a file is not there: {said}; it may be on a volume"
-            " that was not mounted yet, or where a setting names another directory"
+            f"it does not start because a file is not there: {said}; it may be on"
+            " a volume that was not mounted yet, or where a setting names another"
+            " directory"
         )
     if starts.outcome is StartOutcome.RUNNING:
         return (

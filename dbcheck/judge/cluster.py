@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from dbcheck.judge.case import Case
 from dbcheck.judge.cutmoment import LAST_ACK_AGE_MAX_S, acked_us, cut_us, lived_us
+from dbcheck.judge.headline import Survived
 from dbcheck.judge.insync import in_sync
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.server import restarted
 from dbcheck.judge.server_end import ended, server_log
-from dbcheck.judge.verdict import Survived
 from dbcheck.model.cluster import SiteKind, kept_by
 from dbcheck.model.cut import PowerState
 from dbcheck.model.replication import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.verdict import Judgement, altered_earlier, judge_rows, replaced
-from dbcheck.model.verdict import ControlOutcome, Verdict
+from dbcheck.model.verdict import ControlOutcome, Verdict, count_of
 from dbcheck.rows.acks import PREFLIGHT_SESSION
 from dbcheck.rows.loss import Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -38,26 +38,36 @@ def judge_control(
     items, counts = judgement.items, found.counts
     lost = counts.pop(LossKind.MISSING_TAIL.value, 0)
     if counts:
-        text = ", ".join(f"{rows:,} {kind}" for kind, rows in counts.items())
-        reason = f"the control lost more than the last commits of each session: {text}"
+        reason = (
+            f"the control lost or damaged {count_of(sum(counts.values()), 'row')} that"
+            " are not the last commits of its sessions: its settings do not do that"
+        )
         return Judgement(Verdict.FAIL, (reason,), items, ControlOutcome.FAILED)
     if early := int((found.losses.columns["session"] == PREFLIGHT_SESSION).sum()):
-        reason = f"the control lost {early} rows from before its sessions were relaxed"
+        reason = (
+            f"the control lost {count_of(early, 'row')} from before its sessions were"
+            " set to lose commits"
+        )
         return Judgement(Verdict.FAIL, (reason,), items, ControlOutcome.FAILED)
     others = replace(found, losses=Losses.of(()), earlier_lost={}, earlier_altered=0)
     fairness = judge_rows(others, items)
     if fairness.verdict is not Verdict.PASS:
-        text = f"the control lost {lost:,} rows" if lost else _NOTHING
+        text = _lost(lost, found.confirmed) if lost else _NOTHING
         reasons = (f"{text}, but {fairness.reasons[0]}", *fairness.reasons[1:])
         return Judgement(Verdict.INCONCLUSIVE, reasons, items, ControlOutcome.UNFAIR)
     if not lost:
         outcome, reason = ControlOutcome.BLIND, _NOTHING
         if strong:
             outcome = ControlOutcome.UNFAIR
-            reason = f"{_NOTHING}, but it was not weak: {strong}"
+            reason = f"{_NOTHING}, but its commits were durable: {strong}"
         return Judgement(Verdict.INCONCLUSIVE, (reason,), items, outcome)
-    reasons = (f"the control lost {lost:,} rows, as expected", *altered_earlier(found))
+    text = f"{_lost(lost, found.confirmed)}, as expected"
+    reasons = (text, *altered_earlier(found))
     return Judgement(Verdict.PASS, reasons, items, ControlOutcome.LOST)
+
+
+def _lost(lost: int, confirmed: int) -> str:
+    return f"the control lost {lost:,} of {count_of(confirmed, 'acknowledged commit')}"
 
 
 def control(case: Case) -> Item | None:
@@ -75,5 +85,5 @@ def control(case: Case) -> Item | None:
     if len(controls) > 1:
         reason += f", the last of {len(controls)} tries"
     if last.outcome is ControlOutcome.BLIND:
-        reason += ": this rig cannot see losses"
+        reason += ": this set-up cannot see losses"
     return Item(ItemId.CONTROL, Standing.ABSENT, reason, required=True)

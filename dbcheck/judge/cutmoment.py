@@ -57,11 +57,11 @@ LAST_ACK_AGE_MAX_S = 1.0
 SENT_AGE_MAX_S = 2.0
 _AGAIN = "cut again, while the server works"
 _ENDED_FIRST = (
-    "the server closed its connections, and a power cut leaves silence: it ended by "
+    "the server closed its connections, which no power cut does: it ended by "
     f"itself, and how much later its power was cut by hand is not known; {_AGAIN}"
 )
 _SWITCHED_LATER = (
-    "the server closed its connections, and a power cut leaves silence: it ended by "
+    "the server closed its connections, which no power cut does: it ended by "
     "itself, and its switch may have cut the power up to {:.1f} s later"
     f"; {_AGAIN}"
 )

@@ -278,7 +278,7 @@ class _Diagnosis:
     def of_the_server(self) -> Iterator[Explanation]:
         """Yield that no drive was involved."""
         reason = (
-            "the page cache survived this cut, so no drive lost these rows: the server"
+            "the page cache survived this cut, so no drive lost these rows. The server"
             " lost them, or somebody wrote to dbcheck's tables"
         )
         yield Explanation(Cause.SERVER, self.total, reason)
@@ -325,17 +325,16 @@ class _Diagnosis:
             return
         if reordered:
             reason = (
-                f"{_of(reordered, missing)} missing were acked before other commits"
-                " were sent that survived: later writes were kept and earlier ones"
-                " lost, as by a cache that writes back in another order"
+                f"{_of(reordered, missing)} missing were acked before newer commits"
+                " were sent, and those survived: later writes were kept and earlier"
+                " ones lost, as by a cache that writes back in another order"
             )
             yield Explanation(Cause.REORDERED_WRITES, self._missing, reason)
         else:
             reason = (
-                "nothing is known to survive that was committed after what is missing:"
-                " the end of the log is lost, as with a cache below the server that"
-                " answered flushes and lost its power, or in a volume that was rolled"
-                " back to a snapshot"
+                "the newest commits are missing, and nothing newer is known to survive:"
+                " the end of the log is lost. A cache below the server answered flushes"
+                " and lost its power, or the volume was rolled back to a snapshot"
             )
             reason += self._ages()
             yield Explanation(Cause.LOST_CACHE, self._missing, reason)

@@ -1,8 +1,9 @@
-"""Items of evidence: what they are called, and how each can stand."""
+"""Items of evidence: their names, how each can stand, and what that means for a cut."""
 
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 
 
@@ -84,3 +85,232 @@ class Item:
     standing: Standing
     reason: str
     required: bool
+
+
+# A reason that says itself what to do.
+_ADVISES = re.compile(r"cut again|\badd --|reconcile|dbcheck (?:clean|probe)|\(set ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """What an item means for a cut that it keeps from counting.
+
+    unseen: if it is absent or cannot be observed; against: if it is contradicted.  ""
+            where its reason says all.
+    advice: what to do, a sentence without its full stop.
+    """
+
+    unseen: str
+    against: str = ""
+    advice: str = ""
+
+
+_HOST = "Add --target-host, so that the host itself is asked"
+_HARD = "Use a hard power cut, not one that shuts the server or its host down first"
+_SWITCH = "Test the switch on the idle host: dbcheck power test"
+_ALONE = "Keep others away from dbcheck's tables, and cut again"
+_UNCHANGED = "Change nothing while a check runs, and cut again"
+_OWN_LOG = "Remove what shut it down, or use a hard power cut"
+_DRIVES = "Look at the host while the switch is off: lsblk -o NAME,SERIAL"
+_DOUBTS = {
+    ItemId.LOAD: _Doubt(
+        "nothing was surely at risk when the power went",
+        advice="Cut while the server is at work; dbcheck power test shows what the"
+        " switch cuts",
+    ),
+    ItemId.NOT_SHUT_DOWN: _Doubt(
+        "nothing shows that the server was cut and not shut down",
+        "the server was not cut",
+        _HARD,
+    ),
+    ItemId.HOST_DOWN: _Doubt(
+        "nothing shows that the host lost its power",
+        "the host did not lose its power",
+        f"{_SWITCH}. Look for a second power supply",
+    ),
+    ItemId.DRIVES_GONE: _Doubt(
+        "nothing shows that the drives lost their power",
+        "it was not the drives alone that were cut",
+        _DRIVES,
+    ),
+    ItemId.POWER_CYCLES: _Doubt(
+        "nothing shows that the drives lost their power",
+        "the drives did not lose their power",
+        _DRIVES,
+    ),
+    ItemId.SERVER_KILLED: _Doubt(
+        "nothing shows that the server had ended before the drives came back",
+        "the server ran on when the drives came back",
+        "Check dbcheck_server_unit, or dbcheck_server_kill",
+    ),
+    ItemId.MOUNTED_ANEW: _Doubt(
+        "nothing shows that each filesystem was mounted from its drive again",
+        "a filesystem was not mounted from its drive again",
+        "Read what kept it from that, repair it, and cut again",
+    ),
+    ItemId.PLACES_CUT: _Doubt(
+        "not all of the data is known to have lost its power",
+        advice="Name all drives in dbcheck_power_drives, on one switch",
+    ),
+    ItemId.SERVER_LOG: _Doubt(
+        "the server's log does not show how it ended",
+        "the server's log shows a shutdown",
+        _OWN_LOG,
+    ),
+    ItemId.SERVER_LOG_SQL: _Doubt(
+        "the server's error log does not show how it ended",
+        "the server's error log shows a shutdown",
+        _OWN_LOG,
+    ),
+    ItemId.COMMITS_PER_FLUSH: _Doubt("the flushes of the load are not known"),
+    ItemId.SINCE_CHECKPOINT: _Doubt("nothing was at risk in the server's log alone"),
+    ItemId.REPLAYED: _Doubt(
+        "the server had nothing to recover, so nothing was at risk", advice=_HARD
+    ),
+    ItemId.PLACES: _Doubt(
+        "it is not known on which drives all the data lie",
+        "the data did not all lie where the cut was measured",
+        "Find out what moved them, and cut again",
+    ),
+    ItemId.SAME_STORAGE: _Doubt(
+        "it is not known whether the storage is the same as before",
+        "the storage is not the one from before the load",
+        "Find out what was exchanged or mounted elsewhere, and cut again",
+    ),
+    ItemId.NOT_RESTORED: _Doubt(
+        "the data may be a copy that was put back",
+        "the data are a copy that was put back",
+        _ALONE,
+    ),
+    ItemId.UNSAFE_SHUTDOWNS: _Doubt(
+        "the drives counted no loss of power without warning", advice=_DRIVES
+    ),
+    ItemId.HOST_ASKED_AGAIN: _Doubt(
+        "the host was not fully checked again after the cut",
+        advice="Reconcile the run with the same --target-host, before the host is"
+        " restarted",
+    ),
+    ItemId.WITNESS_APART: _Doubt("the witness may be on the target's own host"),
+    ItemId.RESTARTED: _Doubt("", advice=_SWITCH),
+    ItemId.CAME_BACK: _Doubt(
+        "", "", "Find out why it did not come back by itself, and cut again"
+    ),
+    ItemId.SAME_SERVER: _Doubt(
+        "nothing shows that the same server answered after the cut",
+        "",
+        "Connect to the server itself and not to a balancer, and cut again",
+    ),
+    ItemId.NOT_REFILLED: _Doubt("lost rows may have come back from other servers"),
+    ItemId.SAME_SETTINGS: _Doubt(
+        "nothing shows that the settings stayed as they were",
+        "a setting changed",
+        _UNCHANGED,
+    ),
+    ItemId.THROUGH_LOAD: _Doubt(
+        "it is not known what changed while the load ran",
+        "something changed while the load ran",
+        _UNCHANGED,
+    ),
+    ItemId.SAME_TABLE: _Doubt(
+        "the tables are not known to be those that took the load", "", _ALONE
+    ),
+    ItemId.CONDITIONS: _Doubt(
+        "the sums over the rows were not checked",
+        "the sums over the rows do not agree",
+        "Remove what kept dbcheck from it, and reconcile the run",
+    ),
+    ItemId.TABLE_CHECK: _Doubt(
+        "the server's own check of its tables did not end",
+        "the server's own check complains about its tables",
+        "Look at the server's log; drop the tables with dbcheck clean, and cut again",
+    ),
+    ItemId.SECOND_READING: _Doubt(
+        "the rows were not read again after a clean restart",
+        "the rows were not the same after a clean restart",
+        "Remove what kept dbcheck from it, and cut again",
+    ),
+    ItemId.PREPARED: _Doubt("not every prepared transaction was decided by dbcheck"),
+    ItemId.DROPPED_TABLES: _Doubt("the server lists a table that it cannot open"),
+    ItemId.LOG_COMPLAINTS: _Doubt("the server's log names damage"),
+    ItemId.WRITE_CACHE: _Doubt(
+        "the kernel holds flushes back from a drive with a volatile cache",
+        "the kernel holds flushes back from a drive that lost writes",
+        "Write 'write back' to its queue/write_cache, or switch its cache off",
+    ),
+    ItemId.TIME_OFF: _Doubt(
+        "the drives may not have been without power for long enough",
+        advice="Keep it off for longer: --off-seconds, dbcheck_power_off_s",
+    ),
+    ItemId.CUT_CLASS: _Doubt("what lost its power was not declared"),
+    ItemId.CONTROL: _Doubt(
+        "the control did not work",
+        advice="Check what the switch cuts and how deep: no PASS of this set-up counts"
+        " until a control loses commits",
+    ),
+    ItemId.PROMISED_SETTINGS: _Doubt(
+        "the settings do not keep the promise that is to be checked",
+        advice="Change them, or check the promise that they make",
+    ),
+    ItemId.WRITER_OFF: _Doubt(
+        "the old writer is not known to have stayed off",
+        "the old writer did not stay off",
+        "Keep it off until dbcheck has read the rows, and cut again",
+    ),
+    ItemId.PROMOTED: _Doubt(
+        "the node that was read is not known to continue the writer's data",
+        "the node that was read does not continue the writer's data",
+        "Promote the standby that received most, and cut again",
+    ),
+    ItemId.ALL_APPLIED: _Doubt(
+        "the node that was read may not have applied all that it had received",
+        "the node that was read had not applied all that it had received",
+        "Check its applier and its recovery target, and cut again",
+    ),
+    ItemId.IN_SYNC: _Doubt(
+        "commits are not known to have waited for the node that took over",
+        "it is not known which node commits waited for",
+        "See its replication and the link to it, and cut again",
+    ),
+    ItemId.NODES_CUT: _Doubt(
+        "not all nodes are known to have lost their power together",
+        "not all nodes lost their power",
+        "Ask each node's host (ansible_host, dbcheck_ask_host), and cut again",
+    ),
+    ItemId.MEMBERS: _Doubt(
+        "the group is not whole again",
+        "the group has a member that was not cut",
+        "Bring the missing node back, then reconcile the run",
+    ),
+    ItemId.AGREE: _Doubt(
+        "the nodes are not known to agree", "the nodes hold different rows"
+    ),
+    ItemId.WITNESS_LOG: _Doubt(
+        "the witness's log is not whole",
+        "the witness's log is damaged",
+        "Check the witness's disk, or use another witness; this run proves nothing",
+    ),
+    ItemId.WITNESS_AT_CUT: _Doubt(
+        "the witness holds no commit from just before the cut",
+        "the witness's log and the cut do not agree on the time",
+        "Use a faster disk or network for the witness, or --lockstep, and cut again",
+    ),
+    ItemId.SETTINGS: _Doubt(
+        "",
+        advice="Fix the setting, or let dbcheck read it, and cut again",
+    ),
+    ItemId.SWITCH_DEPTH: _Doubt("how deep this switch cuts is not known"),
+}
+
+
+def doubt_of(item: Item) -> str:
+    """Return why *item* keeps a cut from counting, then what to do."""
+    why = meaning(item.id, item.standing)
+    text = f"{why}: {item.reason}" if why else item.reason
+    advice = _DOUBTS[item.id].advice
+    return text if not advice or _ADVISES.search(item.reason) else f"{text}. {advice}"
+
+
+def meaning(which: ItemId, standing: Standing) -> str:
+    """Return what it means that an item stands so, "" where its reason says all."""
+    doubt = _DOUBTS[which]
+    return doubt.against if standing is Standing.CONTRADICTED else doubt.unseen

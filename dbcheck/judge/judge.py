@@ -24,6 +24,7 @@ from dbcheck.judge.case import Case
 from dbcheck.judge.cluster import diverged, left_behind, survived
 from dbcheck.judge.control import judge_control
 from dbcheck.judge.diagnosis import by_clients
+from dbcheck.judge.headline import cut_named
 from dbcheck.judge.host import not_restored
 from dbcheck.judge.item import Item, ItemId
 from dbcheck.judge.server import not_refilled, same_server, same_tables
@@ -127,8 +128,11 @@ def judge(case: Case) -> Judgement:
     """Return the verdict on *case*, with what it rests on."""
     items = evidence(case)
     if case.damage:
-        reason = f"the witness log is damaged: {case.damage}"
-        judgement = Judgement(Verdict.INCONCLUSIVE, (reason,), items)
+        reason = case.damage
+        if "damaged" not in reason:
+            reason = f"the witness log is damaged: {reason}"
+        advice = "Check the witness's disk, or use another witness; then run it again"
+        judgement = Judgement(Verdict.INCONCLUSIVE, (f"{reason}. {advice}",), items)
     else:
         judgement = _as_a_cycle(case, items)
     if case.manifest.control:
@@ -161,34 +165,39 @@ def _as_a_cycle(case: Case, items: Sequence[Item]) -> Judgement:
         return Judgement(Verdict.INCONCLUSIVE, (after.unanswered,), tuple(items))
     if after.failure and (doubt := not_to_blame(items, after.failure)):
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
+    # How deep the old writer's cut went is of no consequence to other rows.
+    cut = None if case.spared else case.cut_class
+    depth = None if case.spared else case.shown_depth
     if after.failure and stranger(items) is None:
         return judge_unrecoverable(
             after.failure,
             items,
             missing=after.missing,
             explained=explained,
-            never_cut=_is_gone_uncut(case),
+            never_cut=after.facts is None and _is_uncut(case),
             spared=case.page_cache_kept,
+            cut=cut_named(cut, depth, items, survived(case), never_cut=_is_uncut(case)),
+            acks=sum(log.acks for log in case.logs),
+            answers=after.facts is not None,
         )
     return judge_rows(
         case.found,
         items,
-        # How deep the old writer's cut went is of no consequence to other rows.
-        None if case.spared else case.cut_class,
-        None if case.spared else case.shown_depth,
+        cut,
+        depth,
         explained=explained,
         alarms=alarming(case.writer.audit or ()),
         survived=survived(case),
         clients=by_clients(case.found, case.after.decisions),
+        never_cut=_is_uncut(case),
     )
 
 
-def _is_gone_uncut(case: Case) -> bool:
-    """Say whether no server answers, and its power was surely not cut.
+def _is_uncut(case: Case) -> bool:
+    """Say whether the server's power was surely not cut.
 
     A record that was lost with the client may have shown a cut, and a switch that was
     asked may have cut without a report.
     """
     load = case.load
-    no_cut = load is not None and case.cut is None and not load.cut_failed
-    return case.after.facts is None and no_cut
+    return load is not None and case.cut is None and not load.cut_failed

@@ -21,6 +21,7 @@ from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.model.cut import Gone
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.unobserved import Observed, newest
+from dbcheck.model.verdict import count_of
 from dbcheck.model.witness import Apart
 
 _NOT_GONE: Mapping[Gone, tuple[Standing, str]] = {
@@ -48,7 +49,7 @@ def _at_risk(case: Case) -> tuple[Standing, str]:
         why = f"{case.lost}, so the load may have been over"
         return Standing.NOT_OBSERVABLE, why
     if (last_us := acked_us(load)) is None:
-        return Standing.ABSENT, "no commit was acked"
+        return Standing.ABSENT, "no commit was acknowledged"
     # A server that merely waits for a drive without power is killed before it returns.
     waits = case.drive_only and load.gone is Gone.STALLED
     if load.gone in _NOT_GONE and not waits:
@@ -73,14 +74,14 @@ def _by_the_moment(
     last_ack_us: see acked_us(): no ack looks younger than it may be.
     """
     age_s = passed_s(observed(load), last_ack_us, went_us)
-    at_work = f"{load.in_flight} sessions in flight"
+    at_work = f"{count_of(load.in_flight, 'session')} waiting for a reply"
     if age_s < -LAST_ACK_AGE_MAX_S and not case.drive_only:
         return Standing.CONTRADICTED, (
             f"the last ack came {-age_s:.3f} s after the power is said to have gone"
         )
     # The client may read a reply that was on its way when the power went.
     side = "before" if age_s >= 0 else "after"
-    reason = f"last ack {abs(age_s):.3f} s {side} the cut, {at_work}"
+    reason = f"last commit acknowledged {abs(age_s):.3f} s {side} the cut, {at_work}"
     sent_s = passed_s(observed(load), load.sent_us or went_us, went_us)
     if why := _no_risk(case, load, age_s, sent_s):
         return Standing.ABSENT, f"{reason}: {why}"
@@ -153,12 +154,12 @@ def since_checkpoint(case: Case) -> Item | None:
         return None
     begun, before = case.load.log
     size = before.written - before.checkpoint
-    reason = f"{size:,} bytes of log just before the cut"
+    reason = f"{size:,} bytes of log were in no checkpoint just before the cut"
     standing = Standing.PRESENT
     if size <= 0:
-        standing, reason = Standing.ABSENT, f"{reason}: all was checkpointed"
+        standing, reason = Standing.ABSENT, "all of the log was checkpointed"
     elif begun.checkpoint == before.checkpoint:
-        reason += f", with all {sum(case.load.acked.values()):,} acks of the load"
+        reason += f", among them all {sum(case.load.acked.values()):,} acks"
     return Item(ItemId.SINCE_CHECKPOINT, standing, reason, required=False)
 
 
@@ -173,12 +174,12 @@ def witness_log(case: Case) -> Item:
     reason = f"{acks:,} acks in {frames:,} frames"
     reason += f" of {len(facts)} logs, chains intact" if facts[1:] else ", chain intact"
     if torn := sum(one.torn_bytes for one in facts):
-        reason += f", a torn tail of {torn} bytes left out"
+        reason += f", a torn tail of {torn} bytes left out, as a cut leaves one"
     if case.load:
         windows = case.load.windows
         reason += (
-            f"; the window was at most {sum(one.acks for one in windows):,} acks"
-            f" and {max((one.age_s for one in windows), default=0):.3f} s"
+            f"; at most {count_of(sum(one.acks for one in windows), 'ack')} waited for"
+            f" the log, for {max((one.age_s for one in windows), default=0):.3f} s"
         )
     return Item(ItemId.WITNESS_LOG, Standing.PRESENT, reason, required=True)
 
@@ -235,7 +236,7 @@ def witness_apart(case: Case) -> Item | None:
     standing = Standing.NOT_OBSERVABLE
     reason = (
         "only addresses were compared, and a tunnel or forwarder may hide the real"
-        " host; add --target-host"
+        " host: add --target-host"
     )
     if case.writer.apart is Apart.IDS:
         standing = Standing.PRESENT

@@ -198,10 +198,10 @@ def _unchanged(
             if then != now:
                 reason = f"{setting} was {then}, and {now} {when}"
                 return Standing.CONTRADICTED, reason
-        compared += [f"{len(shared)} compared {when}"] if shared else []
+        compared += [f"{len(shared)} unchanged {when}"] if shared else []
         once |= dict.fromkeys(sorted(before.keys() ^ settings.keys()))
     if not compared:
-        return Standing.NOT_OBSERVABLE, "none was read again"
+        return Standing.NOT_OBSERVABLE, "no setting was read again"
     if unread:
         reason = f"they could not be read {' and '.join(unread)}"
         return Standing.NOT_OBSERVABLE, reason

@@ -75,7 +75,7 @@ class Settings:
             names = ", ".join(finding.rule.fact for finding in unread)
             return (
                 Standing.NOT_OBSERVABLE,
-                f"not readable, though commits may depend on it: {names}",
+                f"could not be read, and commits may depend on it: {names}",
             )
         if self._tearing and self.torn:
             return (

@@ -131,7 +131,7 @@ def judge_time(cut_class: CutClass, time: TimeOff, depth: Depth | None) -> Item 
     if cut_class in (CutClass.LAB_DRIVE, CutClass.PROCESS):
         return None
     if cut_class.keeps_power:
-        reason = f"none: a {cut_class.value} leaves the drives powered"
+        reason = f"a {cut_class.value} leaves the drives powered"
         return Item(ItemId.TIME_OFF, Standing.ABSENT, reason, False)
     if depth is Depth.DRIVE:
         reason = "the drive's own cache lost its power, however long it was off"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dbcheck.judge import headline
 from dbcheck.judge.diagnosis import NOTHING, ByClients
-from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.model.audited import Flag, counted
+from dbcheck.judge.headline import Survived, cut_named
+from dbcheck.judge.item import Item, ItemId, Standing, doubt_of
+from dbcheck.model.audited import Flag
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import ControlOutcome, Verdict, count_of
@@ -17,6 +19,9 @@ from dbcheck.rows.reconcile import Reconciliation
 
 _HOST_KEPT = "the host and its controllers kept their power, so it leaves them untested"
 _ENOUGH = (Standing.PRESENT, Standing.ASSUMED)  # for a PASS
+NO_COMMIT = (
+    "the witness confirmed no commit before the cut. Check the witness, and cut later"
+)
 # Contradicted, they show that what was read need not be what the load was written to:
 # other data, or a node that need not have it.
 _OF_THE_DATA = (
@@ -46,6 +51,7 @@ class Judgement:
     reasons: sentences, the most important first.
     control: what a control showed, None of an ordinary cycle.
     other_data: other data may have been read than those that the load was written to.
+    cut: what was cut, see headline.cut_named().
     """
 
     verdict: Verdict
@@ -53,22 +59,7 @@ class Judgement:
     items: tuple[Item, ...]
     control: ControlOutcome | None = None
     other_data: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Survived:
-    """What the commits of a cluster survived, and by which node; by: "" if none took
-    over from the writer."""
-
-    what: str
-    by: str
-
-
-# Items that a PASS does not require, and that it names where they stand so.
-_LEAVES_OPEN = {
-    ItemId.PLACES: (Standing.NOT_OBSERVABLE,),
-    ItemId.AGREE: (Standing.NOT_OBSERVABLE, Standing.ABSENT),
-}
+    cut: str = "this cut"
 
 
 def stranger(items: Sequence[Item]) -> Item | None:
@@ -87,7 +78,7 @@ def not_to_blame(items: Sequence[Item], lost: str) -> str:
     """
     for item in items:
         if item.id in _BEFORE_BLAME and item.standing not in _ENOUGH:
-            return f"{lost}; but {item.id.value} {item.standing.value}: {item.reason}"
+            return f"{lost}; but {doubt_of(item)}"
     return ""
 
 
@@ -123,7 +114,8 @@ def replaced(found: Reconciliation, items: Sequence[Item]) -> str:
         return ""
     return (
         f"{rows} missing from the table, but {why}; a cut does that only if it undoes"
-        " everything committed since the table was created"
+        " everything committed since the table was created. Find out who changed the"
+        " table, and cut again"
     )
 
 
@@ -132,7 +124,7 @@ def _missing(found: Reconciliation) -> int:
     return sum(found.counts.get(kind.value, 0) for kind in MISSING)
 
 
-def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
+def _refilled(found: Reconciliation, items: Sequence[Item]) -> str:
     """Return why rows that differ prove nothing if others may have written them, or "".
 
     A row that is missing although other servers gave back what they had is lost, and
@@ -140,7 +132,7 @@ def refilled(found: Reconciliation, items: Sequence[Item]) -> str:
     resurrected, stale ...) may have come from there.
     """
     why = _from_others(items)
-    return f"{_lost(found)}; but {why}" if why and not _missing(found) else ""
+    return why if not _missing(found) else ""
 
 
 def _from_others(items: Sequence[Item]) -> str:
@@ -161,7 +153,8 @@ def _restored(items: Sequence[Item], explained: bool) -> str:
     return (
         "no row of this run survived, not even those from before the load:"
         " an older copy was restored, somebody dropped or emptied the table, or the"
-        f" drive lost everything; nothing shows which of these happened{why}"
+        f" drive lost everything; nothing shows which of these happened{why}. Find out"
+        " who changed the data; --target-host tells a copy from a drive that lost all"
     )
 
 
@@ -180,6 +173,7 @@ def judge_rows(
     alarms: Sequence[Flag] = (),
     survived: Survived | None = None,
     clients: ByClients = NOTHING,
+    never_cut: bool = False,
 ) -> Judgement:
     """Return the verdict on a cycle whose table was read to its end.
 
@@ -190,6 +184,7 @@ def judge_rows(
     alarms: what the audit before the cut found; a PASS names it.
     survived: what a cluster survived, None of a single server.
     clients: the losses that clients of the server caused.
+    never_cut: the server ended, and its power was not cut.
     A loss is a FAIL, unless other data may have been read, see _other_data(), or
     something excuses it, see _excuse().  Without one, each required item must be
     present, and none contradicted, for a PASS.
@@ -198,13 +193,15 @@ def judge_rows(
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items), other_data=True)
     assert found is not None
     altered = altered_earlier(found)
+    where = cut_named(cut, depth, items, survived, never_cut=never_cut)
     if found.counts:
         if doubt := _excuse(found, items, clients):
-            return Judgement(Verdict.INCONCLUSIVE, (doubt, *altered), tuple(items))
-        reasons = (_lost(found), *clients.reasons, *altered)
-        return Judgement(Verdict.FAIL, reasons, tuple(items))
+            reasons = (doubt, *altered)
+            return Judgement(Verdict.INCONCLUSIVE, reasons, tuple(items), cut=where)
+        reasons = (headline.lost(found, where), *clients.reasons, *altered)
+        return Judgement(Verdict.FAIL, reasons, tuple(items), cut=where)
     doubts = altered + tuple(
-        f"{item.id.value} {item.standing.value}: {item.reason}"
+        doubt_of(item)
         for item in items
         if item.standing is Standing.CONTRADICTED
         or (item.required and item.standing not in _ENOUGH)
@@ -212,40 +209,38 @@ def judge_rows(
     if found.foreign:
         belong = "belongs" if found.foreign == 1 else "belong"
         rows = f"{count_of(found.foreign, 'row')} {belong}"
-        reason = f"{rows} to another run; was a second dbcheck running?"
+        reason = (
+            f"{rows} to another run: a second dbcheck may have been running. Repeat it"
+            " alone"
+        )
         doubts = (reason, *doubts)
     if not found.confirmed:
-        doubts = ("the witness confirmed no commit", *doubts)
+        doubts = (NO_COMMIT, *doubts)
     if doubts:
-        return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items))
-    reason = _passed(found, items, cut, depth, survived) + _despite(alarms)
-    return Judgement(Verdict.PASS, (reason,), tuple(items))
+        return Judgement(Verdict.INCONCLUSIVE, doubts, tuple(items), cut=where)
+    claim = headline.kept(found, items, where, survived, alarms)
+    reasons = (claim, *_left_open(items, cut, depth))
+    return Judgement(Verdict.PASS, reasons, tuple(items), cut=where)
 
 
 def _excuse(found: Reconciliation, items: Sequence[Item], clients: ByClients) -> str:
     """Return why the losses are not held against the server, "" if they are.
 
     - Another node took over, which may not have had to have them: not_to_blame().
-    - No row is missing, and what deviates may be another server's: refilled().
+    - No row is missing, and what deviates may be another server's: _refilled().
     - The server itself shows that it was not cut: uncut().
     - Clients of the server caused them all.
     """
-    lost = _lost(found)
-    if doubt := not_to_blame(items, lost) or refilled(found, items):
+    lost = headline.differing(found)
+    if doubt := not_to_blame(items, lost):
         return doubt
+    if others := _refilled(found, items):
+        return f"{lost}; but {others}"
     if kept := uncut(items):
         return f"{lost}; but no cut took them: {kept}"
     if clients.losses >= sum(found.counts.values()):
         return f"{lost}; but {'; '.join(clients.reasons)}"
     return ""
-
-
-def _despite(alarms: Sequence[Flag]) -> str:
-    """Return what the audit found although nothing was lost, "" if it found nothing."""
-    if not alarms:
-        return ""
-    names = ", ".join(dict.fromkeys(flag.rule for flag in alarms))
-    return f"; but the audit before it found {counted(alarms)}: {names}"
 
 
 def _other_data(
@@ -277,68 +272,29 @@ def altered_earlier(found: Reconciliation) -> tuple[str, ...]:
     )
 
 
-def _lost(found: Reconciliation) -> str:
-    """Return what was lost: of the confirmed commits, and beside them."""
-    own = found.own_counts
-    others = []
-    if strange := own.pop(LossKind.UNEXPECTED.value, 0):
-        others.append(f"{strange:,} unexpected")
-    for kind, rows in found.unacked_counts.items():
-        if kind in own:
-            own[kind] -= rows
-            others.append(f"{rows:,} {kind} without an ack")
-    own = {kind: rows for kind, rows in own.items() if rows}
-    if earlier := sum(found.earlier_counts.values()):
-        several = f"{earlier:,} rows of earlier cycles"
-        others.append(several if earlier > 1 else "1 row of an earlier cycle")
-    of = f"{found.confirmed:,} confirmed commits"
-    if not own:
-        return f"{', and '.join(others)}; all {of} of this cycle are intact"
-    reason = ", ".join(f"{rows:,} {kind}" for kind, rows in own.items())
-    return ", and ".join((f"{reason} of {of}", *others))
-
-
-def _passed(
-    found: Reconciliation,
-    items: Sequence[Item],
-    cut: CutClass | None,
-    depth: Depth | None,
-    survived: Survived | None,
-) -> str:
-    """Return what a PASS claims, what it leaves open and what it only assumes."""
-    what = (
-        survived.what if survived else f"this {(cut or CutClass.UNKNOWN).description}"
-    )
-    reason = f"all {found.confirmed:,} confirmed commits survived {what}"
-    alone = _item_of(items, ItemId.DRIVES_GONE) is not None
-    if alone:
-        reason += " of the drives alone"
-    if depth:
-        reason += f" at {depth.value} depth"
-    if survived and survived.by:
-        reason += f"; {survived.by} took over"
-    assumed = [
-        f"assumed, not seen: {item.id.value} ({item.reason})"
-        for item in items
-        if item.standing is Standing.ASSUMED
-    ]
-    unseen = [i.reason for i in items if i.standing in _LEAVES_OPEN.get(i.id, ())]
-    open_by_class = cut.leaves_open(depth) if cut else ""
-    left_open = (open_by_class, _HOST_KEPT if alone else "", *unseen)
-    if cut is CutClass.FAILOVER:
-        left_open += tuple(
-            f"whether the former server crashed was not seen ({item.reason})"
-            for item in items
-            if item.id is ItemId.NOT_SHUT_DOWN and item.standing is not Standing.PRESENT
-        )
-    if depth is not Depth.DRIVE and cut in (CutClass.AC, CutClass.DC_RAIL):
-        left_open += tuple(
-            f"unsafe shutdowns did not rise: {item.reason}, so this says nothing about "
-            "the drives' caches"
-            for item in items
-            if item.id is ItemId.UNSAFE_SHUTDOWNS and item.standing is Standing.ABSENT
-        )
-    return "; ".join(filter(None, (reason, *left_open, *assumed)))
+def _left_open(
+    items: Sequence[Item], cut: CutClass | None, depth: Depth | None
+) -> Iterator[str]:
+    """Yield what a PASS leaves open, and what it only assumes."""
+    if open_by_class := cut.leaves_open(depth) if cut else "":
+        yield open_by_class
+    if _item_of(items, ItemId.DRIVES_GONE) is not None:
+        yield _HOST_KEPT
+    yield from (item.reason for item in items if headline.leaves_open(item))
+    for item in items:
+        ended = item.id is ItemId.NOT_SHUT_DOWN
+        if cut is CutClass.FAILOVER and ended and item.standing is not Standing.PRESENT:
+            yield f"whether the former server crashed was not seen ({item.reason})"
+        counted = item.id is ItemId.UNSAFE_SHUTDOWNS
+        shallow = depth is not Depth.DRIVE and cut in (CutClass.AC, CutClass.DC_RAIL)
+        if shallow and counted and item.standing is Standing.ABSENT:
+            yield (
+                f"unsafe shutdowns did not rise: {item.reason}, so this says nothing"
+                " about the drives' caches"
+            )
+    for item in items:
+        if item.standing is Standing.ASSUMED:
+            yield f"assumed, not seen: {item.id.value} ({item.reason})"
 
 
 def judge_unrecoverable(
@@ -349,6 +305,9 @@ def judge_unrecoverable(
     explained: bool,
     never_cut: bool = False,
     spared: bool = False,
+    cut: str = "this cut",
+    acks: int = 0,
+    answers: bool = True,
 ) -> Judgement:
     """Return the verdict on a server, or a table, that did not come back.
 
@@ -356,14 +315,22 @@ def judge_unrecoverable(
     never_cut: it is the server that is gone, and its power was not cut: it ended
     otherwise and was not started again, so its data were not read.
     spared: the cut destroyed no more than the server's memory, as was measured.
+    cut: see headline.cut_named().  acks: that the witness holds.
+    answers: the server takes queries, so it is a table that did not come back.
     What a server that answers lacks is no loss either, if it shows that it was not cut.
     """
     if never_cut:
-        doubt = f"the server is gone, but no power cut was recorded: {reason}"
+        doubt = (
+            f"the server is gone, but no power cut was recorded: {reason}. Start it,"
+            " and cut again"
+        )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if kept := uncut(items):
         damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
-        doubt = f"a table is gone or damaged; but no cut did that: {kept}"
+        doubt = (
+            f"a table is gone or damaged; but no cut did that: {kept}. Find out what"
+            " did"
+        )
         return Judgement(Verdict.INCONCLUSIVE, (doubt, damage), tuple(items))
     if not explained and (copied := _written_over(items)):
         damage = f"{LossKind.UNRECOVERABLE.value}: {reason}"
@@ -374,7 +341,8 @@ def judge_unrecoverable(
     if missing and spared and not explained:
         doubt = (
             f"the table is gone ({reason}), but this cut kept the page cache, so it "
-            "cannot have removed a table: somebody dropped it"
+            "cannot have removed a table: somebody dropped it. Find out who, and cut"
+            " again"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
     if missing and (why := _from_others(items)):
@@ -382,10 +350,11 @@ def judge_unrecoverable(
             f"the table is gone ({reason}); other servers may have dropped it: {why}"
         )
         return Judgement(Verdict.INCONCLUSIVE, (doubt,), tuple(items))
-    text = f"{LossKind.UNRECOVERABLE.value}: {reason}"
+    text = headline.not_back(reason, cut, acks, answers=answers)
+    details = f"{LossKind.UNRECOVERABLE.value}: {reason}"
     if missing:
-        text += "; unless somebody dropped the table, the cut removed it"
-    return Judgement(Verdict.FAIL, (text,), tuple(items))
+        details += "; unless somebody dropped the table, the cut removed it"
+    return Judgement(Verdict.FAIL, (text, details), tuple(items), cut=cut)
 
 
 def judge_index(
@@ -397,7 +366,8 @@ def judge_index(
     """
     if index is None:
         return judgement
-    return _with_loss(judgement, found, LossKind.INDEX_MISMATCH, index.reason)
+    text = f"an index and its table disagree: {index.reason}"
+    return _with_loss(judgement, found, text)
 
 
 def judge_conditions(
@@ -409,8 +379,8 @@ def judge_conditions(
     """
     if check is None or not check.broken:
         return judgement
-    kind = LossKind.INCONSISTENT
-    return _with_loss(judgement, found, kind, check.reason, written=True)
+    text = f"the sums over the rows do not agree: {check.reason}"
+    return _with_loss(judgement, found, text, written=True)
 
 
 def judge_again(
@@ -423,11 +393,13 @@ def judge_again(
     if again is None:
         return judgement
     if again.failure:
-        reason = f"after a clean restart: {again.failure}"
-        return _with_loss(judgement, found, LossKind.UNRECOVERABLE, reason)
+        text = f"the server or a table is gone after a clean restart: {again.failure}"
+        kind = LossKind.UNRECOVERABLE.value
+        details = f"{kind}: after a clean restart: {again.failure}"
+        return _with_loss(judgement, found, text, details)
     if again.reason:
-        kind, written = LossKind.UNSTABLE, not again.index
-        return _with_loss(judgement, found, kind, again.reason, written=written)
+        text = f"the rows are not the same after a clean restart: {again.reason}"
+        return _with_loss(judgement, found, text, written=not again.index)
     return judgement
 
 
@@ -441,19 +413,19 @@ def judge_agreement(
     """
     if not reason or not_to_blame(judgement.items, reason):
         return judgement
-    return _with_loss(judgement, found, LossKind.DIVERGED, reason)
+    text = f"the nodes of the group hold different rows: {reason}"
+    return _with_loss(judgement, found, text)
 
 
 def _with_loss(
     judgement: Judgement,
     found: Reconciliation | None,
-    kind: LossKind,
-    reason: str,
-    *,
+    *reasons: str,
     written: bool = False,
 ) -> Judgement:
     """Return FAIL for what the server itself shows, beside the rows that were read.
 
+    reasons: what that is and how it was seen, then what else there is to say.
     written: statements that other servers sent could do it; no FAIL if they may have.
     Data that are not this run's, or may not be, cause no FAIL.
     """
@@ -463,9 +435,11 @@ def _with_loss(
     if unknown and judgement.verdict is not Verdict.FAIL:
         return judgement
     by_others = written and bool(_from_others(items))
-    if (by_others or uncut(items)) and judgement.verdict is Verdict.INCONCLUSIVE:
-        reasons = (*judgement.reasons, f"{kind.value}: {reason}")
-        return replace(judgement, reasons=reasons)
-    rest = judgement.reasons if judgement.verdict is Verdict.FAIL else ()
-    reasons = (*rest, f"{kind.value}: {reason}")
-    return replace(judgement, verdict=Verdict.FAIL, reasons=reasons)
+    excused = by_others or uncut(items)
+    if judgement.verdict is Verdict.FAIL or (
+        excused and judgement.verdict is Verdict.INCONCLUSIVE
+    ):
+        return replace(judgement, reasons=(*judgement.reasons, *reasons))
+    first, *rest = reasons
+    text = headline.but(found, judgement.cut, first)
+    return replace(judgement, verdict=Verdict.FAIL, reasons=(text, *rest))

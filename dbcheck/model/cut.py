@@ -107,6 +107,29 @@ class CutClass(enum.Enum):
             CutClass.PROCESS,
         )
 
+    def took(self, depth: Depth | None) -> str:
+        """Return what was lost with the server's memory, and what was not.
+
+        "" if nothing is known beyond the description.
+        depth: how deep it was seen to go, None if that was not measured.  A drive's
+        cache is lost only if that was measured.
+        """
+        if self is CutClass.PROCESS:
+            return "nothing else was tested"
+        if self is CutClass.FAILOVER:
+            return "no power cut was tested"
+        if depth is Depth.DRIVE and not self.keeps_power:
+            return "the drive's cache was lost, too"
+        if depth is Depth.PROCESS:
+            return "the operating system kept its page cache"
+        kept = "the drives kept their power" if self.keeps_power else ""
+        if depth is not None:
+            kept = kept or "the drive's cache was not seen to be lost"
+            return f"the page cache was lost, but {kept}"
+        if self is CutClass.LAB_DRIVE:
+            return ""
+        return kept or "how deep it went was not measured"
+
     def leaves_open(self, depth: Depth | None) -> str:
         """Return what a cut does not test; "" if it tests all down to the drives.
 
@@ -146,15 +169,15 @@ DECLARABLE = tuple(
 )
 
 _DESCRIPTIONS = {
-    CutClass.AC: "cut of the AC supply",
-    CutClass.DC_RAIL: "cut of the DC rail",
+    CutClass.AC: "AC power cut",
+    CutClass.DC_RAIL: "power cut of the DC rail",
     CutClass.BMC_OFF: "power-off by the BMC",
     CutClass.HYPERVISOR_KILL: "kill of the virtual machine",
-    CutClass.RESET: "reset",
+    CutClass.RESET: "reset of the host",
     CutClass.FAILOVER: "forced failover",
     CutClass.PROCESS: "kill of the server's process",
-    CutClass.LAB_DRIVE: "cut",
-    CutClass.UNKNOWN: "cut of an undeclared class",
+    CutClass.LAB_DRIVE: "power cut of the virtual drive",
+    CutClass.UNKNOWN: "cut of undeclared power",
 }
 _OPEN = {
     CutClass.BMC_OFF: "a BMC may leave the drives powered, so this says nothing about "

@@ -316,11 +316,11 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
     if direct.lost and not objection:
         return Depth.DRIVE, (
             f"{direct.lost:,} writes that the drive had completed are gone: its "
-            "volatile write cache lost its power"
+            "volatile write cache was lost"
         )
     if direct.lost or buffered.lost:
         why = f"{objection}, so no more is shown" if direct.lost else ""
-        return Depth.OS, f"the page cache is gone; {why or _no_more(direct, ground)}"
+        return Depth.OS, f"the page cache was lost; {why or _no_more(direct, ground)}"
     if buffered.kept_all and at_once:
         return None, (
             f"{at_once}, so records that survived do not show whether the page cache "
@@ -328,8 +328,8 @@ def _decide(buffered: Tally, direct: Tally, ground: Ground) -> tuple[Depth | Non
         )
     if buffered.kept_all:
         return Depth.PROCESS, (
-            "the page cache survived: the operating system kept running, or shut "
-            "down in an orderly way"
+            "the page cache survived, so the operating system kept running or was "
+            "shut down in an orderly way"
         )
     return None, "the buffered canary completed nothing that could be checked"
 
@@ -339,7 +339,7 @@ def _no_more(direct: Tally, ground: Ground) -> str:
         return "the O_DIRECT canary did not write, so the drive's part is unknown"
     if ground.flushes_direct:
         return "the O_DIRECT canary was flushed too, so the drive's part is unknown"
-    return "no unflushed write was lost, so a volatile drive cache is not shown"
+    return "nothing shows that the drive's own cache was lost: no unflushed write was"
 
 
 def _buffered(counted: Counted, remains: Remains) -> Tally:

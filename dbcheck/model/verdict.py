@@ -283,6 +283,26 @@ class Tally:
         )
 
 
+GOAL_PPM = PPM // 20  # 5%, at which a number of cuts without a loss is worth something
+
+
+def one_cut(verdict: Verdict) -> str:
+    """Say what one cut with that verdict proves."""
+    if verdict is Verdict.INCONCLUSIVE:
+        return "This proves nothing, neither for the server nor against it."
+    if verdict is Verdict.FAIL:
+        least = percent_down(loss_ppm_min(1, 1))
+        return (
+            "One cut with a loss is a proof. How often cuts lose is not known yet: at"
+            f" least {least} of them do ({CONFIDENCE})."
+        )
+    return (
+        f"One cut proves little: up to {percent_up(loss_ppm_max(0, 1))} of such cuts"
+        f" may lose all the same. {cuts_needed(GOAL_PPM)} of them without a loss would"
+        f" show that at most {percent_up(GOAL_PPM)} do ({CONFIDENCE})."
+    )
+
+
 def unseen_sentence(cuts: int) -> str:
     """Say how easily a drive that loses now and then would have passed *cuts* cuts."""
     chance = percent_up(unseen_ppm(PPM // 4, cuts))

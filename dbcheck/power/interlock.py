@@ -96,7 +96,8 @@ def require_alone(name: str, found: OtherUsers, *, i_know: bool) -> None:
     if found.databases:
         names = ", ".join(found.databases[:_SHOWN_MAX])
         more = len(found.databases) - _SHOWN_MAX
-        others.append(f"holds {names}" + (f" and {more} more" if more > 0 else ""))
+        names += f" and {more} more" if more > 0 else ""
+        others.append(f"has other data ({names})")
     if found.connections:
         others.append(f"has {found.connections} connections of other clients")
     if others:

@@ -85,7 +85,7 @@ def summary(result: AuditResult) -> str:
         for severity in Severity
         if (number := result.count(severity))
     ]
-    counts = counts or ["nothing unsafe was found"]
+    counts = counts or ["no unsafe setting found"]
     if result.unknown:
         counts.append(f"{result.unknown} {_UNKNOWN}")
     shown = f"{', '.join(counts)}; {result.safe} safe"
@@ -116,7 +116,9 @@ def _findings(findings: Sequence[FindingResult]) -> RenderableType:
 
 def _unknown(findings: Sequence[FindingResult]) -> RenderableType:
     table = Table(
-        title="Not known, so not safe", title_justify="left", title_style="bold"
+        title="Not known, so not counted as safe",
+        title_justify="left",
+        title_style="bold",
     )
     for name in ("of", "fact", "why, and what makes it readable"):
         table.add_column(name, overflow="fold")

@@ -48,7 +48,7 @@ def _run(subject: RunSubject) -> TestSuite:
         of_run.scope(result),
     ]
     kind = "dbcheck.control" if result.control else "dbcheck.run"
-    case = _case(kind, result.target, result.verdict, result.reasons[0], lines)
+    case = _case(kind, result.target, result.verdict, of_run.headline(result), lines)
     if (load := result.load) is not None and load.last_ack_us is not None:
         case.time = (load.last_ack_us - load.began_us) / 1e6  # the load's seconds
     named = {"run": result.run, "server": result.server, "workload": result.workload}

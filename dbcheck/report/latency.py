@@ -24,7 +24,8 @@ _DRIFT = 1.5  # times slower or quicker than before, and it is shown in bold
 _BAR = 40  # characters of the longest bar
 _LIMIT = (
     "These are durations, and no proof: a quick answer may come from a cache that a"
-    " power cut empties. Only a power cut finds that: dbcheck run."
+    " power cut empties. Only a power cut finds that: dbcheck run. The figures are kept"
+    " to compare the next probe of this host with them."
 )
 
 
@@ -57,8 +58,8 @@ def _folder(result: FolderResult) -> Iterator[RenderableType]:
     )
     if result.advice and result.main is not None:
         yield Text(
-            f"  A write of 8 KiB and fdatasync: {_ms(result.main.p50_us)} ms (median)."
-            f" {result.advice}"
+            f"  A write of 8 KiB and fdatasync: {_ms(result.main.p50_us)} ms (median),"
+            f" {_ms(result.main.p99_us)} ms (99% are quicker). {result.advice}"
         )
     if result.drift is not None:
         before = result.earlier[-1]
@@ -76,10 +77,10 @@ def _folder(result: FolderResult) -> Iterator[RenderableType]:
 
 
 def _timings(timings: Sequence[TimingResult]) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("made durable by", no_wrap=True)
-    for name in ("bytes", "offset", "p50 ms", "p90 ms", "p99 ms", "max ms", "drive"):
-        table.add_column(name, justify="right")
+    for name in ("bytes", "at", "p50 ms", "p90 ms", "p99 ms", "max ms", "drive"):
+        table.add_column(name, justify="right", overflow="fold")
     for each in timings:
         what = (each.method.value, f"{each.size:,}", str(each.offset))
         if each.spread is None:
@@ -100,7 +101,8 @@ def _share(timing: TimingResult) -> str:
 def _histogram(buckets: Sequence[Bucket]) -> Table:
     most = max(each.writes for each in buckets)
     table = Table.grid(padding=(0, 1))
-    table.add_column(justify="right")
+    table.title, table.title_justify = "How many of these writes took so long", "left"
+    table.add_column(justify="right", no_wrap=True)
     table.add_column()
     table.add_column(justify="right")
     for each in buckets:

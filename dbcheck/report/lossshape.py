@@ -12,8 +12,8 @@ from dbcheck.judge.diagnosis import Explanation
 from dbcheck.report.terminal import MINOR
 from dbcheck.rows.lossshape import LossShape, Share, WindowShare
 
-SHAPE_TITLE = "What was lost, of the operations in each class"
-DIAGNOSIS_TITLE = "What explains the losses, the best explanation first"
+SHAPE_TITLE = "What was lost, by age and size"
+DIAGNOSIS_TITLE = "What can have caused the losses, the best explanation first"
 
 
 def diagnosed(explanations: Sequence[Explanation]) -> RenderableType:
@@ -44,7 +44,7 @@ def axes(shape: LossShape) -> Iterator[tuple[str, str]]:
     In each class, how many operations lost something of those that were acked.
     """
     if shape.by_age:
-        yield "acked before the cut", _shares(shape.by_age, "s")
+        yield "age at the cut", _shares(shape.by_age, "s")
     if shape.by_size:
         yield "size of the payload", _shares(shape.by_size, "bytes")
     if shape.by_window:
@@ -53,7 +53,8 @@ def axes(shape: LossShape) -> Iterator[tuple[str, str]]:
         pairs = shape.by_table.items()
         yield "losses by table", ", ".join(f"{name}: {n:,}" for name, n in pairs)
     if shape.missing:
-        yield "missing out of order", f"{shape.reordered:,} of {shape.missing:,}"
+        older = f"{shape.reordered:,} of {shape.missing:,}"
+        yield "lost, newer survived", older
 
 
 def _window(share: WindowShare) -> str:

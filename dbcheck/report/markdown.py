@@ -54,7 +54,7 @@ def as_markdown(subject: Subject) -> str:
 
 def _run(subject: RunSubject) -> Iterator[str]:
     result = subject.result
-    yield f"# {result.verdict.value}: {_text(result.reasons[0])}"
+    yield f"# {result.verdict.value}: {_text(of_run.headline(result))}"
     yield ""
     caveats = [*of_run.caveats(result), *([subject.note] if subject.note else [])]
     yield from _items(caveats)
@@ -68,7 +68,7 @@ def _run(subject: RunSubject) -> Iterator[str]:
         yield from _items((*section.lines, *filter(None, [section.note])))
     yield from ("## Evidence", "")
     rows = (
-        (item.item.value, item.standing, item.reason, item.required)
+        (item.item.value, item.standing, of_run.explained(item), item.required)
         for item in result.evidence
     )
     yield from ("| item | seen | how | needed for a PASS |", "|---|---|---|---|")

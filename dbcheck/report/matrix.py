@@ -11,10 +11,20 @@ from rich.text import Text
 
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow, MatrixResult, RowResult
-from dbcheck.model.verdict import Tally, Verdict, unseen_sentence
+from dbcheck.model.cut import CutClass
+from dbcheck.model.verdict import Tally, Verdict, one_cut, unseen_sentence
 from dbcheck.report.terminal import BADGES, DOUBTFUL, MINOR, WRONG
 from dbcheck.report.words import matrix as words
-from dbcheck.report.words.run import lab_scope, number, rows_lost, sentence, tally
+from dbcheck.report.words.run import (
+    headline,
+    lab_scope,
+    number,
+    rows_lost,
+    sentence,
+    tally,
+)
+
+_KILL_ONLY = " (kill only)"
 
 
 def cycles_report(
@@ -54,7 +64,7 @@ def _cycles_table(results: Sequence[RunResult], controls: Sequence[RunResult]) -
             verdict(result.verdict),
         )
     if controls:
-        table.caption, table.caption_justify = controls[-1].reasons[0], "left"
+        table.caption, table.caption_justify = headline(controls[-1]), "left"
     return table
 
 
@@ -79,17 +89,21 @@ def demo_table(rows: Sequence[DemoRow]) -> Table:
             rate(result),
             number(result.confirmed),
             lost(result),
-            verdict(result.verdict),
+            Text.assemble(verdict(result.verdict), _KILL_ONLY * _is_kill(result)),
         )
         last = server
     return table
 
 
+def _is_kill(result: RunResult) -> bool:
+    """Say whether a PASS is that of a killed process, which shows no more."""
+    return result.verdict is Verdict.PASS and result.cut_class is CutClass.PROCESS
+
+
 def demo_bounds(rows: Sequence[DemoRow]) -> list[str]:
-    """Return what the cuts of the lines that passed prove, each sentence once."""
-    passed = [row.result for row in rows if row.result.verdict is Verdict.PASS]
-    bounds = dict.fromkeys(tally(result).sentence for result in passed)
-    return [f"Each PASS is one cut. {sentence(bound)}" for bound in bounds]
+    """Return what the cuts of the lines that passed prove, in a sentence."""
+    passed = any(row.result.verdict is Verdict.PASS for row in rows)
+    return [one_cut(Verdict.PASS)] if passed else []
 
 
 def verdict(found: Verdict) -> Text:

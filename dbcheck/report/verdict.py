@@ -63,7 +63,7 @@ def _verdict(result: RunResult, reconcile: str) -> RenderableType:
 def _headline(result: RunResult) -> Text:
     line = Text()
     line.append(f" {result.verdict.value} ", BADGES[result.verdict])
-    line.append(f"  {result.reasons[0]}", "bold")
+    line.append(f"  {words.headline(result)}", "bold")
     return line
 
 
@@ -103,7 +103,7 @@ def _evidence(result: RunResult) -> Iterator[RenderableType]:
 
 def _seen(item: EvidenceResult) -> Text:
     """Return how an item was seen; why a PASS needs more than was, if it does."""
-    reason = Text(item.reason, overflow="fold")
+    reason = Text(words.explained(item), overflow="fold")
     if item.required and item.standing not in (Standing.PRESENT, Standing.ASSUMED):
         reason.append(" (a PASS needs this)", "bold")
     return reason

@@ -108,10 +108,12 @@ class SecondReading:
         """What is otherwise than in the first reading, "" if nothing is."""
         parts = [self.index] if self.index else []
         if self.changed:
-            parts.append(
-                f"{self.changed:,} rows are otherwise after a clean restart, which"
-                f" wrote none; {self.first[0]}"
+            rows = (
+                "1 row differs"
+                if self.changed == 1
+                else f"{self.changed:,} rows differ"
             )
+            parts.append(f"{rows}, although nothing wrote in between; {self.first[0]}")
         return "; ".join(parts)
 
     @property

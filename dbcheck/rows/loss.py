@@ -26,56 +26,56 @@ class LossKind(Explained):
 
     MISSING_TAIL = (
         "missing-tail",
-        "Acknowledged and gone, and so is everything later in its session.",
+        "The newest commits of a session are lost.",
     )
     MISSING_HOLE = (
         "missing-hole",
-        "Acknowledged and gone, although a later operation of its session is present.",
+        "A commit is lost although a later commit of its session survived.",
     )
     CORRUPT = (
         "corrupt",
-        "Acknowledged and present, with other content than was sent.",
+        "A row of an acknowledged commit has other content than was sent.",
     )
-    DUPLICATE = ("duplicate", "One operation is in the table twice.")
+    DUPLICATE = ("duplicate", "A row is in the table twice.")
     UNEXPECTED = (
         "unexpected",
-        "Present, although no operation of the run can have written it.",
+        "A row is there that no client of the run can have written.",
     )
     STALE = (
         "stale",
-        "An acknowledged update is gone: the row holds an older version.",
+        "An acknowledged update is lost: the row has its older content.",
     )
-    TORN = ("torn", "One part of a transaction is present and another is missing.")
+    TORN = ("torn", "A transaction survived in part: some of its changes are lost.")
     RESURRECTED = (
         "resurrected",
-        "The row was rolled back or deleted, and is present all the same.",
+        "A row is back that was deleted or rolled back.",
     )
     PREPARED = (
         "prepared",
-        "A transaction that was prepared is gone, or it was committed or rolled back "
-        "and is still prepared.",
+        "A prepared transaction is lost, or is prepared again although it was "
+        "committed or rolled back.",
     )
     INCONSISTENT = (
         "inconsistent",
-        "A consistency condition among the rows does not hold, by the server's own "
-        "sums (plan `order-entry`).",
+        "The server's own sums over the rows do not agree, so part of a transaction "
+        "is lost (plan `order-entry`).",
     )
     UNSTABLE = (
         "unstable",
-        "A row that was read after the cut is gone or changed after a clean restart "
+        "A row that was read after the cut was lost or changed by a clean restart "
         "(`--twice`).",
     )
     DIVERGED = (
         "diverged",
-        "Two nodes of a group hold different rows, although each has applied all.",
+        "Nodes of a group hold different rows although each has applied everything.",
     )
     INDEX_MISMATCH = (
         "index-mismatch",
-        "The table has the row and the index does not find it, or the other way round.",
+        "Index and table disagree: a query can miss rows, or find rows that are gone.",
     )
     UNRECOVERABLE = (
         "unrecoverable",
-        "The server, or a table of the run, did not come back from a proven cut.",
+        "The server, or a table of the run, did not come back from the cut.",
     )
 
 

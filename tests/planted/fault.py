@@ -41,7 +41,7 @@ class Fault:
         told = (outcome.judgement, outcome.found and list(outcome.found.losses[:5]))
         assert outcome.verdict is self.verdict, told
         if self.may_end_it and outcome.after.failure:
-            assert outcome.judgement.reasons[0].startswith("unrecoverable: "), told
+            assert outcome.judgement.reasons[1].startswith("unrecoverable: "), told
             return
         counts = outcome.found.counts if outcome.found else {}
         assert counts.keys() == self.losses.keys(), told

@@ -88,7 +88,9 @@ def test_a_server_that_the_cut_destroyed_fails_with_the_words_of_its_log(
     with booted() as host:
         outcome = cycle(site, lambda: overwrite_and_start(site), host)
     assert outcome.verdict is Verdict.FAIL, outcome.judgement
-    (reason,) = outcome.judgement.reasons
+    claim, reason = outcome.judgement.reasons
+    assert claim.startswith("the server did not come back")
+    assert SAYS[site.name] in claim
     assert reason.startswith("unrecoverable: the server took no queries")
     assert SAYS[site.name] in reason
     assert outcome.run.was_read()

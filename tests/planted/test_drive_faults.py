@@ -157,7 +157,7 @@ def test_a_flush_that_leaves_out_older_writes_is_met_by_a_checkpoint(
         if not outcome.after.failure:
             break
         # What reads the table may be gone as well: that shows nothing of its rows.
-        assert outcome.judgement.reasons[0].startswith("unrecoverable: ")
+        assert outcome.judgement.reasons[1].startswith("unrecoverable: ")
     if fault.verdict is PASS:
         fault.require(outcome, engine)
     else:

@@ -106,19 +106,19 @@ INDEXES = (
         "an index full of garbage",
         spoiled(garbage),
         FAIL,
-        says="index-mismatch: cannot read the primary key of dbcheck.ledger",
+        says="disagree: cannot read the primary key of dbcheck.ledger",
     ),
     Fault(
         "the root of an index garbled",
         spoiled(root_garbled),
         FAIL,
-        says="index-mismatch: cannot read the primary key of dbcheck.ledger",
+        says="disagree: cannot read the primary key of dbcheck.ledger",
     ),
     Fault(
         "an index that lost a tenth of its rows",
         half_gone,
         FAIL,
-        says="index-mismatch: the primary key of dbcheck.ledger has",
+        says="disagree: the primary key of dbcheck.ledger has",
     ),
 )
 

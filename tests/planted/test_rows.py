@@ -302,7 +302,7 @@ ROWS = (
         earlier_row_and_own_row,
         FAIL,
         {"missing-hole": 1},
-        says="1 missing-hole of",
+        says="the server lost 1 of the ",
     ),
     Fault(
         "an earlier row changed that was read before",

@@ -416,13 +416,13 @@ def global_set_during(site: Site) -> Outcome:
 
 
 SHUT_DOWN = {
-    "postgresql": "not shut down contradicted",  # by the farewell, or by the canary
+    "postgresql": "the server was not cut: ",  # by the farewell, or by the canary
     "mariadb": "it was shut down, not cut",
     "mysql": "it was shut down, not cut",
 }
 KILLED = {
-    "postgresql": "confirmed commits survived",
-    "mariadb": "confirmed commits survived",
+    "postgresql": "acknowledged commits survived",
+    "mariadb": "acknowledged commits survived",
     "mysql": "error log over SQL it says 'Database was not shutdown normally!'",
 }
 INNODB = ("mariadb", "mysql")

@@ -57,8 +57,9 @@ def test_commits_survive_the_loss_of_the_writer(tmp_path: Path) -> None:
         outcome = cycle(rig)
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
     assert outcome.after.reader_name == "node2"
-    (reason,) = outcome.judgement.reasons
-    assert reason.endswith("survived the loss of the writer; node2 took over")
+    reason = outcome.judgement.reasons[0]
+    assert "survived the loss of the writer" in reason
+    assert "; node2 took over" in reason
     cluster = outcome.result.cluster
     assert cluster is not None
     assert cluster.left["node1"].behind == 0

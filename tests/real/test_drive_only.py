@@ -22,7 +22,7 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.case import Case
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import ItemId, Standing, doubt_of
 from dbcheck.judge.judge import judge
 from dbcheck.lab.lab import missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -107,12 +107,13 @@ def test_an_honest_drive_passes_on_its_own_evidence(
     items = {item.id: item for item in outcome.judgement.items}
     assert {items[name].standing for name in OWN} == {Standing.PRESENT}
     assert ItemId.HOST_DOWN not in items
-    assert "of the drives alone" in outcome.judgement.reasons[0]
+    assert "the virtual drive alone" in outcome.judgement.reasons[0]
     assert outcome.manifest.writer.scope is PowerScope.DRIVE
     for what, item in PLANTED.items():
         doubted = judge(planted(outcome.case, what))
         assert doubted.verdict is Verdict.INCONCLUSIVE, what
-        assert any(item.value in reason for reason in doubted.reasons), what
+        (found,) = (one for one in doubted.items if one.id is item)
+        assert doubt_of(found) in doubted.reasons, what
     gone = replace(outcome.case, restore=None)
     assert judge(gone).verdict is Verdict.INCONCLUSIVE
 

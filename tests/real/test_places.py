@@ -166,7 +166,7 @@ def test_a_log_on_a_disk_that_was_not_cut_is_no_pass(tmp_path: Path) -> None:
             assert outcome.found is not None
             assert not outcome.found.counts
             assert outcome.case.depth is not None
-            assert "DRIVE depth" not in outcome.judgement.reasons[0]
+            assert "drive's cache was lost" not in outcome.judgement.reasons[0]
             if outcome.case.depth.depth is not None:
                 assert outcome.verdict is Verdict.INCONCLUSIVE, seen(outcome)
                 assert outcome.case.depth.depth is Depth.PROCESS
@@ -182,11 +182,11 @@ def test_the_claim_is_the_least_depth_of_the_places(tmp_path: Path) -> None:
         for number in range(CUTS_MAX):  # commits flush the data's drive as well
             outcome = run_cycle(rig, quick(), SEED + number)
             assert outcome.verdict is Verdict.PASS, seen(outcome)
-            assert "DRIVE depth" not in outcome.judgement.reasons[0]
+            assert "drive's cache was lost" not in outcome.judgement.reasons[0]
             assert outcome.case.depth is not None
             assert outcome.case.depth.depth in (Depth.OS, None)
             said = outcome.case.depth.reasons[0]
             if "DRIVE on data" in said and "OS on redo log" in said:
-                assert "at OS depth" in outcome.judgement.reasons[0]
+                assert "the page cache was lost" in outcome.judgement.reasons[0]
                 return
     pytest.fail(f"{CUTS_MAX} cuts, and the last: {said}")

@@ -17,7 +17,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.judge.item import Standing
+from dbcheck.judge.item import ItemId, Standing, meaning
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.cut import PowerState
 from dbcheck.model.verdict import CycleVerdict, Verdict
@@ -64,7 +64,7 @@ def settled(here: Bench, run: RunFolder) -> Outcome:
 def require_doubt(outcome: Outcome, said: str) -> None:
     assert outcome.verdict is Verdict.INCONCLUSIVE
     (reason,) = outcome.judgement.reasons
-    assert reason.startswith("time without power not observable: ")
+    assert reason.startswith(f"{meaning(ItemId.TIME_OFF, Standing.NOT_OBSERVABLE)}: ")
     assert said in reason
     assert "cut again" in reason
 

@@ -229,14 +229,13 @@ def judgement(run: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(shutil.copytree(run, Path(scratch, "run")))
         found = json.loads(dbcheck("reconcile", str(copy), "--offline", "--json"))
-        return shown(found, copy)
+        return shown(found)
 
 
-def shown(found: Mapping[str, Any], run: Path) -> dict[str, Any]:
-    """Return what is compared of a judgement as --json prints it."""
+def shown(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is compared of a judgement as --json prints it: no sentences."""
     values = {
         "verdict": found["verdict"],
-        "reasons": [reason.replace(str(run), "RUN") for reason in found["reasons"]],
         **{name: found.get(name) for name in COUNTS},
         "evidence": [
             f"{each['item']}: {each['standing']}" for each in found["evidence"]

@@ -341,7 +341,9 @@ def test_sentences_of_another_version_are_not_held_against_it(
     sealed: Path, tmp_path: Path
 ) -> None:
     def changed(folder: Path, index: Index) -> Index:
-        edited("verdict.json", "missing-tail of", "rows gone of")(folder, index)
+        edited("verdict.json", " that it had acknowledged", " that it had answered")(
+            folder, index
+        )
         (folder / "report.html").unlink()
         return replace(index, dbcheck="0.0.9", verdict=Verdict.INCONCLUSIVE)
 

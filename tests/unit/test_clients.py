@@ -134,6 +134,7 @@ def test_losses_without_an_ack_are_counted_apart_from_confirmed_commits() -> Non
     found = reconciled({1: 2}, [*ROWS, *again], claim=CLAIM)
     assert found.own_counts == {"duplicate": 2}
     reason = judged(found).reasons[0]
-    assert reason.startswith("1 duplicate of 2 confirmed commits, and 1 ")
+    assert " 1 of the 2 commits " in reason, reason
+    assert "1 row of commits that were never acknowledged" in reason
     less = replace(found, losses=found.losses[:1])
-    assert "all 2 confirmed commits" in judged(less).reasons[0]
+    assert "all 2 acknowledged commits" in judged(less).reasons[0]

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from dbcheck.judge.control import control, judge_control
-from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.judge.verdict import judge_rows, judge_unrecoverable
+from dbcheck.judge.item import Item, ItemId, Standing, doubt_of
+from dbcheck.judge.verdict import NO_COMMIT, judge_rows, judge_unrecoverable
 from dbcheck.model.verdict import ControlFacts, ControlOutcome, Verdict
 from dbcheck.rows.loss import Loss, Losses, LossKind
 from dbcheck.rows.reconcile import Reconciliation
@@ -21,6 +21,7 @@ FAIR = Item(ItemId.LOAD, Standing.PRESENT, "", True)
 IDLE = Item(ItemId.LOAD, Standing.ABSENT, "idle", True)
 SAME = Item(ItemId.RESTARTED, Standing.CONTRADICTED, "it did not", True)
 NOTHING = "the control lost nothing"
+OF_TWO = "the control lost 2 of 100 acknowledged commits"
 RUN = "20260102-030405-a1b2c3"
 
 
@@ -46,7 +47,7 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
             TAIL,
             FAIR,
             Verdict.PASS,
-            "the control lost 2 rows, as expected",
+            f"{OF_TWO}, as expected",
             id="a tail",
         ),
         pytest.param(CLEAN, FAIR, Verdict.INCONCLUSIVE, NOTHING, id="nothing"),
@@ -54,44 +55,42 @@ TAIL = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
             TAIL,
             IDLE,
             Verdict.INCONCLUSIVE,
-            "the control lost 2 rows, but load at the cut absent: idle",
+            f"{OF_TWO}, but {doubt_of(IDLE)}",
             id="a tail in no fair test",
         ),
         pytest.param(
             CLEAN,
             SAME,
             Verdict.INCONCLUSIVE,
-            f"{NOTHING}, but server restarted contradicted: it did not",
+            f"{NOTHING}, but {doubt_of(SAME)}",
             id="nothing, for no cut came",
         ),
         pytest.param(
             dataclasses.replace(CLEAN, confirmed=0, kept=0),
             FAIR,
             Verdict.INCONCLUSIVE,
-            f"{NOTHING}, but the witness confirmed no commit",
+            f"{NOTHING}, but {NO_COMMIT}",
             id="no acks",
         ),
         pytest.param(
             dataclasses.replace(TAIL, foreign=1),
             FAIR,
             Verdict.INCONCLUSIVE,
-            "the control lost 2 rows, but 1 row belongs to another run;"
-            " was a second dbcheck running?",
+            f"{OF_TWO}, but 1 row belongs to another run",
             id="another run",
         ),
         pytest.param(
             dataclasses.replace(TAIL, earlier_altered=1),
             FAIR,
             Verdict.PASS,
-            "the control lost 2 rows, as expected",
+            f"{OF_TWO}, as expected",
             id="rows that were perhaps altered before",
         ),
         pytest.param(
             dataclasses.replace(TAIL, earlier_lost={3: 4}),
             FAIR,
             Verdict.FAIL,
-            "the control lost more than the last commits of each session:"
-            " 4 missing-hole",
+            "the control lost or damaged 4 rows",
             id="rows of an earlier cycle",
         ),
     ],
@@ -100,7 +99,8 @@ def test_a_control_must_lose_a_tail(
     found: Reconciliation, item: Item, verdict: Verdict, words: str
 ) -> None:
     judgement = judge_control(judge_rows(found, [item]), found)
-    assert (judgement.verdict, judgement.reasons[0]) == (verdict, words)
+    assert judgement.verdict is verdict
+    assert judgement.reasons[0].startswith(words)
     assert judgement.items == (item,)
 
 
@@ -134,7 +134,7 @@ def test_a_control_that_loses_what_was_committed_before_it_fails() -> None:
     found = dataclasses.replace(CLEAN, kept=98, losses=losses)
     judgement = judge_control(judge_rows(found, [FAIR]), found)
     assert judgement.verdict is Verdict.FAIL
-    assert "1 rows from before its sessions were relaxed" in judgement.reasons[0]
+    assert "1 row from before its sessions" in judgement.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,15 @@ def test_a_control_that_loses_more_than_a_tail_fails(
     found = lost(LossKind.MISSING_TAIL, kind)
     judgement = judge_control(judge_rows(found, [item]), found)
     assert judgement.verdict is Verdict.FAIL
-    assert judgement.reasons[0].endswith(f": 1 {kind.value}")
+    assert "lost or damaged 1 row " in judgement.reasons[0]
 
 
 def test_a_control_that_was_not_weak_does_not_call_the_rig_blind() -> None:
     judgement = judge_control(judge_rows(CLEAN, [FAIR]), CLEAN, "sync_binlog = 1")
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert judgement.reasons == (f"{NOTHING}, but it was not weak: sync_binlog = 1",)
+    assert judgement.reasons == (
+        f"{NOTHING}, but its commits were durable: sync_binlog = 1",
+    )
     assert judgement.control is ControlOutcome.UNFAIR
     lost_all_the_same = judge_control(judge_rows(TAIL, [FAIR]), TAIL, "unknown")
     assert lost_all_the_same.verdict is Verdict.PASS
@@ -187,13 +189,13 @@ UNFAIR = ControlFacts(RUN, ControlOutcome.UNFAIR, f"{NOTHING}, but it was idle")
         pytest.param(
             [BLIND],
             Standing.ABSENT,
-            f"{NOTHING}: this rig cannot see losses",
+            f"{NOTHING}: this set-up cannot see losses",
             id="blind",
         ),
         pytest.param(
             [UNFAIR, BLIND, BLIND],
             Standing.ABSENT,
-            f"{NOTHING}, the last of 3 tries: this rig cannot see losses",
+            f"{NOTHING}, the last of 3 tries: this set-up cannot see losses",
             id="blind three times",
         ),
         pytest.param([UNFAIR], Standing.ABSENT, UNFAIR.reason, id="no fair test"),

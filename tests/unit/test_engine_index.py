@@ -58,7 +58,7 @@ def test_an_index_that_disagrees_is_a_loss_of_this_run_s_data_alone(
     judgement = Judgement(verdict, ("as the rows say",), items)
     judged = judge_index(judgement, found, INDEX)
     assert judged.verdict is expected
-    assert ("index-mismatch" in judged.reasons[-1]) == (expected is Verdict.FAIL)
+    assert (INDEX.reason in judged.reasons[-1]) == (expected is Verdict.FAIL)
     assert judge_index(judgement, found, None) == judgement
 
 

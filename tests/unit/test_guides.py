@@ -86,10 +86,10 @@ def test_a_message_that_a_guide_quotes_is_printed(message: str) -> None:
 
 def test_a_message_that_is_not_printed_is_found() -> None:
     assert is_printed("the host key of ... is not known: ...")
-    assert is_printed("the witness confirmed no commit")
+    assert is_printed("the server kept answering: no cut")
     assert not is_printed("the host key of ... is not at home: ...")
-    assert not is_printed("the witness confirmed no commits")
-    assert not is_printed("witness confirmed no commit")  # a part is no message
+    assert not is_printed("the server kept answering: no cuts")
+    assert not is_printed("server kept answering: no cut")  # a part is no message
     # Docstrings are not printed.
     assert not is_printed("Items of evidence: what they are called, ...")
     source = '"""A module."""\nx = "a" f"{y}b" + z\nraise E("c" "d")\n'

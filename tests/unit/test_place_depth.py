@@ -157,10 +157,13 @@ def test_a_pass_says_what_was_not_looked_at() -> None:
     assert item.reason.startswith("no canaries are on WAL (sdb) (no room); ")
     judgement = judge_rows(CLEAN, [item], CutClass.AC, None)
     assert judgement.verdict is Verdict.PASS
-    assert "depth was not measured; no canaries are on WAL" in judgement.reasons[0]
+    assert "how deep it went was not measured" in judgement.reasons[0]
+    assert "; not checked: places" in judgement.reasons[0]
+    assert "no canaries are on WAL" in "\n".join(judgement.reasons[1:])
     seen = places_item(case(BEFORE))
     assert seen is not None
-    assert "WAL" not in judge_rows(CLEAN, [seen], CutClass.AC, None).reasons[0]
+    reasons = judge_rows(CLEAN, [seen], CutClass.AC, None).reasons
+    assert "WAL" not in "\n".join(reasons)
 
 
 def test_places_on_one_volume_need_no_names() -> None:

@@ -154,11 +154,11 @@ USERS, NOT_KNOWN = ErrorId.SERVER_HAS_OTHER_USERS, ErrorId.OTHER_USERS_UNKNOWN
     ("found", "id", "named"),
     [
         (OtherUsers(("shop", "crm"), 0), USERS, "shop, crm"),
-        (OtherUsers((), 3), USERS, "3 connections"),
+        (OtherUsers((), 3), USERS, "3 connections of other clients"),
         (
             OtherUsers((), 0, {"databases": "no right"}),
             NOT_KNOWN,
-            "databases: no right",
+            "has other databases: no right",
         ),
         (OtherUsers(tuple("abcdefg"), 0), USERS, "a, b, c, d, e and 2 more"),
     ],

@@ -183,10 +183,12 @@ def test_a_run_is_one_case_and_inconclusive_is_an_error(verdict: Verdict) -> Non
     assert (whole.tests, whole.skipped) == (1, 0)
     (case,) = next(iter(whole))
     assert case.system_out is not None
-    assert f"{verdict.value}: the reason" in case.system_out
+    said = words.headline(subject.result)
+    assert "the reason" in said
+    assert f"{verdict.value}: {said}" in case.system_out
     assert words.scope(subject.result) in case.system_out
     results = [each.message for each in case.result]
-    assert results == ([] if verdict is Verdict.PASS else ["the reason"])
+    assert results == ([] if verdict is Verdict.PASS else [said])
 
 
 def test_a_run_takes_as_long_as_its_load() -> None:

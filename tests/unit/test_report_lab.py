@@ -8,6 +8,7 @@ from dataclasses import replace
 from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import DemoRow
 from dbcheck.lab.spec import DriveSpec, LabSpec
+from dbcheck.model.verdict import Verdict, one_cut
 from dbcheck.report.matrix import cycles_report, demo_bounds
 from dbcheck.report.words.run import tally
 from tests.kit.reports import printed, run_result
@@ -62,8 +63,5 @@ def test_a_cycle_without_a_measured_depth_is_counted_without_one() -> None:
 def test_the_demo_says_what_its_passes_bound() -> None:
     verdicts = ["PASS", "FAIL", "PASS"]
     rows = [DemoRow("", each.verdict, each) for each in results(verdicts, "DRIVE")]
-    assert demo_bounds(rows) == [
-        "Each PASS is one cut. No loss in 1 cut at DRIVE depth: at most 95% of cuts"
-        " lose, 95% confidence."
-    ]
+    assert demo_bounds(rows) == [one_cut(Verdict.PASS)]
     assert demo_bounds(rows[1:2]) == []

@@ -111,7 +111,7 @@ def test_a_doubt_is_told_once() -> None:
     text = printed(
         matrix_report(matrix_result([dataclasses.replace(SAFE, cycles=cycles)]))
     )
-    assert text.count("safe: why it is INCONCLUSIVE") == 1
+    assert text.count("why it is INCONCLUSIVE") == 1
     assert "2 cycles inconclusive, not counted" in text
 
 

@@ -114,12 +114,12 @@ def audit_before(
     try:
         flags = audited_of(node.engine, server, node.host, facts).flags
     except (EngineError, HostError) as error:
-        listener.phase(Phase.AUDIT, f"it could not be made: {error}")
+        listener.phase(Phase.AUDIT, f"the settings could not be audited: {error}")
         return None
     unknown = sum(flag.standing is RuleStanding.UNKNOWN for flag in flags)
-    summary = counted(flags) or "nothing unsafe was found"
+    summary = counted(flags) or "no unsafe setting found"
     if unknown:
-        summary += f"; {unknown} not known"
+        summary += f"; {unknown} could not be read"
     lines = [f"{summary} (dbcheck audit explains each)" if flags else summary]
     lines += map(str, alarming(flags))
     for line in lines:

@@ -421,8 +421,8 @@ def _scope(node: Node) -> PowerScope:
 def _checkpointed(rig: Rig) -> str:
     """Have the server write a checkpoint; return why it wrote none, or ""."""
     skipped = rig.site.writer.engine.checkpoint()
-    made = f"no checkpoint: {skipped}" if skipped else "checkpointed"
-    detail = f"{WARM_ROWS} rows committed and seen; {made}"
+    made = f"no checkpoint: {skipped}" if skipped else "checkpoint done"
+    detail = f"{WARM_ROWS} test rows written and read back; {made}"
     rig.listener.phase(Phase.WARM, detail)
     return skipped
 

@@ -9,7 +9,7 @@ from dbcheck.judge.result import RunResult
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.words import matrix as words
-from dbcheck.report.words.run import depth_of, number
+from dbcheck.report.words.run import depth_of, headline, number
 
 NUMBERS = ("commits/s", "p99 ms", "lost", "price")
 CYCLE_COLUMNS = ("configuration", "run", "depth", "confirmed", "lost")
@@ -79,4 +79,4 @@ def _cycle(name: str, cycle: RunResult) -> Cycle:
         *(name, cycle.run, depth_of(cycle) or "not measured"),
         *(number(cycle.confirmed), "all" if lost is None else f"{sum(lost):,}"),
     )
-    return Cycle(cells, cycle.verdict.value, cycle.reasons[0])
+    return Cycle(cells, cycle.verdict.value, headline(cycle))

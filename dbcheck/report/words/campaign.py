@@ -114,11 +114,11 @@ def lines(result: CampaignResult) -> Iterator[str]:
         )
     missed = [cycle for cycle in result.cycles if cycle.missed]
     if missed:
-        what = "cuts that are not known to have met their planned activity"
+        what = "cuts that may have missed their planned moment"
         yield f"{what}: {len(missed)}, the first: {missed[0].missed}"
     cuts = ((cycle.cut_class, cycle.depth) for cycle in result.cycles)
     if classes := shown(cuts):
-        yield f"class of the cuts: {classes}"
+        yield f"what was cut: {classes}"
     if result.cuts_still_needed:
         yield f"cuts still needed: {result.cuts_still_needed}"
     yield from [
@@ -158,7 +158,7 @@ def limits(result: CampaignResult) -> Iterator[str]:
     if proven.cuts and not proven.losses:
         yield sentence(unseen_sentence(proven.cuts))
     if classes := shown((cycle.cut_class, cycle.depth) for cycle in result.cycles):
-        yield sentence(f"class of the cuts: {classes}")
+        yield sentence(f"what was cut: {classes}")
     if any(one.cut_class == CutClass.LAB_DRIVE.value for one in result.cycles):
         yield NOT_A_DRIVE
     yield from map(sentence, _despite(result.cycles))
@@ -173,7 +173,7 @@ def _despite(cycles: Sequence[CycleResult]) -> list[str]:
     """Return what the audits before cuts that passed found, each once."""
     passed = [cycle for cycle in cycles if cycle.verdict is CycleVerdict.PASS]
     found = dict.fromkeys(text for cycle in passed for text in cycle.despite)
-    return [f"no loss despite: {text}" for text in found]
+    return [f"nothing was lost, but the audit before it found {text}" for text in found]
 
 
 def _at_fault(cycles: Sequence[CycleResult]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dbcheck.judge.results import ExploreResult, Finding, LostBlock, StateJudgement
-from dbcheck.model.verdict import Verdict
+from dbcheck.model.verdict import Verdict, count_of
 from dbcheck.report.words.run import NOT_A_DRIVE, number
 from dbcheck.rows.loss import LossKind
 
@@ -28,15 +28,13 @@ def summary(result: ExploreResult) -> str:
     states = "crash state" if result.states == 1 else "different crash states"
     text = (
         f"{number(result.states)} {states} of one load with {number(result.commits)}"
-        f" acks in {result.load_s:.1f} s"
+        f" acknowledged commits in {result.load_s:.1f} s"
     )
     if result.failed:
-        kept = (
-            f"{number(result.failed)} lost what was acknowledged or did not come back"
-        )
+        kept = f"{number(result.failed)} lost acknowledged commits or did not come back"
     elif result.states:
         others = "the others" if result.inconclusive else "all"
-        kept = f"{others} kept what was acknowledged before the cut"
+        kept = f"{others} kept all commits that were acknowledged before the cut"
     else:
         kept = "none was judged"
     parts = [f"{text}: {kept}"]
@@ -83,13 +81,12 @@ def _count(power: float) -> str:
 
 def how_it_fails(finding: Finding) -> str:
     """Return what goes wrong in the states of a finding."""
-    losses = finding.smallest.judgement.losses
-    kinds = ", ".join(
-        kind if kind == LossKind.UNRECOVERABLE.value else f"{number(rows)} {kind}"
-        for kind, rows in losses.items()
-    )
-    states = len(finding.states)
-    text = f"{kinds} ({number(states)} state{'s' if states > 1 else ''})"
+    losses, states = finding.smallest.judgement.losses, len(finding.states)
+    kinds = ", ".join(losses)
+    text = f"{count_of(sum(losses.values()), 'row')} lost or damaged"
+    if LossKind.UNRECOVERABLE.value in losses:
+        text = "the server or a table did not come back"
+    text += f" ({kinds}; {count_of(states, 'state')})"
     if not finding.again:
         text += "; it did not fail again when it was judged once more"
     elif not finding.complete:
@@ -115,7 +112,8 @@ def not_reduced(result: ExploreResult) -> str:
         return ""
     return (
         f"Failed, and not reduced: {_some(names)}. Only the most frequent ways to fail"
-        " are, and none after an interrupt; --state shows one."
+        " are reduced to few lost writes, and none after an interrupt. To see one, use"
+        " --state."
     )
 
 

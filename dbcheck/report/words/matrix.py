@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dbcheck.judge.results import MatrixResult, RowResult
 from dbcheck.model.cut import shown
 from dbcheck.model.verdict import Verdict
-from dbcheck.report.words.run import depth_of, lab_scope, sentence, with_id
+from dbcheck.report.words.run import depth_of, headline, lab_scope, sentence, with_id
 
 PRICE = "price: for each durable commit per second."
 
@@ -77,7 +77,7 @@ def doubts(result: MatrixResult) -> Iterator[str]:
     """Yield why cycles were inconclusive, each reason of a row once."""
     for row in result.rows:
         unclear = (c for c in row.cycles if c.verdict is Verdict.INCONCLUSIVE)
-        for reason in dict.fromkeys(cycle.reasons[0] for cycle in unclear):
+        for reason in dict.fromkeys(headline(cycle) for cycle in unclear):
             yield f"{row.name}: {reason}"
 
 
@@ -85,7 +85,7 @@ def scopes(result: MatrixResult) -> Iterator[str]:
     """Yield what the cuts were, and what they leave open."""
     cycles = [cycle for row in result.rows for cycle in row.cycles]
     if classes := shown((cycle.cut_class.value, depth_of(cycle)) for cycle in cycles):
-        yield sentence(f"class of the cuts: {classes}")
+        yield sentence(f"what was cut: {classes}")
     labs = (cycle.lab for cycle in cycles if cycle.lab)
     yield from dict.fromkeys(map(lab_scope, labs))
 

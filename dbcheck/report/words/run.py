@@ -1,7 +1,4 @@
-"""Sentences of every report on a run: the terminal's, the page's, a ticket's.
-
-Advice for losses that no fact explains.
-"""
+"""Sentences of every report on a run: the terminal's, the page's, a ticket's."""
 
 from __future__ import annotations
 
@@ -9,90 +6,25 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dbcheck.judge.diagnosis import Cause
-from dbcheck.judge.item import ItemId, Standing
+from dbcheck.judge.item import Standing, meaning
 from dbcheck.judge.result import (
     ClusterResult,
+    EvidenceResult,
     HousekeepingResult,
     RangeResult,
     RunResult,
 )
 from dbcheck.model.audited import alarming
-from dbcheck.model.cut import CutClass, PowerScope, Rung
+from dbcheck.model.cut import Gone, PowerScope, Rung
 from dbcheck.model.depth import Depth
 from dbcheck.model.records import LoadRecord
 from dbcheck.model.replication import PromotedBy
-from dbcheck.model.verdict import Tally, Verdict, count_of
+from dbcheck.model.verdict import Tally, Verdict, count_of, one_cut
 from dbcheck.model.witness import Json
 from dbcheck.report.drives import drive_rates, faults
+from dbcheck.report.words.unexplained import where_to_look
 from dbcheck.rows.differences import OtherNode
 from dbcheck.rows.loss import LossKind
-
-_BELOW = (
-    "No setting of the server explains this. Look below it: mount options, RAID "
-    "controller, hypervisor, or a drive that answers flushes before they are done. A "
-    "volume that was rolled back to a snapshot after the load began looks the same."
-)
-_ABOVE_THE_DRIVE = (
-    "No setting of the server explains this. Look below it, at mount options,"
-    " filesystem and the hypervisor's cache mode first: this cut was not seen to empty"
-    " the cache of a drive."
-)
-_UNSEEN = (
-    "No setting that was seen explains this, but not all of the load was seen: {}. Find"
-    " out what was set then before you look below the server."
-)
-_CLIENTS = (Cause.DECISIONS, Cause.REPEATS)
-_COPY = "It is not known whether an older copy of the data was put in its place: {}."
-
-
-def where_to_look(result: RunResult) -> tuple[str, ...]:
-    """Return where to look if no setting or layer that was read explains the losses."""
-    lost = any(result.rows_lost or ()) and result.verdict is Verdict.FAIL
-    if not lost or result.settings_at_fault or result.layers_at_fault:
-        return ()
-    replicated = any(one.cause is Cause.REPLICATION for one in result.diagnosis)
-    above = result.page_cache_kept or replicated or _clients_explain(result)
-    lines = () if above else (_below(result),)
-    if lines and (doubt := _unseen_settings(result)):
-        lines = (_UNSEEN.format(doubt),)
-    if doubt := _copy_doubt(result):
-        lines = (*lines, _COPY.format(doubt))
-    return lines
-
-
-def _clients_explain(result: RunResult) -> bool:
-    """Return whether clients can have caused all losses, or most of them by DELETEs."""
-    if any(one.cause is Cause.DELETES for one in result.diagnosis[:1]):
-        return True
-    found = (one.losses for one in result.diagnosis if one.cause in _CLIENTS)
-    return sum(found) >= sum(result.rows_lost or ())
-
-
-def _below(result: RunResult) -> str:
-    """Return where to look below the server; at a drive only if this cut tries it."""
-    depth, cut = result.shown_depth, result.cut_class
-    tries_drives = depth is Depth.DRIVE or (depth is None and not cut.keeps_power)
-    return _BELOW if tries_drives or cut is CutClass.LAB_DRIVE else _ABOVE_THE_DRIVE
-
-
-def _unseen_settings(result: RunResult) -> str:
-    """Return why a setting of a moment may explain losses, "" if nothing shows that."""
-    for item in result.evidence:
-        if item.item is ItemId.THROUGH_LOAD:
-            return "" if item.standing is Standing.PRESENT else item.reason
-    return ""
-
-
-def _copy_doubt(result: RunResult) -> str:
-    """Return why the data may be a copy from a backup, "" if they are not."""
-    if result.lab or (result.cluster and result.cluster.promoted_by):
-        return ""
-    for item in result.evidence:
-        if item.item is ItemId.NOT_RESTORED:
-            return "" if item.standing is Standing.PRESENT else item.reason
-    return "nothing was compared"
-
 
 RANGES_SHOWN = 12
 HOLDS_FOR = (
@@ -101,19 +33,19 @@ HOLDS_FOR = (
 )
 NOT_A_DRIVE = "It proves how the server and the filesystem behave, not a real drive."
 _NOT_FINAL = (
-    "This is not final. Once the server is back, and before anything writes to it:"
+    "This is not final. Once the server is back, and before anything writes to it, run:"
 )
 _SEEN = (
-    "No ack was confirmed for them, so no promise is broken and the verdict does not"
-    " count them. But another client that read such a row may have acted on what the"
-    " cut took back: the server shows rows before they are durable, as InnoDB does"
-    " without a binary log."
+    "They were never acknowledged, so the server broke no promise and the verdict does"
+    " not count them. But a client that read such a row may have acted on what the cut"
+    " took back: the server shows rows before they are durable, as InnoDB does without"
+    " a binary log."
 )
 _CONTROL = (
     "This was a control: its sessions were set to lose commits. It shows that this"
-    " check finds losses, and says nothing about the server."
+    " check finds losses. It says nothing about the server."
 )
-_ALONE = "This rests only on what the witness says"
+_ALONE = "This verdict rests on the witness alone"
 _WRITE_CACHE = (
     "Write 'write back' to /sys/block/NAME/queue/write_cache of each layer named, with "
     "a udev rule so that it lasts, or switch the drive's own cache off. Where a place "
@@ -122,7 +54,7 @@ _WRITE_CACHE = (
 _WITNESS_KIND = {
     "ssh": "another host, over SSH",
     "file": "the client's own disk",
-    "lab": "over SSH to this same host, as in a lab only",
+    "lab": "over SSH to this same host, which only a lab does",
 }
 _DEPTHS = {
     Depth.PROCESS: "Only the server's process ended: the page cache survived, so this"
@@ -137,6 +69,14 @@ _PROMOTED_BY = {
     PromotedBy.SQL: "promoted by dbcheck's own statement",
     PromotedBy.COMMAND: "promoted by a command",
     PromotedBy.AUTO: "which took over without dbcheck",
+}
+
+_ENDS = {
+    Gone.NEVER: "it kept answering",
+    Gone.BROKEN: "every connection broke",
+    Gone.SILENT: "it fell silent",
+    Gone.STALLED: "it fell silent, then answered again",
+    Gone.UNSEEN: "the client stopped watching before it was seen",
 }
 
 # What a lab's cut leaves of the drive's cache, by the name of the kind.
@@ -166,6 +106,21 @@ class Section:
     note: str = ""
 
 
+def headline(result: RunResult) -> str:
+    """Return the verdict's sentence, which each format shows first.
+
+    It says what was cut, and names no kind of loss: caveats() has them.
+    """
+    text = result.reasons[0]
+    if result.verdict is Verdict.INCONCLUSIVE:
+        what = "control" if result.control else "cut"
+        no_count = f"this {what} does not count" if result.final else "no verdict yet"
+        text = f"{no_count}: {text}"
+    if result.control and "control" not in text:
+        text = f"in a control, {text}"
+    return f"in a lab, {text}" if result.lab else text
+
+
 def caveats(result: RunResult, reconcile: str = "") -> list[str]:
     """Return what must be read together with the verdict, right below it.
 
@@ -182,20 +137,24 @@ def caveats(result: RunResult, reconcile: str = "") -> list[str]:
 
 
 def _meanings(result: RunResult) -> Iterator[str]:
-    """Yield what each kind of loss is that the run has."""
-    kinds = {*(result.losses or ()), *(result.earlier_losses or ())}
+    """Yield each kind of loss that the run has, with its number of rows and meaning."""
+    own, earlier = result.losses or {}, result.earlier_losses or {}
     for kind in LossKind:
-        if kind.value in kinds:
-            yield f"{kind.value}: {kind.means}".replace("`", "")
+        counts = [count_of(own[kind.value], "row")] if kind.value in own else []
+        if kind.value in earlier:
+            counts.append(f"{count_of(earlier[kind.value], 'row')} of earlier cycles")
+        if counts:
+            named = f"{kind.value}, {' and '.join(counts)}"
+            yield f"{named}: {kind.means}".replace("`", "")
 
 
 def sections(result: RunResult) -> Iterator[Section]:
     """Yield what else is to be read, the causes of losses first."""
     if result.settings_at_fault:
-        title = "Settings under which an ack is not durable"
+        title = "Settings that make the server acknowledge commits too early"
         yield Section(title, result.settings_at_fault)
     if result.layers_at_fault:
-        title = "Below the server: what holds flushes back, or lay elsewhere"
+        title = "Below the server: what holds flushes back, or was moved"
         yield Section(title, (*result.layers_at_fault, _WRITE_CACHE))
     yield from _seen(result)
     if lines := where_to_look(result):
@@ -232,8 +191,8 @@ def _audit(result: RunResult) -> Iterator[Section]:
     if not alarms:
         return
     rest = len(flags) - len(alarms)
-    more = f"; {rest} notes, or facts that are not known" if rest else ""
-    note = f"dbcheck audit explains each, with the fix{more}."
+    more = f" It has {rest} more notes and unknown facts." if rest else ""
+    note = f"Run dbcheck audit to see what each means and how to fix it.{more}"
     yield Section("The audit before the cut", tuple(map(str, alarms)), note)
 
 
@@ -271,15 +230,15 @@ def facts(result: RunResult) -> Iterator[tuple[str, str]]:
         yield from _drives(load)
         if ended := len(load.lost_early):
             why = load.refusals[0] if load.refusals else "their connections broke"
-            yield "ended early", f"{ended:,} of the sessions, not replaced: {why}"
+            yield "ended early", f"{count_of(ended, 'session')}, not replaced: {why}"
         yield from _replaced(load)
         if load.warned:
             yield (
                 "warned",
-                f"{load.warned:,} commits answered with a warning, which claim nothing:"
-                f" {'; '.join(load.warnings)}",
+                f"{load.warned:,} commits were answered with a warning and do not"
+                f" count: {'; '.join(load.warnings)}",
             )
-        yield "server gone", f"connections {load.gone.value or 'never broke'}"
+        yield "server's end", _ENDS[load.gone]
     if depth := result.depth:
         named = depth.depth.value if depth.depth else "unknown"
         yield "cut depth", f"{named}: {depth.reasons[0]}"
@@ -344,15 +303,32 @@ def _rows(result: RunResult) -> Iterator[tuple[str, str]]:
     if result.confirmed is not None:
         yield (
             "rows",
-            f"{result.confirmed:,} confirmed, {result.kept:,} kept, "
-            f"{result.recovered:,} recovered without an ack (legal), "
-            f"{result.unconfirmed:,} without a confirmation (no claim)",
+            "; ".join(_survivors(result)),
         )
     if seen := result.seen:
-        yield "seen", f"{seen.rows:,} by readers, {seen.lost:,} of them lost unacked"
+        yield (
+            "seen",
+            f"{seen.rows:,} rows by readers; {seen.lost:,} of them are gone that were"
+            " never acknowledged",
+        )
     if gone := result.earlier_losses:
         lost = ", ".join(f"{rows:,} {kind}" for kind, rows in gone.items())
         yield "earlier rows", f"{lost}, {result.earlier:,} still there"
+
+
+def _survivors(result: RunResult) -> Iterator[str]:
+    """Yield how many acknowledged commits survived, and which other rows did."""
+    yield f"{result.kept:,} of {result.confirmed:,} acknowledged commits intact"
+    if result.recovered:
+        yield (
+            f"{result.recovered:,} more survived that were never acknowledged, which is"
+            " allowed"
+        )
+    if result.unconfirmed:
+        yield (
+            f"{result.unconfirmed:,} more whose acknowledgement the witness had not"
+            " confirmed, which count neither way"
+        )
 
 
 def _chores(housekeeping: HousekeepingResult) -> str:
@@ -432,14 +408,14 @@ def _covered(result: RunResult) -> str:
     if result.lab:
         return lab_scope(result.lab)
     depth, cut = result.shown_depth, result.cut_class
-    shown = "Its depth was not measured (--target-host measures it)."
+    shown = "How deep it went was not measured: add --target-host."
     if result.depth:
-        shown = "The canaries do not show its depth."
+        shown = "How deep it went could not be measured."
     if depth is not None:
         shown = _DEPTHS[depth]
     if not cut.reaches_drives and depth is not Depth.DRIVE:
         left_open = cut.leaves_open(None)
-        shown = f"It was a {cut.description}: {left_open}. {shown}"
+        shown = f"What was cut: {cut.description}; {left_open}. {shown}"
     if result.power_scope is PowerScope.DRIVE:
         shown = f"The drives alone lost their power, and the host kept its own. {shown}"
     return f"Scope: one cut. {shown}"
@@ -449,21 +425,27 @@ def bound(result: RunResult) -> tuple[str, ...]:
     """Return what this one cut proves; a control proves nothing about the server."""
     if result.control:
         return (_CONTROL,)
-    return (sentence(tally(result).sentence), "Repeat it.")
+    again = () if result.verdict is Verdict.FAIL else (_AGAIN[result.verdict],)
+    return (one_cut(result.verdict), *again)
+
+
+_AGAIN = {
+    Verdict.PASS: "Repeat it.",
+    Verdict.INCONCLUSIVE: "Remove the cause, then run it again.",
+}
 
 
 def with_bound(result: RunResult) -> str:
-    """Return in one line why a run was judged so; of a PASS also what it bounds."""
-    reason = result.reasons[0].partition("\n")[0]
+    """Return in one line why a run was judged so; of a PASS also what it proves."""
+    text = headline(result).partition("\n")[0]
     if result.verdict is not Verdict.PASS or result.control:
-        return reason
-    return f"{reason}. {sentence(tally(result).sentence)}"
+        return text
+    return f"{text}. {one_cut(result.verdict)}"
 
 
 _SHORTFALLS = {
     Standing.ASSUMED: "Assumed, not seen",
-    Standing.NOT_OBSERVABLE: "Not observable here",
-    Standing.ABSENT: "Looked for and not seen",
+    Standing.NOT_OBSERVABLE: "Could not be checked",
 }
 
 
@@ -475,12 +457,23 @@ def limits(result: RunResult) -> Iterator[str]:
         items = [one.item.value for one in result.evidence if one.standing is standing]
         if items:
             yield f"{text}: {', '.join(items)}."
+    for one in result.evidence:
+        if one.standing is Standing.ABSENT:
+            means = meaning(one.item, one.standing)
+            yield sentence(means) if means else f"{one.reason}."
     if result.unconfirmed:
         yield (
-            f"{result.unconfirmed:,} rows are there whose acks the witness had not"
-            " confirmed at the cut. Nothing is claimed of them."
+            f"{count_of(result.unconfirmed, 'more row')} survived whose acknowledgement"
+            " the witness had not confirmed at the cut. They count neither way."
         )
     yield HOLDS_FOR
+
+
+def explained(item: EvidenceResult) -> str:
+    """Return what an item means for the cut, unless it is as it should be, and why."""
+    fine = item.standing in (Standing.PRESENT, Standing.ASSUMED)
+    means = "" if fine else meaning(item.item, item.standing)
+    return f"{means}: {item.reason}" if means else item.reason
 
 
 def tally(*results: RunResult) -> Tally:

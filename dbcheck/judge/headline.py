@@ -1,0 +1,198 @@
+"""The first sentence of a verdict: how many commits were lost, or survived, and what.
+
+No kind of loss is named here: the report lists and explains each below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbcheck.judge.item import Item, ItemId, Standing
+from dbcheck.model.audited import Flag, counted
+from dbcheck.model.cut import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.verdict import count_of
+from dbcheck.rows.loss import CODES, MISSING, LossKind, operations_of
+from dbcheck.rows.reconcile import Reconciliation
+
+# Of a commit that is gone, at least in part; the others are there and damaged.
+_GONE = (*MISSING, LossKind.STALE, LossKind.TORN, LossKind.PREPARED)
+# Contradicted, they show that what ended the server may not have been the cut.
+_OF_THE_CUT = (
+    ItemId.LOAD,
+    ItemId.NOT_SHUT_DOWN,
+    ItemId.HOST_DOWN,
+    ItemId.DRIVES_GONE,
+    ItemId.POWER_CYCLES,
+    ItemId.RESTARTED,
+    ItemId.NODES_CUT,
+)
+_HEAD, _TAIL = 90, 300  # characters of a long reason
+_UNRECORDED = "a stop for which no power cut is on record"
+# Items that a PASS does not require, and that it names where they stand so.
+_LEAVES_OPEN = {
+    ItemId.PLACES: (Standing.NOT_OBSERVABLE,),
+    ItemId.AGREE: (Standing.NOT_OBSERVABLE, Standing.ABSENT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Survived:
+    """What the commits of a cluster survived, and by which node; by: "" if none took
+    over from the writer."""
+
+    what: str
+    by: str
+
+
+def cut_named(
+    cut: CutClass | None,
+    depth: Depth | None,
+    items: Sequence[Item],
+    survived: Survived | None = None,
+    *,
+    never_cut: bool = False,
+) -> str:
+    """Return what was cut and how deep that went, to come after "survived" or "in".
+
+    cut: None if the node that was read kept its power.  depth: None if not measured.
+    survived: what a cluster survived, None of a single server.
+    never_cut: the server ended, and its power was not cut.
+    """
+    if never_cut:
+        return _UNRECORDED
+    named = (
+        survived.what if survived else f"this {(cut or CutClass.UNKNOWN).description}"
+    )
+    if any(item.id is ItemId.DRIVES_GONE for item in items):
+        named += " alone" if cut is CutClass.LAB_DRIVE else " of the drives alone"
+    took = cut.took(depth) if cut else ""
+    named += f" ({took})" if took else ""
+    contradicted = [one for one in items if one.standing is Standing.CONTRADICTED]
+    if any(one.id in _OF_THE_CUT for one in contradicted):
+        named += ", which the evidence contradicts"
+    return named
+
+
+def lost(found: Reconciliation, where: str) -> str:
+    """Return how many acknowledged commits were lost in a cut, and what beside them.
+
+    where: see cut_named().
+    """
+    commits, how = _hit(found)
+    others = [*_beside(found)]
+    if not commits:
+        return f"{', and '.join(others)}, in {where}; {_intact(found)}"
+    of = f"{commits:,} of the {count_of(found.confirmed, 'commit')}"
+    text = f"the server {how} {of} that it had acknowledged, in {where}"
+    return "; ".join((text, *others))
+
+
+def differing(found: Reconciliation) -> str:
+    """Return the same where nothing shows that the server lost it in the cut."""
+    commits, how = _hit(found)
+    acked = count_of(found.confirmed, "acknowledged commit")
+    own = f"{commits:,} of the {acked} {_was(commits)} {how}"
+    return "; ".join((own if commits else _intact(found), *_beside(found)))
+
+
+def _intact(found: Reconciliation) -> str:
+    acked = count_of(found.confirmed, "acknowledged commit")
+    return f"all {acked} of this cycle are intact"
+
+
+def _hit(found: Reconciliation) -> tuple[int, str]:
+    """Return how many acknowledged commits are not intact, and what became of them."""
+    columns = found.losses.columns
+    acked = columns[columns["acked_us"] >= 0]
+    is_gone = np.isin(acked["kind"], [CODES[kind] for kind in _GONE])
+    every = len(np.unique(operations_of(acked)))
+    gone = len(np.unique(operations_of(acked[is_gone])))
+    how = ("lost" if gone == every else "lost or damaged") if gone else "damaged"
+    return every, how
+
+
+def _beside(found: Reconciliation) -> Iterator[str]:
+    """Yield what is wrong beside acknowledged commits of this cycle."""
+    gone, altered = sum(found.earlier_lost.values()), found.earlier_damaged
+    for rows, what in ((gone, "lost"), (sum(altered.values()), "damaged")):
+        if rows:
+            yield f"{_rows(rows)} of earlier cycles {_was(rows)} {what}"
+    unacked = found.unacked_counts
+    if rows := unacked.pop(LossKind.UNEXPECTED.value, 0):
+        yield f"{_rows(rows)} {_was(rows)} there that this run cannot have written"
+    if rows := sum(unacked.values()):
+        unknown = "of commits that were never acknowledged"
+        yield f"{_rows(rows)} {unknown} {_was(rows)} wrong"
+
+
+def _rows(rows: int) -> str:
+    return count_of(rows, "row")
+
+
+def _was(rows: int) -> str:
+    return "was" if rows == 1 else "were"
+
+
+def not_back(reason: str, where: str, acks: int, *, answers: bool) -> str:
+    """Return that the server did not come back from a cut, or a table, and why.
+
+    where: see cut_named().  acks: that the witness holds.  answers: it takes queries.
+    """
+    acked = count_of(acks, "acknowledged commit")
+    why = _shortened(" ".join(line.strip(" |") for line in reason.split("\n")))
+    if answers:
+        return f"a table of this run, which has {acked}, did not survive {where}: {why}"
+    return f"the server did not come back after {where}, nor did its {acked}: {why}"
+
+
+def _shortened(text: str) -> str:
+    """Return a long text without its middle: what was seen first, the log's words."""
+    if len(text) <= _HEAD + _TAIL:
+        return text
+    return f"{text[:_HEAD].rpartition(' ')[0]} ... {text[-_TAIL:].partition(' ')[2]}"
+
+
+def but(found: Reconciliation | None, where: str, reason: str) -> str:
+    """Return what is wrong after a cut although no row is; where: see cut_named()."""
+    if found is None or found.counts:
+        return f"after {where} {reason}"
+    acked = count_of(found.confirmed, "acknowledged commit")
+    return f"all {acked} were read after {where}, but {reason}"
+
+
+def kept(
+    found: Reconciliation,
+    items: Sequence[Item],
+    where: str,
+    survived: Survived | None,
+    alarms: Sequence[Flag],
+) -> str:
+    """Return what a PASS claims, with the names of what it only assumes.
+
+    where: see cut_named().  alarms: what the audit before the cut found.
+    """
+    text = f"all {count_of(found.confirmed, 'acknowledged commit')} survived {where}"
+    if survived and survived.by:
+        text += f"; {survived.by} took over"
+    assumed = _names(item for item in items if item.standing is Standing.ASSUMED)
+    unseen = _names(item for item in items if leaves_open(item))
+    text += f"; assumed, not seen: {assumed}" if assumed else ""
+    text += f"; not checked: {unseen}" if unseen else ""
+    if alarms:
+        facts = (f"{flag.fact} = {flag.value}" for flag in alarms)
+        found_unsafe = f"{counted(alarms)}: {', '.join(dict.fromkeys(facts))}"
+        text += f"; but the audit before it found {found_unsafe}"
+    return text
+
+
+def leaves_open(item: Item) -> bool:
+    """Say whether a PASS has to name *item*, which it does not require."""
+    return item.standing in _LEAVES_OPEN.get(item.id, ())
+
+
+def _names(items: Iterable[Item]) -> str:
+    return ", ".join(item.id.value for item in items)

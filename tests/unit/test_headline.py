@@ -1,0 +1,192 @@
+"""The headline of each verdict: how many commits, of how many, in what, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dbcheck.judge.control import judge_control
+from dbcheck.judge.item import Item, ItemId, Standing, doubt_of, meaning
+from dbcheck.judge.verdict import (
+    Judgement,
+    judge_again,
+    judge_agreement,
+    judge_conditions,
+    judge_index,
+    judge_rows,
+    judge_unrecoverable,
+)
+from dbcheck.model.cut import CutClass
+from dbcheck.model.depth import Depth
+from dbcheck.model.verdict import Verdict, one_cut
+from dbcheck.report.words.run import caveats, headline, with_bound
+from dbcheck.rows.differences import SecondReading
+from dbcheck.rows.loss import Broken, ConditionCheck, IndexLoss, Loss, Losses, LossKind
+from dbcheck.rows.reconcile import Reconciliation
+from dbcheck.rows.table import LEDGER
+from tests.kit.reports import run_result
+from tests.kit.samples import CLEAN
+
+FAIR = Item(ItemId.LOAD, Standing.PRESENT, "at work", True)
+AGAINST = Item(ItemId.HOST_DOWN, Standing.CONTRADICTED, "its boot_id is the same", True)
+ROWS = [kind for kind in LossKind if kind is not LossKind.UNEXPECTED]
+AFTER = "this AC power cut (the drive's cache was lost, too)"
+
+
+def lost(*kinds: LossKind) -> Reconciliation:
+    """Return what a cycle found whose acked operations lost a row each, of a kind."""
+    losses = (Loss(kind, 1, n, n, 5, LEDGER.name) for n, kind in enumerate(kinds, 1))
+    kept = CLEAN.confirmed - len(kinds)
+    return replace(CLEAN, kept=kept, losses=Losses.of(losses))
+
+
+def judged(found: Reconciliation, *items: Item) -> Judgement:
+    return judge_rows(found, [FAIR, *items], CutClass.AC, Depth.DRIVE)
+
+
+def said(judgement: Judgement, **changed: object) -> str:
+    """Return the headline that a report shows of a judgement."""
+    verdict = judgement.verdict.value
+    values = {"verdict": verdict, "reasons": judgement.reasons, **changed}
+    return headline(run_result(values))
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_loss_is_counted_in_commits_and_not_by_its_kind(kind: LossKind) -> None:
+    text = said(judged(lost(kind, kind, kind)))
+    assert " 3 of the 100 commits that it had acknowledged" in text
+    assert text.endswith(f", in {AFTER}")
+    gone = "damaged" not in text
+    assert text.startswith("the server lost 3" if gone else "the server damaged 3")
+
+
+def test_a_commit_that_lost_several_rows_is_counted_once() -> None:
+    rows = [Loss(LossKind.TORN, 1, 4, n, 5, LEDGER.name) for n in range(7)]
+    rows.append(Loss(LossKind.CORRUPT, 1, 5, 9, 5, LEDGER.name))
+    text = said(judged(replace(CLEAN, losses=Losses.of(rows))))
+    assert text.startswith("the server lost or damaged 2 of the 100 commits")
+
+
+def every_fail() -> dict[str, Judgement]:
+    """Return a FAIL of each sort; rows of several kinds are lost in one of them."""
+    clean = judged(CLEAN)
+    unstable = SecondReading(rows=9, index="it lacks id 3")
+    gone = SecondReading(failure="it did not start")
+    broken = ConditionCheck((Broken(1, 1, 1, 2, 3),))
+    return {
+        "rows": judged(lost(*ROWS)),
+        "index": judge_index(clean, CLEAN, IndexLoss("it lacks id 3", 1, (3,))),
+        "conditions": judge_conditions(clean, CLEAN, broken),
+        "again": judge_again(clean, CLEAN, unstable),
+        "not again": judge_again(clean, CLEAN, gone),
+        "nodes": judge_agreement(clean, CLEAN, "a and b differ in 2 rows"),
+        "server": not_back(answers=False),
+        "table": not_back(answers=True),
+    }
+
+
+def not_back(*, answers: bool) -> Judgement:
+    """Return the verdict on a table, or a server, that did not come back."""
+    return judge_unrecoverable(
+        "no such file",
+        [Item(ItemId.NOT_RESTORED, Standing.PRESENT, "", False)],
+        missing=answers,
+        explained=False,
+        cut=AFTER,
+        acks=100,
+        answers=answers,
+    )
+
+
+@pytest.mark.parametrize("sort", every_fail())
+def test_each_fail_says_how_many_commits_and_what_was_cut(sort: str) -> None:
+    judgement = every_fail()[sort]
+    assert judgement.verdict is Verdict.FAIL
+    text = said(judgement)
+    assert "100 " in text
+    assert AFTER in text
+    assert not [kind for kind in LossKind if kind.value in text]
+
+
+def test_the_kinds_stand_below_the_headline_with_their_rows() -> None:
+    lossy = {"losses": {"torn": 2, "stale": 1}, "verdict": "FAIL"}
+    result = run_result({**lossy, "earlier_losses": {"missing-hole": 3}})
+    below = "\n".join(caveats(result))
+    for words in ("torn, 2 rows: ", "stale, 1 row: ", "hole, 3 rows of earlier cycles"):
+        assert words in below
+
+
+@pytest.mark.parametrize("depth", [None, *Depth])
+@pytest.mark.parametrize("cut", CutClass)
+def test_a_headline_claims_the_loss_of_a_cache_only_where_it_was_measured(
+    cut: CutClass, depth: Depth | None
+) -> None:
+    for found in (CLEAN, lost(LossKind.MISSING_TAIL)):
+        text = said(judge_rows(found, [FAIR], cut, depth))
+        assert cut.description in text
+        drive = depth is Depth.DRIVE and not cut.keeps_power
+        kills = cut in (CutClass.PROCESS, CutClass.FAILOVER)
+        assert ("the drive's cache was lost" in text) is drive
+        cached = depth in (Depth.OS, Depth.DRIVE) and not drive and not kills
+        assert ("the page cache was lost" in text) is cached
+
+
+@pytest.mark.parametrize("depth", [None, *Depth])
+def test_a_pass_of_a_killed_process_claims_no_power_cut(depth: Depth | None) -> None:
+    judgement = judge_rows(CLEAN, [FAIR], CutClass.PROCESS, depth)
+    assert judgement.verdict is Verdict.PASS
+    text = said(judgement, lab={"rung": "process"}, cut_class="process")
+    assert text.startswith("in a lab, all 100 acknowledged commits survived this kill")
+    for claim in ("power", "drive", "cache"):
+        assert claim not in text
+
+
+def test_a_loss_that_the_evidence_of_the_cut_contradicts_says_so() -> None:
+    text = said(judged(lost(LossKind.MISSING_TAIL), AGAINST))
+    assert text.endswith(f"{AFTER}, which the evidence contradicts")
+    uncut = judge_rows(lost(LossKind.MISSING_TAIL), [FAIR], never_cut=True)
+    assert said(uncut).endswith("in a stop for which no power cut is on record")
+
+
+def test_a_cut_that_does_not_count_says_why_and_what_to_do() -> None:
+    text = said(judged(CLEAN, AGAINST))
+    start = "this cut does not count: the host did not lose its power: its boot_id is"
+    assert text.startswith(start)
+    assert "dbcheck power test" in text
+    waiting = said(judged(CLEAN, AGAINST), final=False)
+    assert waiting.startswith("no verdict yet: ")
+
+
+def test_a_control_and_a_lab_are_named() -> None:
+    found = lost(LossKind.MISSING_TAIL, LossKind.MISSING_TAIL)
+    control = judge_control(judged(found), found)
+    text = said(control, control=True)
+    assert text == "the control lost 2 of 100 acknowledged commits, as expected"
+    assert said(judged(CLEAN), lab={"rung": "drive"}).startswith("in a lab, all 100 ")
+    gone = every_fail()["server"]
+    assert said(gone, control=True, lab={"x": 1}).startswith(
+        "in a lab, in a control, the "
+    )
+    blind = judge_control(judged(CLEAN), CLEAN)
+    start = "this control does not count: the control lost nothing"
+    assert said(blind, control=True).startswith(start)
+
+
+def test_a_pass_in_one_line_says_that_one_cut_proves_little() -> None:
+    result = run_result({"reasons": judged(CLEAN).reasons})
+    assert with_bound(result).endswith(one_cut(Verdict.PASS))
+    assert "59 of them without a loss" in one_cut(Verdict.PASS)
+    assert "at most 5% do" in one_cut(Verdict.PASS)
+    assert "at least 5%" in one_cut(Verdict.FAIL)
+
+
+@pytest.mark.parametrize("which", ItemId)
+@pytest.mark.parametrize("standing", [Standing.ABSENT, Standing.CONTRADICTED])
+def test_each_item_has_words_for_a_cut_that_it_keeps_from_counting(
+    which: ItemId, standing: Standing
+) -> None:
+    text = doubt_of(Item(which, standing, "as seen", True))
+    assert "as seen" in text
+    assert text.startswith(meaning(which, standing))
+    assert not [each.value for each in Standing if f" {each.value}: " in text]
