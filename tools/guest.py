@@ -33,8 +33,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dbcheck.agent.host.facts import host_facts
-from dbcheck.agent.host.tools import readings
+from dbcheck.agent.host.facts import collect_facts
+from dbcheck.agent.host.tools import read_everything
 
 NOBODY = 65534
 TIMEOUT_S = 90
@@ -197,12 +197,12 @@ class Guest:
 
     def recorded(self) -> dict[str, Any]:
         """Return what the agent shows, and lsblk and findmnt of the same."""
-        facts = host_facts(self.places)
+        facts = collect_facts(self.places)
         layers = (layer for volume in facts["volumes"] for layer in volume["layers"])
         names = [each["name"] for each in layers if each["kind"] != "partition"]
         return {
             "facts": facts,
-            "readings": readings(list(dict.fromkeys(names)), []),
+            "readings": read_everything(list(dict.fromkeys(names)), []),
             "lsblk": json.loads(run(*LSBLK)),
             "findmnt": {
                 name: json.loads(run(*FINDMNT, path)) for name, path, _ in self.places

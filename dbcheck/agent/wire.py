@@ -221,7 +221,7 @@ def make_folder(path: str) -> None:
     sync_folder(parent)
 
 
-def first_line(path: str) -> str:
+def read_first_line(path: str) -> str:
     """Return the first line of a file, "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -230,7 +230,7 @@ def first_line(path: str) -> str:
         return ""
 
 
-def lines(path: str) -> Iterator[str]:
+def read_lines(path: str) -> Iterator[str]:
     """Yield the lines of a file; none if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -239,17 +239,17 @@ def lines(path: str) -> Iterator[str]:
         return
 
 
-def host_names() -> dict[str, Any]:
+def read_host_names() -> dict[str, Any]:
     """Return what identifies this host; what cannot be read is empty."""
     return {
         "hostname": os.uname().nodename,
-        "machine_id": first_line("/etc/machine-id"),
-        "boot_id": first_line("/proc/sys/kernel/random/boot_id"),
-        "addresses": sorted(addresses()),
+        "machine_id": read_first_line("/etc/machine-id"),
+        "boot_id": read_first_line("/proc/sys/kernel/random/boot_id"),
+        "addresses": sorted(list_addresses()),
     }
 
 
-def booted_us() -> int | None:
+def read_boot_time_us() -> int | None:
     """Return when the kernel started, by its clock now, None if that is not known.
 
     Microseconds since the epoch.  Only who sets the clock changes that, and no
@@ -265,28 +265,28 @@ def booted_us() -> int | None:
     )
 
 
-def addresses() -> Iterator[str]:
+def list_addresses() -> Iterator[str]:
     """Yield this host's own addresses, without loopback, which every host has.
 
     From /proc/net/fib_trie (a leaf and then "/32 host LOCAL") and
     /proc/net/if_inet6 (proc(5)); without /proc, from ifconfig(8).
     """
     if not os.path.exists(IPV4_ROUTES) and not os.path.exists(IPV6_ADDRESSES):
-        yield from interface_addresses(program_lines("ifconfig", "-a"))
+        yield from parse_interface_addresses(read_program_lines("ifconfig", "-a"))
     leaf = ""
-    for line in lines(IPV4_ROUTES):
+    for line in read_lines(IPV4_ROUTES):
         fields = line.split()
         if fields[:1] == ["|--"]:
             leaf = fields[1]
         elif fields == ["/32", "host", "LOCAL"] and not leaf.startswith("127."):
             yield leaf
-    for line in lines(IPV6_ADDRESSES):
+    for line in read_lines(IPV6_ADDRESSES):
         digits = line.split()[0]
         if int(digits, 16) != 1:
-            yield ipv6(digits)
+            yield format_ipv6(digits)
 
 
-def interface_addresses(printed: Iterable[str]) -> Iterator[str]:
+def parse_interface_addresses(printed: Iterable[str]) -> Iterator[str]:
     """Yield the addresses in what ifconfig(8) prints, without loopback.
 
     In it, "inet 192.0.2.2 netmask ..." and "inet6 fe80::1%lo0 prefixlen ...".
@@ -305,22 +305,22 @@ def interface_addresses(printed: Iterable[str]) -> Iterator[str]:
             yield str(found)
 
 
-def ipv6(digits: str) -> str:
+def format_ipv6(digits: str) -> str:
     """Return 32 hex digits as an address in its short form."""
     import ipaddress  # takes 10 ms to import, and only facts need it
 
     return str(ipaddress.IPv6Address(int(digits, 16)))
 
 
-def mount_of(path: str) -> dict[str, str]:
+def find_mount(path: str) -> dict[str, str]:
     """Return point, source, type and options of the mount that *path* is on.
 
     All are "" if it cannot be read.
     """
-    return covering_mount(os.path.realpath(path))
+    return find_covering_mount(os.path.realpath(path))
 
 
-def file_server(mount: dict[str, str]) -> str:
+def find_file_server(mount: dict[str, str]) -> str:
     """Return the host, or its address, that a mount has its files on, "" for a disk.
 
     NFS and CIFS of Linux name it in their options (nfs(5), mount.cifs(8)), others in
@@ -334,10 +334,10 @@ def file_server(mount: dict[str, str]) -> str:
     return named[1].strip("[]") if named and is_remote else ""
 
 
-def covering_mount(path: str, table: str = "") -> dict[str, str]:
-    """Do what mount_of() does, for a path without links; *table*: see mounts()."""
+def find_covering_mount(path: str, table: str = "") -> dict[str, str]:
+    """Do what find_mount() does, for a path without links; *table*: see list_mounts()."""
     found = {"point": "", "source": "", "type": "", "options": ""}
-    for mount in mounts(table):
+    for mount in list_mounts(table):
         point = mount["point"]
         inside = point == "/" or path == point or path.startswith(point + "/")
         if inside and len(point) >= len(found["point"]):  # the last covers the others
@@ -345,15 +345,15 @@ def covering_mount(path: str, table: str = "") -> dict[str, str]:
     return found
 
 
-def mounts(table: str = "") -> Iterator[dict[str, str]]:
-    """Yield all mounts, those that cover others last; see mount_of().
+def list_mounts(table: str = "") -> Iterator[dict[str, str]]:
+    """Yield all mounts, those that cover others last; see find_mount().
 
     From mountinfo: "... point options ... - type source options" (proc(5)); without
     /proc, from mount(8).  table: the mountinfo of another process, "" for one's own.
     """
     if not os.path.exists(MOUNTINFO):
-        yield from listed_mounts(program_lines("mount"))
-    for line in lines(table or MOUNTINFO):
+        yield from parse_mounts(read_program_lines("mount"))
+    for line in read_lines(table or MOUNTINFO):
         fields = line.split()
         kind, source, options = fields[fields.index("-") + 1 :][:3]
         own = fields[5].split(",")
@@ -366,7 +366,7 @@ def mounts(table: str = "") -> Iterator[dict[str, str]]:
         }
 
 
-def listed_mounts(printed: Iterable[str]) -> Iterator[dict[str, str]]:
+def parse_mounts(printed: Iterable[str]) -> Iterator[dict[str, str]]:
     """Yield the mounts in what mount(8) prints, of Linux, macOS or a BSD."""
     for line in printed:
         match = MOUNT.match(line)
@@ -379,7 +379,7 @@ def listed_mounts(printed: Iterable[str]) -> Iterator[dict[str, str]]:
         yield {"point": point, "source": source, "type": kind, "options": own}
 
 
-def program_lines(*command: str) -> list[str]:
+def read_program_lines(*command: str) -> list[str]:
     """Return the lines that a program of the system prints; none if it fails."""
     import subprocess  # takes 10 ms to import, and Linux does without
 

@@ -44,16 +44,16 @@ from dbcheck.agent.wire import (
     RESULT,
     Refusal,
     ReplyStream,
-    booted_us,
     call,
     clock_us,
     describe_error,
     errno_name,
-    file_server,
-    host_names,
+    find_file_server,
+    find_mount,
     make_folder,
-    mount_of,
     prepare_process,
+    read_boot_time_us,
+    read_host_names,
     serve,
     sync_folder,
     to_json,
@@ -62,11 +62,11 @@ from dbcheck.agent.wire import (
 )
 from dbcheck.agent.witness_folders import (
     RUN_ID,
-    folder_of,
     list_folder,
     open_file,
-    own_folder_of,
     require_own,
+    resolve_folder,
+    resolve_own_folder,
     run_folder,
 )
 from dbcheck.base.system import sync_data
@@ -94,7 +94,9 @@ PROBE_COUNT_MAX = 10000
 PROBE_BYTES = 512
 
 
-def frame(kind: int, count: int, clock_us: int, chain: bytes, body: bytes) -> bytes:
+def make_frame(
+    kind: int, count: int, clock_us: int, chain: bytes, body: bytes
+) -> bytes:
     """Return the bytes of one frame."""
     head = FRAME.pack(MAGIC, 0, len(body), kind, count, clock_us, chain)
     crc = zlib.crc32(body, zlib.crc32(head[CRC_END:]))
@@ -103,7 +105,7 @@ def frame(kind: int, count: int, clock_us: int, chain: bytes, body: bytes) -> by
 
 def require_disk(folder: str, *, volatile: bool) -> None:
     """Refuse a folder in memory, unless that is what is wanted."""
-    kind = mount_of(folder)["type"]
+    kind = find_mount(folder)["type"]
     if volatile:
         return
     if not kind:
@@ -112,7 +114,7 @@ def require_disk(folder: str, *, volatile: bool) -> None:
         raise Refusal("volatile", f"{folder} is on {kind}, which is memory")
 
 
-def token_of(run_id: str, number: int) -> int:
+def make_token(run_id: str, number: int) -> int:
     """Return what every batch for log *number* of the run must carry."""
     return zlib.crc32(f"{run_id}/{number}".encode())
 
@@ -134,7 +136,7 @@ class Log:
         """Create the log, which must not exist, with its header, durably."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self.path = path = os.path.join(folder, log_name(number))
-        self.token = token_of(run_id, number)
+        self.token = make_token(run_id, number)
         self.failed: str | None = None
         self._fd = os.open(path, flags, 0o600)
         self._sha = hashlib.sha256()
@@ -187,7 +189,9 @@ class Log:
         os.close(self._fd)
 
     def _add(self, kind: int, count: int, body: bytes) -> None:
-        made = frame(kind, count, clock_us(), self._sha.digest()[:CHAIN_BYTES], body)
+        made = make_frame(
+            kind, count, clock_us(), self._sha.digest()[:CHAIN_BYTES], body
+        )
         self._sha.update(made)
         self._pending.append(made)
         self._pending_bytes += len(made)
@@ -262,27 +266,27 @@ class Agent:
         self._send(ERROR, to_json({"code": code, "message": message}))
 
     def _facts(self, ask: Any) -> None:
-        folder = own_folder_of(ask)
+        folder = resolve_own_folder(ask)
         make_folder(folder)
         require_own(folder)
         with Scratch(folder):
             pass
-        space, mount = os.statvfs(folder), mount_of(folder)
+        space, mount = os.statvfs(folder), find_mount(folder)
         result = {
-            **host_names(),
+            **read_host_names(),
             "folder": folder,
             "filesystem": mount["type"],
-            "file_server": file_server(mount),
+            "file_server": find_file_server(mount),
             "free_bytes": space.f_bavail * space.f_frsize,
             "clock_us": clock_us(),
-            "booted_us": booted_us(),
+            "booted_us": read_boot_time_us(),
         }
         self._send(RESULT, to_json(result))
 
     def _probe(self, ask: Any) -> None:
         if not 1 <= ask["count"] <= PROBE_COUNT_MAX:
             raise Refusal("protocol", f"cannot probe {ask['count']!r} times")
-        folder = own_folder_of(ask)
+        folder = resolve_own_folder(ask)
         make_folder(folder)
         require_own(folder)
         require_disk(folder, volatile=ask["volatile"])
@@ -298,7 +302,7 @@ class Agent:
     def _create(self, ask: Any) -> None:
         if self._log is not None:
             raise Refusal("log", "a log is open on this channel already")
-        folder = own_folder_of(ask)
+        folder = resolve_own_folder(ask)
         path = run_folder(folder, ask["run"])
         make_folder(folder)
         require_own(folder)
@@ -322,9 +326,9 @@ class Agent:
     def _join(self, ask: Any) -> None:
         if self._log is not None:
             raise Refusal("log", "a log is open on this channel already")
-        folder, number = own_folder_of(ask), ask["log"]
+        folder, number = resolve_own_folder(ask), ask["log"]
         path = run_folder(folder, ask["run"])
-        logs = logs_announced(path)
+        logs = count_announced_logs(path)
         require_own(folder)
         require_own(path)
         if not 1 <= number < logs:
@@ -343,14 +347,14 @@ class Agent:
 
     def _runs(self, ask: Any) -> None:
         found = []
-        folder = folder_of(ask)
+        folder = resolve_folder(ask)
         for run_id in list_folder(folder):
             path = os.path.join(folder, run_id)
             try:
                 if ask.get("unjudged") and os.path.lexists(f"{path}/{JUDGED_NAME}"):
                     continue
                 made_ns = os.lstat(os.path.join(path, MANIFEST_NAME)).st_mtime_ns
-                for number in range(logs_announced(path)):
+                for number in range(count_announced_logs(path)):
                     os.lstat(os.path.join(path, log_name(number)))
             except (FileNotFoundError, NotADirectoryError, Refusal):
                 continue  # no run, or one that is being removed
@@ -360,8 +364,8 @@ class Agent:
 
     def _judged(self, ask: Any) -> None:
         """Note durably that the rows of a run were read."""
-        path = run_folder(own_folder_of(ask), ask["run"])
-        logs_announced(path)  # which refuses a run that is not there
+        path = run_folder(resolve_own_folder(ask), ask["run"])
+        count_announced_logs(path)  # which refuses a run that is not there
         require_own(path)
         with contextlib.suppress(FileExistsError):
             write_durably(os.path.join(path, JUDGED_NAME), b"")
@@ -373,7 +377,7 @@ class Agent:
 
         flock(2) locks a directory as it does a file, and leaves nothing behind.
         """
-        folder = own_folder_of(ask)
+        folder = resolve_own_folder(ask)
         make_folder(folder)
         require_own(folder)
         if self._locked is None:
@@ -395,7 +399,7 @@ class Agent:
         self._stream(ask, log_name(ask["log"]))
 
     def _stream(self, ask: Any, name: str) -> None:
-        path = run_folder(folder_of(ask), ask["run"])
+        path = run_folder(resolve_folder(ask), ask["run"])
         try:
             fd = open_file(path, name)
         except (FileNotFoundError, NotADirectoryError):
@@ -413,7 +417,7 @@ class Agent:
         self._send(END, b"")
 
     def _remove(self, ask: Any) -> None:
-        folder = own_folder_of(ask)
+        folder = resolve_own_folder(ask)
         path = run_folder(folder, ask["run"])
         try:
             names = os.listdir(path)
@@ -467,7 +471,7 @@ def refuse_if_open(folder: str, name: str) -> None:
         os.close(fd)
 
 
-def logs_announced(folder: str) -> int:
+def count_announced_logs(folder: str) -> int:
     """Return how many logs the manifest of the run in *folder* announces."""
     try:
         with os.fdopen(open_file(folder, MANIFEST_NAME), "rb") as file:

@@ -14,15 +14,15 @@ from dbcheck.base.owners import exchangeable, expanded, others_write, own_users
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def folder_of(ask: Any) -> str:
+def resolve_folder(ask: Any) -> str:
     """Return the folder that a request names, with the user's own link followed."""
-    folder = _named_by(ask)
+    folder = _parse_folder(ask)
     if os.path.islink(folder) and os.lstat(folder).st_uid in own_users():
         folder = os.path.realpath(folder)
     return folder
 
 
-def _named_by(ask: Any) -> str:
+def _parse_folder(ask: Any) -> str:
     """Return the folder that a request names.
 
     /~/NAME is NAME in the user's home, and /~USER/NAME in that of another.
@@ -38,16 +38,16 @@ def _named_by(ask: Any) -> str:
     return folder
 
 
-def own_folder_of(ask: Any) -> str:
-    """Return folder_of() to write there; refuse root one that others can exchange.
+def resolve_own_folder(ask: Any) -> str:
+    """Return resolve_folder() to write there; refuse root one that others can exchange.
 
     Root would make and remove files wherever they had it lead.
     """
-    require_kept(_named_by(ask))
-    return folder_of(ask)
+    require_not_exchangeable(_parse_folder(ask))
+    return resolve_folder(ask)
 
 
-def require_kept(folder: str) -> None:
+def require_not_exchangeable(folder: str) -> None:
     """Refuse root a folder, there or not, that others can exchange."""
     if os.geteuid() == 0 and (why := exchangeable(folder)):
         raise Refusal("not-own", f"others could exchange {folder}: {why}")
@@ -58,7 +58,7 @@ def require_own(folder: str) -> None:
 
     In /var/tmp, or the like, any user may have made it before us, or what leads there.
     """
-    require_kept(folder)
+    require_not_exchangeable(folder)
     if os.path.islink(folder):
         raise Refusal("not-own", f"{folder} is a link")
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

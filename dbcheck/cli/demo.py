@@ -18,7 +18,7 @@ from dbcheck.config import files, workload_file
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import DemoResult, DemoRow
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.ports.listener import Phase
@@ -88,7 +88,9 @@ def rows(rung: str) -> list[Row]:
     if rung == "drive":
         return list(drive_rows())
     here = [
-        engine for engine in RELAXED if not missing(LabSpec(engine, rung="process"))
+        engine
+        for engine in RELAXED
+        if not list_missing(LabSpec(engine, rung="process"))
     ]
     return [row for engine in here or ["postgresql"] for row in process_rows(engine)]
 
@@ -120,7 +122,7 @@ def command(
     """
     if rung == "auto":
         wanted = [LabSpec(engine) for engine in RELAXED]
-        lacking = [reason for spec in wanted for reason in missing(spec)]
+        lacking = [reason for spec in wanted for reason in list_missing(spec)]
         rung = "process" if lacking else "drive"
         for reason in dict.fromkeys(lacking):
             say(f"no virtual drive on this machine: {reason}", err=True)

@@ -41,7 +41,7 @@ from dbcheck.judge.results import LabResult
 from dbcheck.lab import lab as labs
 from dbcheck.lab import programs
 from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
-from dbcheck.lab.drive.logwrites import log_of
+from dbcheck.lab.drive.logwrites import encode_log
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.fetch import GALERA, MYROCKS, Part, fetch_part, fetch_patroni
 from dbcheck.lab.fetch import fetch as fetch_into
@@ -80,7 +80,7 @@ def _mysql() -> Path | None:
     found = programs.find_mysqld()
     if found is None:
         if os.environ.get(programs.MYSQLD_VARIABLE):
-            raise programs.misnamed(programs.MYSQLD_VARIABLE, "mysqld")
+            raise programs.misnamed_program_error(programs.MYSQLD_VARIABLE, "mysqld")
         folder = programs.mysql_folder()
         say(f"fetching a MySQL server (60 MB) into {folder}")
         fetch_into(folder)
@@ -142,7 +142,7 @@ def log_writes(folder: Path, file: Path) -> None:
     acked, recordings = found.acked, found.timeline.recordings
     files = _files(file, recordings)
     for path, recording in zip(files, recordings, strict=True):
-        marks, content = log_of(recording, _marks(acked))
+        marks, content = encode_log(recording, _marks(acked))
         write_file(path, content)
         say(
             f"{path}: {len(recording):,} writes and {len(recording.flushes):,} flushes"
@@ -349,7 +349,7 @@ def inventory() -> None:
     One that starts or ends just now, or does not answer, is left out.
     """
     hosts = {}
-    for name in labs.persistent_labs():
+    for name in labs.list_persistent_labs():
         try:
             hosts[name] = as_host(Lab.find(name))
         except LabError as error:
@@ -401,8 +401,8 @@ def down(name: str | None) -> None:
 
     The leftovers of dead labs are removed, too.
     """
-    held = [] if name else labs.attached_labs()
-    names = [name] if name else labs.persistent_labs()
+    held = [] if name else labs.list_attached_labs()
+    names = [name] if name else labs.list_persistent_labs()
     for one in held:
         say(f"lab {one} ends with the command that runs it")
     for one in names:

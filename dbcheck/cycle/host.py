@@ -81,7 +81,9 @@ class HostCanaries:
         those count up to which blocks were written.
         """
         return tuple(
-            one.completed(one.rose_us() if host_kept else None) if one else None
+            one.completed(one.last_progress_us() if host_kept else None)
+            if one
+            else None
             for one in (self.data, *self.elsewhere)
         )
 

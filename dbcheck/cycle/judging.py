@@ -16,7 +16,7 @@ from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.result import to_values
 from dbcheck.model.family import FAMILIES
 from dbcheck.model.records import AfterRecord
-from dbcheck.ports.listener import Progress, Reporter, Unit, unreported
+from dbcheck.ports.listener import Progress, Reporter, Unit, ignore_progress
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.chores import Chores
 from dbcheck.rows.differences import ChangedRow, Left, left_on
@@ -95,7 +95,7 @@ def _utc(wall_us: int) -> str:
 
 
 def judge_run(
-    run: RunFolder, reader: LogReader, report: Reporter = unreported
+    run: RunFolder, reader: LogReader, report: Reporter = ignore_progress
 ) -> Outcome:
     """Reconcile a run whose log and survivors are stored; write losses and verdict.
 
@@ -163,7 +163,7 @@ def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | N
 
 
 def fate(
-    run: RowStore, acks: AckStream, case: Case, report: Reporter = unreported
+    run: RowStore, acks: AckStream, case: Case, report: Reporter = ignore_progress
 ) -> Reconciliation:
     """Return the fate of *acks* and of the rows that were read; see Plan.judge()."""
     plan, load = case.manifest.plan(), case.load

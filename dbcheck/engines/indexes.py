@@ -44,13 +44,13 @@ class RowsRead:
         self._next += len(own) * self._stride
         self.count += len(records)
         while self._kept > LOOKUPS_MAX:
-            thinner = self.some[::2]
+            thinner = self.sample[::2]
             self._parts, self._kept = [thinner], len(thinner)
             self._stride *= 2
             self._next = len(thinner) * self._stride
 
     @property
-    def some(self) -> Records:
+    def sample(self) -> Records:
         """Every n-th of them, LOOKUPS_MAX at most."""
         return np.concatenate([np.empty(0, RECORD), *self._parts])
 

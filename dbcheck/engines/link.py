@@ -50,7 +50,7 @@ def deadline(
     seconds: how long it may take.  The drivers know no timeout of their own for an
     answer; a power cut sends nothing, so without this a reader would wait for ever.
     most: how many bytes may come meanwhile, if *count* returns how many came so far, as
-    received() does.  libpq holds an answer whole, whatever its size.
+    count_received_bytes() does.  libpq holds an answer whole, whatever its size.
 
     Yield which limit was exceeded; it is set before *sever* is called, again and again
     while the body continues: what it breaks may not be there yet.
@@ -80,7 +80,7 @@ def deadline(
         thread.join()
 
 
-def received(wire: socket.socket | None) -> int:
+def count_received_bytes(wire: socket.socket | None) -> int:
     """Return how many bytes came over a TCP connection so far, 0 if that is unknown.
 
     Only Linux reports it, and only for TCP.
@@ -107,7 +107,7 @@ class StillRunning(TimeoutError):
         self.thread = thread
 
 
-def interruptible(
+def run_interruptible(
     call: Callable[[], T], sever: Callable[[], None], limit_s: float | None = None
 ) -> T:
     """Return what *call* returns, raise what it raises; *sever* if an interrupt comes.
@@ -170,7 +170,7 @@ class ProtocolViolation(Exception):
     """The server sent bytes that its protocol does not allow at this point."""
 
 
-def one_line(error: BaseException, secret: str) -> str:
+def format_message(error: BaseException, secret: str) -> str:
     """Return the message of *error* on one line, without the password."""
     text = "; ".join(line.strip() for line in str(error).splitlines() if line)
     text = text or type(error).__name__
@@ -215,10 +215,10 @@ def require_within(
             hint="A sound server does not do that: check what answers at that address.",
         )
     if overrun.is_late:
-        raise unanswered(target, statement, answer_s)
+        raise no_answer_error(target, statement, answer_s)
 
 
-def unanswered(target: str, statement: str, answer_s: float) -> EngineError:
+def no_answer_error(target: str, statement: str, answer_s: float) -> EngineError:
     """Return the error for a server that was cut off, as it did not answer in time."""
     return EngineError(
         f"{target} did not answer {statement} within {answer_s:g} s",
@@ -227,7 +227,7 @@ def unanswered(target: str, statement: str, answer_s: float) -> EngineError:
     )
 
 
-def locked(error: EngineError, holders: str) -> RowsWithheld:
+def locked_table_error(error: EngineError, holders: str) -> RowsWithheld:
     """Return the error for a table that another session has locked.
 
     holders: who they are, "" if the server does not show it.
@@ -240,7 +240,7 @@ def locked(error: EngineError, holders: str) -> RowsWithheld:
     )
 
 
-def not_permitted(error: EngineError) -> RowsWithheld:
+def not_permitted_error(error: EngineError) -> RowsWithheld:
     """Return the error for a table that the account may not read, or not all of it."""
     return RowsWithheld(
         f"the account may not read every row: {error}",
@@ -250,7 +250,7 @@ def not_permitted(error: EngineError) -> RowsWithheld:
     )
 
 
-def set_otherwise(name: str, found: object, wanted: object) -> EngineError:
+def wrong_setting_error(name: str, found: object, wanted: object) -> EngineError:
     """Return the error for a setting that is not what the session set it to."""
     return EngineError(
         f"the session's {name} is {found!r} although it was set to {wanted!r}",
@@ -259,7 +259,7 @@ def set_otherwise(name: str, found: object, wanted: object) -> EngineError:
     )
 
 
-def unreadable(target: str, why: str) -> EngineError:
+def unreadable_answer_error(target: str, why: str) -> EngineError:
     """Return the error for an answer that the driver, or its reader, cannot decode."""
     return EngineError(
         f"cannot read the answer of {target}: {why}",
@@ -319,7 +319,7 @@ class Link(ABC):
     def require(self, server: ServerFacts) -> None:
         """Raise OtherServer unless it is that process of that *server* that answers."""
 
-    def leading_to(self, server: ServerFacts | None) -> Self:
+    def require_or_close(self, server: ServerFacts | None) -> Self:
         """Return this link; close it and raise OtherServer if another one answers.
 
         server: None for any.
@@ -339,7 +339,7 @@ class Link(ABC):
         """
         self.close()
         if isinstance(error, UNREADABLE):
-            raise unreadable(self._target, self.message(error)) from error
+            raise unreadable_answer_error(self._target, self.message(error)) from error
 
     @abstractmethod
     def sever(self) -> None:
@@ -359,11 +359,11 @@ class Watch:
     def _rows(
         self, statement: str, parameters: Mapping[str, Any] | None = None
     ) -> list[tuple[Any, ...]]:
-        with self._abandoning():
+        with self._abandon_on_error():
             return self._link.rows(statement, parameters)
 
     @contextlib.contextmanager
-    def _abandoning(self) -> Iterator[None]:
+    def _abandon_on_error(self) -> Iterator[None]:
         try:
             yield
         except BaseException as error:

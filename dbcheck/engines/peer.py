@@ -60,7 +60,7 @@ def require_same(target: str, server: ServerFacts, found: Answering) -> None:
 
     target: how error messages name the address that leads to it.
     """
-    if why := _difference(server, found):
+    if why := _describe_difference(server, found):
         raise OtherServer(
             f"two connections to {target} reached different servers ({why}): there is a"
             " load balancer or proxy in between, or the server restarted",
@@ -69,7 +69,7 @@ def require_same(target: str, server: ServerFacts, found: Answering) -> None:
         )
 
 
-def _difference(server: ServerFacts, found: Answering) -> str:
+def _describe_difference(server: ServerFacts, found: Answering) -> str:
     """Return in what they differ, "" if in nothing that is known of both."""
     for name in sorted(server.identity.keys() & found.identity.keys()):
         now, before = found.identity[name], server.identity[name]
@@ -91,31 +91,31 @@ def accepts(endpoints: Callable[[], Iterable[tuple[str, int]]]) -> bool:
     of this machine forbids.
     """
     try:
-        return any(_accepts(host, port) for host, port in endpoints())
+        return any(_accepts_connection(host, port) for host, port in endpoints())
     except DbcheckError:
         return True
 
 
-def _accepts(host: str, port: int) -> bool:
+def _accepts_connection(host: str, port: int) -> bool:
     if not host:
         return True
     place = (host, port)
     try:
         socket.create_connection(place, _CONNECT_S, all_errors=True).close()
     except ExceptionGroup as errors:  # one for each address of the host
-        return not all(map(_is_off, errors.exceptions))
+        return not all(map(_is_host_off, errors.exceptions))
     except (OSError, UnicodeError):
         pass
     return True
 
 
-def _is_off(error: Exception) -> bool:
+def _is_host_off(error: Exception) -> bool:
     """Return whether a connection failed because the host is off or the port closed."""
     # Where it is Python's own limit, it has no number.
     return isinstance(error, TimeoutError) or getattr(error, "errno", None) in _OFF
 
 
-def log_names(settings: Mapping[str, str]) -> dict[str, str]:
+def pick_log_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return those of the settings that a server's log names when it starts."""
     return {name: settings[name] for name in NAMES if settings.get(name)}
 
@@ -130,7 +130,7 @@ _ESTABLISHED = "01"
 _LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
 
 
-def socket_owner(path: str) -> str | None:
+def find_socket_owner(path: str) -> str | None:
     """Return the name of the account that listens at the socket file *path*.
 
     None if it may be anybody's, if it has no name, or if nobody listens.
@@ -139,7 +139,7 @@ def socket_owner(path: str) -> str | None:
         wire.settimeout(_CONNECT_S)
         try:
             wire.connect(path)
-            uid = _listener(wire)
+            uid = _find_listener(wire)
             if uid is None or not _may_listen(uid, path):
                 return None
             return pwd.getpwuid(uid).pw_name
@@ -154,7 +154,7 @@ def is_servers_socket(wire: socket.socket, path: str, accounts: Set[int]) -> boo
     may be follows from the file's folder: if no other account may put a file there, or
     another folder in its place, then its owner is the server.
     """
-    uid = _listener(wire)
+    uid = _find_listener(wire)
     return uid is not None and (uid in accounts or _may_listen(uid, path))
 
 
@@ -167,34 +167,41 @@ def is_servers_port(wire: socket.socket, accounts: Set[int]) -> bool:
     takes more than one read(2) (seen with Linux 6.18).
     """
     try:
-        ours, theirs = _address(wire.getsockname()), _address(wire.getpeername())
-        rows = [row for row in _rows(theirs, ours) if row[_STATE] == _ESTABLISHED]
+        ours, theirs = (
+            _read_address(wire.getsockname()),
+            _read_address(wire.getpeername()),
+        )
+        rows = [
+            row
+            for row in _read_socket_rows(theirs, ours)
+            if row[_STATE] == _ESTABLISHED
+        ]
         ((uid, inode),) = {(int(row[_UID]), int(row[_INODE])) for row in rows}
     except (OSError, ValueError, IndexError):
         return False
-    is_known = uid in accounts or (uid in _ours() and _is_one_account(uid))
+    is_known = uid in accounts or (uid in _trusted_users() and _is_one_account(uid))
     return is_known and inode != 0
 
 
-def account_id(account: str) -> int | None:
+def find_account_id(account: str) -> int | None:
     """Return the id of an account of this machine, by its name or id; None if none."""
     if account.isascii() and account.isdigit():
         return int(account)
-    return _named(account)
+    return _find_account(account)
 
 
-def _named(account: str) -> int | None:
+def _find_account(account: str) -> int | None:
     try:
         return pwd.getpwnam(account).pw_uid
     except KeyError:
         return None
 
 
-def _ours() -> set[int]:
+def _trusted_users() -> set[int]:
     return own_users() | {0}
 
 
-def _listener(wire: socket.socket) -> int | None:
+def _find_listener(wire: socket.socket) -> int | None:
     """Return who listened at the other end of a Unix socket; None where none shows it.
 
     As it was when listen(2) was called, so it is not who has the socket now (unix(7),
@@ -213,7 +220,7 @@ def _listener(wire: socket.socket) -> int | None:
 def _may_listen(uid: int, path: str) -> bool:
     if not _is_one_account(uid):
         return False
-    return uid in _ours() or uid == _keeper(path)
+    return uid in _trusted_users() or uid == _find_keeper(path)
 
 
 def _is_one_account(uid: int) -> bool:
@@ -228,7 +235,7 @@ def _is_one_account(uid: int) -> bool:
         return False
 
 
-def _keeper(path: str) -> int | None:
+def _find_keeper(path: str) -> int | None:
     """Return who, beside root and this user, alone decides what lies at *path*.
 
     That is the owner of its folder; None if others may change what is there.
@@ -237,27 +244,32 @@ def _keeper(path: str) -> int | None:
         way = list(steps(Path(path)))
         keeper = way[-1].parent.stat().st_uid
         is_file = stat.S_ISSOCK(way[-1].lstat().st_mode)  # and no abstract name
-        kept = is_file and all(_is_kept(step, keeper) for step in way)
+        kept = is_file and all(
+            _is_replaceable_by_none_but(step, keeper) for step in way
+        )
         return keeper if kept else None
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _is_kept(step: Path, keeper: int) -> bool:
+def _is_replaceable_by_none_but(step: Path, keeper: int) -> bool:
     """Return whether nobody but root, this user and *keeper* may replace *step*."""
     folder = step.parent.stat()
-    allowed = _ours() | {keeper}
+    allowed = _trusted_users() | {keeper}
     if folder.st_uid not in allowed:
         return False
     if folder.st_mode & stat.S_IWOTH:
         # Of what is the keeper's own, it was another's first: a new boot empties /tmp.
-        return bool(folder.st_mode & stat.S_ISVTX) and step.lstat().st_uid in _ours()
+        return (
+            bool(folder.st_mode & stat.S_ISVTX)
+            and step.lstat().st_uid in _trusted_users()
+        )
     if folder.st_mode & stat.S_IWGRP:
         return not has_acl(step.parent) and is_group_of(folder.st_gid, allowed)
     return True
 
 
-def _address(name: tuple[str, int]) -> tuple[ipaddress.IPv6Address, int]:
+def _read_address(name: tuple[str, int]) -> tuple[ipaddress.IPv6Address, int]:
     """Return address and port of a socket, an IPv4 address as IPv6 maps it."""
     found = ipaddress.ip_address(name[0].partition("%")[0])
     if isinstance(found, ipaddress.IPv4Address):
@@ -265,13 +277,13 @@ def _address(name: tuple[str, int]) -> tuple[ipaddress.IPv6Address, int]:
     return found, name[1]
 
 
-def _rows(
+def _read_socket_rows(
     local: tuple[ipaddress.IPv6Address, int], remote: tuple[ipaddress.IPv6Address, int]
 ) -> Iterator[list[str]]:
     """Yield the kernel's rows of the sockets between these two, as *local* has them."""
     is_ipv4 = local[0].ipv4_mapped is not None
     for table, width in _TABLES.items() if is_ipv4 else [_IPV6]:
-        wanted = [_written(local, width), _written(remote, width)]
+        wanted = [_format_address(local, width), _format_address(remote, width)]
         with contextlib.suppress(FileNotFoundError), open(table) as lines:
             for line in lines:
                 row = line.split()
@@ -279,7 +291,7 @@ def _rows(
                     yield row
 
 
-def _written(name: tuple[ipaddress.IPv6Address, int], width: int) -> str:
+def _format_address(name: tuple[ipaddress.IPv6Address, int], width: int) -> str:
     """Return an address as the table of addresses of *width* bytes has it.
 
     Its words are in the order of the bytes of this machine.

@@ -58,19 +58,19 @@ def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
         )
 
 
-def besides_of(foreign: Sequence[Sequence[Any]]) -> str:
+def parse_foreign_objects(foreign: Sequence[Sequence[Any]]) -> str:
     """Return what foreign.sql found, as Definition has it."""
     return ", ".join(sorted(what for (what,) in foreign)) or PLAIN
 
 
-def row_of(values: Sequence[Any]) -> Row:
+def parse_row(values: Sequence[Any]) -> Row:
     """Return what row_TABLE.sql found."""
     row_id, epoch, session, seq, part, payload, checksum = values
     content = payload.encode() if isinstance(payload, str) else bytes(payload)
     return Row(row_id, epoch, session, seq, part, content, checksum)
 
 
-def table_facts(
+def parse_table_facts(
     epochs: Sequence[Sequence[Any]], identity: str, definition: Definition
 ) -> TableFacts:
     """Return what epochs_TABLE.sql found, row by row."""

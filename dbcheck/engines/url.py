@@ -37,9 +37,9 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
         raise UsageError(
             "the target is not a database URL",
             id=ErrorId.TARGET_URL_INVALID,
-            hint=_advice(url),
+            hint=_advise_on_url(url),
         ) from None
-    if any("\0" in part for part in (*parsed.query, *_texts(parsed))):
+    if any("\0" in part for part in (*parsed.query, *_list_free_texts(parsed))):
         raise UsageError(
             "the target's URL holds a zero byte",
             id=ErrorId.TARGET_URL_INVALID,
@@ -48,7 +48,7 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
     if (
         parsed.password is not None
         or any(map(secret.OPTION.search, parsed.query))
-        or any(map(secret.MISPLACED.search, _texts(parsed)))
+        or any(map(secret.MISPLACED.search, _list_free_texts(parsed)))
     ):
         raise UsageError(
             "the target's URL contains a password",
@@ -64,14 +64,14 @@ def read_url(url: str) -> sqlalchemy.engine.URL:
     return parsed
 
 
-def _texts(url: sqlalchemy.engine.URL) -> Iterator[str]:
+def _list_free_texts(url: sqlalchemy.engine.URL) -> Iterator[str]:
     """Yield each part of *url* that is free text, but for the names of options."""
     yield from (url.username or "", url.host or "", url.database or "")
     for value in url.query.values():
         yield from (value,) if isinstance(value, str) else value
 
 
-def _advice(url: str) -> str:
+def _advise_on_url(url: str) -> str:
     """Return how to write a URL, of which nothing is repeated."""
     scheme, _, rest = url.partition("://")
     if "," not in re.split("[/?]", rest)[0].rpartition("@")[2]:
@@ -105,10 +105,10 @@ def require_hosts(hosts: Iterable[str], hint: str) -> None:
             continue
         is_plain = host.isprintable() and " " not in host and "@" not in host
         if not is_plain or (":" in host and not _is_ipv6(host)):
-            raise no_host(hint)
+            raise invalid_host_error(hint)
 
 
-def no_host(hint: str) -> UsageError:
+def invalid_host_error(hint: str) -> UsageError:
     """Return the error about a host, which is not repeated: it may hold a login."""
     return UsageError(
         "a host in the target's URL is neither a name nor an address",
@@ -124,7 +124,7 @@ def _is_ipv6(host: str) -> bool:
         return False
 
 
-def unreadable_file(named: Mapping[str, str]) -> str:
+def find_unreadable_file(named: Mapping[str, str]) -> str:
     """Return which file a driver must not read, and why; "" if none.
 
     named: by what names each, e.g. "sslrootcert" or "PGPASSFILE".  What is missing, or

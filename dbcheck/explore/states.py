@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, cycle
 
-from dbcheck.lab.drive.model import surviving
+from dbcheck.lab.drive.model import choose_surviving_parts
 from dbcheck.lab.drive.recording import Recording
 from dbcheck.model.cut import CrashState, Part
 
@@ -155,7 +155,9 @@ class Timeline:
         held, recording = self.moments[moment].drives[number], self.recordings[number]
         numbers = range(held.stable, held.arrived)
         writes = [recording.write(each) for each in numbers]
-        left = surviving(kind, [(w.offset, w.content) for w in writes], seed)
+        left = choose_surviving_parts(
+            kind, [(w.offset, w.content) for w in writes], seed
+        )
         parts = [
             (each, offset - write.offset, len(content))
             for each, write, pieces in zip(numbers, writes, left, strict=True)

@@ -81,7 +81,7 @@ class Canaries:
         self.nonce = nonce
         self._reports: deque[_Report] = deque(maxlen=_REPORTS_MAX)
         self._noting = threading.Lock()
-        self._counts = host_agent.counts(pace.rings)
+        self._counts = host_agent.report_layout(pace.rings)
         self._numbers = 1 + pace.rings
         self._interval_us = pace.interval_us
         self._ahead_us: int | None = None  # of the host's clock: ours, at most
@@ -139,7 +139,7 @@ class Canaries:
             buffered, tuple(direct), self._as_of_us(reports), self._interval_us
         )
 
-    def rose_us(self) -> int | None:
+    def last_progress_us(self) -> int | None:
         """Return when the first report came that had the last block of each ring.
 
         None without any.  A host that keeps running reports further, of a drive that

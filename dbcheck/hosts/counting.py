@@ -75,7 +75,7 @@ class Counting:
 class _Looked:
     """Options of mounts, write_cache of devices, and where places lie.
 
-    As the host's agent answers, see agent.host.facts.look().
+    As the host's agent answers, see agent.host.facts.read_mounts_and_caches().
     """
 
     mounts: Mapping[str, str]

@@ -202,7 +202,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """What the host's agent read of a log, see agent.host.log.since()."""
+    """What the host's agent read of a log, see agent.host.log.read_since()."""
 
     text: str
     truncated: bool
@@ -212,7 +212,7 @@ class _Logged:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the host's agent read of them, see agent.host.canary.survivors()."""
+    """What the host's agent read of them, see agent.host.canary.read_survivors()."""
 
     run: _Run | None
     buffered: Ranges
@@ -290,7 +290,7 @@ class TargetHost:
 
         Raise HostError, also if the data directory is not there.
         """
-        asked = _asked(data_directory, places)
+        asked = _make_request(data_directory, places)
         return self._request(TargetFacts, host_agent.FACTS, places=asked)
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
@@ -323,7 +323,7 @@ class TargetHost:
         Over a channel of its own, as counting().  Close what is returned.  Raise
         HostError.
         """
-        return Look(self._open(), facts, _asked(data_directory, places), known)
+        return Look(self._open(), facts, _make_request(data_directory, places), known)
 
     def drives(self) -> DriveControl:
         """Return who takes the server off drives; raise HostError.
@@ -489,7 +489,7 @@ class TargetHost:
         return Channel(self._open_pipe(PROGRAM), self.place, _PROTOCOL)
 
 
-def _asked(data_directory: str, places: Sequence[Place]) -> list[AskedPlace]:
+def _make_request(data_directory: str, places: Sequence[Place]) -> list[AskedPlace]:
     """Return what the agent is asked of the places, the data directory first."""
     files = [name for each in places if each.name == DATA for name in each.files]
     others = [(one.name, one.path, one.files) for one in places if one.name != DATA]

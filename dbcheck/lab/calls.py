@@ -57,29 +57,29 @@ def remote(timeout_s: float) -> Callable[[F], F]:
     return marked
 
 
-def limit_s(method: Callable[..., object]) -> float:
+def time_limit_s(method: Callable[..., object]) -> float:
     """Return how long a caller waits for a method, in seconds."""
     return float(getattr(method, _LIMIT))
 
 
-def call_of(method: Method[P, object], *args: P.args, **named: P.kwargs) -> bytes:
+def encode_call(method: Method[P, object], *args: P.args, **named: P.kwargs) -> bytes:
     """Return a call of *method* as a message."""
     bound = inspect.signature(method).bind(None, *args, **named).arguments
     values = dict(list(bound.items())[1:])  # without self
     return msgspec.json.encode({"method": method.__name__, "values": values})
 
 
-def result_of(method: Method[P, T], message: bytes) -> T:
+def decode_result(method: Method[P, T], message: bytes) -> T:
     """Return the result of a call of *method* that a reply has.
 
     Raise LabError with the error that the reply reports, and NotUnderstood.
     """
-    result: T = result_in(message, _hints(method)["return"])
+    result: T = decode_result_as(message, _read_type_hints(method)["return"])
     return result
 
 
-def result_in(message: bytes, kind: Any) -> Any:
-    """Return the result, which must be a *kind*; raise what result_of() does."""
+def decode_result_as(message: bytes, kind: Any) -> Any:
+    """Return the result, which must be a *kind*; raise what decode_result() does."""
     try:
         reply = msgspec.json.decode(message, type=Reply)
         if not reply.error:
@@ -95,7 +95,7 @@ class Callee:
     def __init__(self, interface: type[Any], target: object) -> None:
         self._target = target
         self._values = {
-            name: _values_of(method)
+            name: _arguments_type(method)
             for name, method in vars(interface).items()
             if hasattr(method, _LIMIT)
         }
@@ -116,20 +116,20 @@ class Callee:
         return call.method, functools.partial(method, **msgspec.structs.asdict(values))
 
 
-def success(result: object) -> bytes:
+def encode_success(result: object) -> bytes:
     """Return *result* as a reply."""
     return msgspec.json.encode(Reply(ok=msgspec.Raw(msgspec.json.encode(result))))
 
 
-def failure(error: DbcheckError) -> bytes:
+def encode_failure(error: DbcheckError) -> bytes:
     """Return *error* as a reply."""
     text = str(error) or type(error).__name__
     return msgspec.json.encode(Reply(error=text, hint=error.hint, id=error.id))
 
 
-def _values_of(method: Callable[..., object]) -> type[msgspec.Struct]:
+def _arguments_type(method: Callable[..., object]) -> type[msgspec.Struct]:
     """Return what the arguments of a call must be."""
-    hints = _hints(method)
+    hints = _read_type_hints(method)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     fields: list[Any] = [
         (one.name, hints[one.name])
@@ -143,6 +143,6 @@ def _values_of(method: Callable[..., object]) -> type[msgspec.Struct]:
 
 
 @functools.cache
-def _hints(method: Callable[..., object]) -> dict[str, Any]:
+def _read_type_hints(method: Callable[..., object]) -> dict[str, Any]:
     hints = get_type_hints(method)
     return {name: type(None) if kind is None else kind for name, kind in hints.items()}

@@ -81,8 +81,8 @@ class Identity:
 
         A process reaches them by those paths if it inherits the descriptors.
         """
-        with in_memory(self.authority, self.certificate, self.key) as held:
-            yield IdentityFiles(*map(path_of, held)), held
+        with open_in_memory(self.authority, self.certificate, self.key) as held:
+            yield IdentityFiles(*map(descriptor_path, held)), held
 
 
 class Authority:
@@ -94,14 +94,14 @@ class Authority:
     def __init__(self) -> None:
         """Make one."""
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _named("dbcheck lab")
+        self._name = _make_name("dbcheck lab")
         extensions = [
             x509.BasicConstraints(ca=True, path_length=0),
-            _usage(of_authority=True),
+            _make_usage_extension(of_authority=True),
         ]
         self._certificate = self._signed(self._name, self._key, extensions)
 
-    def vouch_for(self, name: str) -> Identity:
+    def issue_certificate(self, name: str) -> Identity:
         """Return a new certificate for 127.0.0.1 and localhost; *name* is its owner's.
 
         A server may show it, and a client.
@@ -109,11 +109,11 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         extensions = [
             x509.BasicConstraints(ca=False, path_length=None),
-            _usage(of_authority=False),
+            _make_usage_extension(of_authority=False),
             _BOTH_ENDS,
             _HOSTS,
         ]
-        made = self._signed(_named(name), key, extensions)
+        made = self._signed(_make_name(name), key, extensions)
         text = key.private_bytes(
             _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -147,8 +147,8 @@ class Authority:
 
 
 @contextlib.contextmanager
-def in_memory(*texts: str) -> Iterator[Sequence[int]]:
-    """Give descriptors of files in memory, which hold these texts; see path_of()."""
+def open_in_memory(*texts: str) -> Iterator[Sequence[int]]:
+    """Give descriptors of files in memory, which hold these texts; see descriptor_path()."""
     with contextlib.ExitStack() as open_files:
         held = []
         for text in texts:
@@ -160,16 +160,16 @@ def in_memory(*texts: str) -> Iterator[Sequence[int]]:
         yield held
 
 
-def path_of(descriptor: int) -> Path:
+def descriptor_path(descriptor: int) -> Path:
     """Return the path of a file by a descriptor that this process has (proc(5))."""
     return Path(f"/proc/self/fd/{descriptor}")
 
 
-def _named(name: str) -> x509.Name:
+def _make_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _usage(*, of_authority: bool) -> x509.KeyUsage:
+def _make_usage_extension(*, of_authority: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not of_authority,
         key_cert_sign=of_authority,

@@ -45,18 +45,18 @@ def fetch(folder: Path, mirror: str | None = None) -> None:
     It appears there whole or not at all.  mirror: an archive of Debian; this machine's
     own if None.  Two at once wait for each other.
     """
-    with alone(folder):
+    with lock_and_clear(folder):
         if folder.exists():
             return
         require_debian()
-        source = mirror or mirror_of(
+        source = mirror or find_mirror(
             run(["apt-get", "indextargets", "--format", TARGETS_AS])
         )
         with tempfile.TemporaryDirectory(prefix="mysql.", dir=folder.parent) as scratch:
             whole = Path(scratch, "whole")
             for package in download(Path(scratch, "apt"), source, SUITE, PACKAGE):
                 run(["dpkg-deb", "--extract", str(package), str(whole)])
-            keep(whole, _KEPT)
+            keep_only(whole, _KEPT)
             loader = patch(whole, folder, _SERVER)
             server = str(whole / _SERVER)
             run([str(whole / loader), server, "--no-defaults", "--version"])
@@ -67,7 +67,7 @@ TARGETS_AS = "$(REPO_URI) $(COMPONENT)"
 _ARCHIVES_AS = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
 
 
-def mirror_of(targets: str) -> str:
+def find_mirror(targets: str) -> str:
     """Return the archive of Debian among apt's index targets; raise LabError if none.
 
     targets: a line for each, its archive and its component.  Each mirror has a path
@@ -84,15 +84,15 @@ def mirror_of(targets: str) -> str:
     )
 
 
-def archives() -> str:
+def list_archives() -> str:
     """Return Debian's archives that this machine uses, as a list of sources.
 
     Raise LabError if there is none.
     """
-    return sources_of(run(["apt-get", "indextargets", "--format", _ARCHIVES_AS]))
+    return make_source_list(run(["apt-get", "indextargets", "--format", _ARCHIVES_AS]))
 
 
-def sources_of(targets: str) -> str:
+def make_source_list(targets: str) -> str:
     """Return Debian's archives among apt's index targets, as a list of sources.
 
     targets: a line for each, its archive, release and component.  Raise LabError if
@@ -113,7 +113,7 @@ def sources_of(targets: str) -> str:
     return "\n".join(found) + "\n"
 
 
-def configuration(folder: Path, host: str) -> str:
+def make_apt_configuration(folder: Path, host: str) -> str:
     """Return apt's configuration for a tree in *folder*, whose host has *host*.
 
     Only how the host's apt reaches its mirrors is taken from there, and no hook.
@@ -138,7 +138,7 @@ def configuration(folder: Path, host: str) -> str:
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def lock_and_clear(folder: Path) -> Iterator[None]:
     """Keep others out, and clear away what one that was killed has left."""
     try:
         if not folder.parent.is_dir():
@@ -191,12 +191,14 @@ def prepare_apt(folder: Path, sources: str, installed: bytes = b"") -> Path:
     (folder / "status").write_bytes(installed)
     (folder / "sources.list").write_text(sources)
     settings = folder / "apt.conf"
-    settings.write_text(configuration(folder, run(["apt-config", "dump", "Acquire"])))
+    settings.write_text(
+        make_apt_configuration(folder, run(["apt-config", "dump", "Acquire"]))
+    )
     run(["apt-get", "update", "--error-on=any"], settings)
     return settings
 
 
-def keep(whole: Path, wanted: Sequence[str]) -> None:
+def keep_only(whole: Path, wanted: Sequence[str]) -> None:
     """Remove all but what is *wanted*, and let every account read the rest."""
     kept = [whole / name for name in wanted]
     for path in sorted(whole.rglob("*"), reverse=True):
@@ -326,7 +328,7 @@ def fetch_part(part: Part, folder: Path) -> None:
     It appears there whole or not at all, in place of one that lacks a file.  Two at
     once wait for each other.
     """
-    with alone(folder):
+    with lock_and_clear(folder):
         if all((folder / name).is_file() for name in part.files):
             return
         require_debian()
@@ -339,7 +341,7 @@ def fetch_part(part: Part, folder: Path) -> None:
         ) as scratch:
             tree, whole = Path(scratch, "tree"), Path(scratch, "whole")
             apt = Path(scratch, "apt")
-            settings = prepare_apt(apt, archives(), installed=STATUS.read_bytes())
+            settings = prepare_apt(apt, list_archives(), installed=STATUS.read_bytes())
             wanted = [f"{name}={version}" for name in part.of_server]
             command = ["apt-get", "download", *wanted, *part.packages]
             run([*command, *part.with_libraries], settings, cwd=Path(scratch))
@@ -348,7 +350,7 @@ def fetch_part(part: Part, folder: Path) -> None:
             whole.mkdir(mode=0o755)
             _fetch_libraries(part.with_libraries, apt, settings, whole)
             for name in part.files:
-                shutil.copy2(_file_of(tree, name), whole / name)
+                shutil.copy2(_find_file(tree, name), whole / name)
             os.chmod(whole, 0o755)
             change = ["--force-rpath", "--set-rpath", "$ORIGIN"]
             for name in part.patched:
@@ -365,7 +367,7 @@ def _fetch_libraries(
     needed = [
         name
         for package in packages
-        for name in library_packages(
+        for name in parse_library_packages(
             run(["apt-cache", "show", "--no-all-versions", package], settings)
         )
     ]
@@ -381,7 +383,7 @@ def _fetch_libraries(
             shutil.copy2(path.resolve(), folder / path.name)
 
 
-def library_packages(described: str) -> list[str]:
+def parse_library_packages(described: str) -> list[str]:
     """Return the packages of libraries that a package depends on.
 
     described: it, as apt-cache shows it.  Of alternatives the first one counts.
@@ -394,7 +396,7 @@ def library_packages(described: str) -> list[str]:
     return []
 
 
-def _file_of(tree: Path, name: str) -> Path:
+def _find_file(tree: Path, name: str) -> Path:
     """Return the file of that name, past settings that are called so, too."""
     for path in sorted(tree.rglob(name)):
         if path.is_file() and "etc" not in path.relative_to(tree).parts:
@@ -416,7 +418,7 @@ def fetch_patroni(folder: Path) -> None:
 
     It appears there whole or not at all.  Two at once wait for each other.
     """
-    with alone(folder):
+    with lock_and_clear(folder):
         if folder.exists():
             return
         require_debian()
@@ -424,13 +426,13 @@ def fetch_patroni(folder: Path) -> None:
             prefix=f"{folder.name}.", dir=folder.parent
         ) as scratch:
             whole, apt = Path(scratch, "whole"), Path(scratch, "apt")
-            settings = prepare_apt(apt, archives(), installed=STATUS.read_bytes())
+            settings = prepare_apt(apt, list_archives(), installed=STATUS.read_bytes())
             run(
                 ["apt-get", "install", "--yes", "--download-only", *_PACKAGES], settings
             )
             for package in (apt / "cache/archives").glob("*.deb"):
                 run(["dpkg-deb", "--extract", str(package), str(whole)])
-            keep(whole, _PATRONI_KEPT)
+            keep_only(whole, _PATRONI_KEPT)
             run([str(whole / "usr/bin/etcd"), "--version"])
             os.chmod(whole, 0o755)
             whole.rename(folder)

@@ -30,7 +30,7 @@ class HeldPort:
 
     def __init__(self, *, lent: bool = True) -> None:
         """Take a port that nothing is bound to; raise LabError if there is none."""
-        self._socket = _bound()
+        self._socket = _bind_socket()
         self.number: int = self._socket.getsockname()[1]
         if lent:
             self.lend()
@@ -53,9 +53,9 @@ class HeldPort:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
 
 
-def _bound() -> socket.socket:
+def _bind_socket() -> socket.socket:
     """Return a socket that alone is bound to a port, as SO_REUSEADDR is not yet set."""
-    choice = candidates(_RANGE.read_text())
+    choice = list_candidates(_RANGE.read_text())
     for port in random.SystemRandom().sample(choice, min(_TRIES, len(choice))):
         probe = socket.socket()
         try:
@@ -71,7 +71,7 @@ def _bound() -> socket.socket:
     )
 
 
-def candidates(ephemeral: str) -> list[int]:
+def list_candidates(ephemeral: str) -> list[int]:
     """Return the ports to choose from; *ephemeral* is "first last", as in _RANGE."""
     first, last = map(int, ephemeral.split())
     every = range(_LOWEST, _HIGHEST + 1)

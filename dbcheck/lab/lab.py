@@ -18,15 +18,15 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.owners import exchangeable
 from dbcheck.lab import namespace, programs, server_account, state
-from dbcheck.lab.calls import Method, result_in
+from dbcheck.lab.calls import Method, decode_result_as
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.interface import LabCalls, PowerStatus
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
-from dbcheck.lab.machine import server_of
+from dbcheck.lab.machine import make_server
 from dbcheck.lab.process import Process
-from dbcheck.lab.programs import missing_for_drive_rung
+from dbcheck.lab.programs import list_missing_for_drive
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.mysql import require_no_group
@@ -114,7 +114,7 @@ class Lab:
         UsageError if a setting is the lab's own to decide, or its value is of no use.
         """
         require_buildable(spec, alone=identity is None)
-        if recordings and not namespace.available():
+        if recordings and not namespace.are_available():
             raise LabError(
                 "recordings need namespaces, which this process may not make",
                 id=ErrorId.NAMESPACES_NOT_POSSIBLE,
@@ -123,7 +123,7 @@ class Lab:
             )
         if recordings and recordings.replayed:
             recorded = RecordedLab.read(recordings.folder)
-            recorded.require_server(server_of(spec).version())
+            recorded.require_server(make_server(spec).version())
         state.remove_dead()
         entry, lock = state.create(name)
         daemon = None
@@ -247,18 +247,18 @@ class Lab:
         return rpc.call(self._entry.control, method, *args, **named)
 
 
-def persistent_labs() -> list[str]:
+def list_persistent_labs() -> list[str]:
     """Return the names of this account's labs that no client holds.
 
     That is those that were started to stay, and those that are dead.
     """
-    names = attached_labs()
-    return [entry.name for entry in state.entries() if entry.name not in names]
+    names = list_attached_labs()
+    return [entry.name for entry in state.list_labs() if entry.name not in names]
 
 
-def attached_labs() -> list[str]:
+def list_attached_labs() -> list[str]:
     """Return the names of this account's labs that end with their client."""
-    entries = state.entries()
+    entries = state.list_labs()
     return [entry.name for entry in entries if entry.alive() and not entry.stays()]
 
 
@@ -267,7 +267,7 @@ def down(name: str) -> bool:
 
     Return whether it was alive.  Raise LabError if there is none.
     """
-    entry = state.record_of(name)
+    entry = state.make_record(name)
     alive = entry.alive()
     if not alive and not entry.path.exists():
         state.find(name)  # raises
@@ -280,10 +280,10 @@ def require_buildable(spec: LabSpec, *, alone: bool = False) -> None:
 
     alone: it is no node of a cluster.
     """
-    server_of(spec).check_settings(spec.settings)
+    make_server(spec).check_settings(spec.settings)
     if alone:
         require_no_group(spec.settings)
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         raise LabError(
             f"cannot build this lab on this machine: {'; '.join(lacking)}",
             id=ErrorId.LAB_NOT_BUILDABLE,
@@ -293,18 +293,18 @@ def require_buildable(spec: LabSpec, *, alone: bool = False) -> None:
         )
 
 
-def missing(spec: LabSpec) -> list[str]:
+def list_missing(spec: LabSpec) -> list[str]:
     """Return what this machine lacks for such a lab, a clause each; [] if nothing."""
-    reasons = [] if spec.rung == "process" else missing_for_drive_rung(spec.filesystem)
+    reasons = [] if spec.rung == "process" else list_missing_for_drive(spec.filesystem)
     if programs.find("setpriv") is None:
         reasons.append(programs.lacking("setpriv"))
-    if spec.patroni and not namespace.available():
+    if spec.patroni and not namespace.are_available():
         reasons.append(_NEEDS_NAMESPACES)
-    kind = server_of(spec)
+    kind = make_server(spec)
     shared = os.geteuid() == 0 and not _has_own_account(spec)
-    if shared and server_account.packaged(kind.accounts) is None:
-        reasons.append(server_account.lacking(kind.accounts))
-    return [*reasons, *kind.missing(), *sshd.missing()]
+    if shared and server_account.find_packaged_account(kind.accounts) is None:
+        reasons.append(server_account.describe_missing_account(kind.accounts))
+    return [*reasons, *kind.missing(), *sshd.list_missing()]
 
 
 def _has_own_account(spec: LabSpec) -> bool:
@@ -312,12 +312,12 @@ def _has_own_account(spec: LabSpec) -> bool:
 
     One that must have a name gets it in a namespace of the lab's.
     """
-    return namespace.available() or not server_of(spec).needs_entry
+    return namespace.are_available() or not make_server(spec).needs_entry
 
 
 def best_rung(engine: str) -> str:
     """Return "drive" if this machine has all that takes, else "process"."""
-    return "process" if missing(LabSpec(engine, rung="drive")) else "drive"
+    return "process" if list_missing(LabSpec(engine, rung="drive")) else "drive"
 
 
 def _prepare(
@@ -332,7 +332,7 @@ def _prepare(
     folder = folder.parent.resolve() / folder.name
     _require_private(folder)
     # Without namespaces a server of another account must find its way through.
-    root_alone = os.geteuid() == 0 and not namespace.available()
+    root_alone = os.geteuid() == 0 and not namespace.are_available()
     try:
         folder.mkdir(mode=0o711 if root_alone else 0o700)
     except FileExistsError:
@@ -342,7 +342,7 @@ def _prepare(
             hint="Name a new folder.",
         ) from None
     except OSError as error:
-        raise _not_made(folder, error) from None
+        raise _not_made_error(folder, error) from None
     try:
         _require_private(folder)  # one above may have been made after the first check
     except LabError:
@@ -362,7 +362,7 @@ def _require_private(folder: Path) -> None:
     try:
         why = exchangeable(str(folder))
     except OSError as error:
-        raise _not_made(folder, error) from None
+        raise _not_made_error(folder, error) from None
     if why:
         raise LabError(
             f"others could exchange {folder}: {why}",
@@ -372,7 +372,7 @@ def _require_private(folder: Path) -> None:
         )
 
 
-def _not_made(folder: Path, error: OSError) -> LabError:
+def _not_made_error(folder: Path, error: OSError) -> LabError:
     return LabError(
         f"cannot make {folder}: {error.strerror}", id=ErrorId.FOLDER_NOT_WRITABLE
     )
@@ -390,8 +390,8 @@ def _spawn(
     ready, ready_child = os.pipe()
     command = [str(entry.path), str(lock), str(ready_child), str(us)]
     command = processes.module("dbcheck.lab.daemon.serve", *command)
-    if namespace.available():
-        command = namespace.prefix() + command
+    if namespace.are_available():
+        command = namespace.command_prefix() + command
     try:
         with entry.log.open("ab") as log:
             daemon = subprocess.Popen(
@@ -426,14 +426,14 @@ def _await_ready(entry: LabRecord, ready: int) -> None:
         reply = pipe.readline()
     if not reply:
         raise LabError(
-            f"the lab's daemon died while starting: {_tail(entry.log)}",
+            f"the lab's daemon died while starting: {_read_tail(entry.log)}",
             id=ErrorId.LAB_DAEMON_FAILED,
             hint="The daemon's message has the reason.",
         )
-    result_in(reply, NoneType)
+    decode_result_as(reply, NoneType)
 
 
-def _tail(log: Path) -> str:
+def _read_tail(log: Path) -> str:
     try:
         text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
     except OSError as error:
@@ -457,7 +457,7 @@ def _end(entry: LabRecord) -> None:
 
 
 def _wipe(entry: LabRecord) -> None:
-    if not entry.wait_dead(_DEAD_TIMEOUT_S):
+    if not entry.wait_until_dead(_DEAD_TIMEOUT_S):
         raise LabError(
             f"cannot end the daemon of lab {entry.name}", id=ErrorId.LAB_NOT_ENDED
         )

@@ -35,7 +35,7 @@ SERVERS: dict[str, type[DatabaseServer]] = {
 }
 
 
-def server_of(spec: LabSpec) -> type[DatabaseServer]:
+def make_server(spec: LabSpec) -> type[DatabaseServer]:
     """Return what runs the server of a lab."""
     if spec.patroni:
         return PatroniServer
@@ -96,7 +96,7 @@ class Machine:
             self._storage = DriveStorage(spec, base, recordings=recordings)
         else:
             self._storage = FolderStorage(base / DATA_DRIVE)
-        kind = server_of(spec)
+        kind = make_server(spec)
         self.server = kind(
             self._storage.folder / "data",
             base / "run",
@@ -113,11 +113,11 @@ class Machine:
         """
         self._storage.build()
         if self._identity:
-            self.server.identify(self._identity)
+            self.server.set_identity(self._identity)
         if self._recordings and self._recordings.replayed:
             self.server.adopt(self._password)
             return
-        with self._storage.in_no_time():
+        with self._storage.without_latency():
             self._begin_data()
             self.server.start()
             self._storage.flush_all()
@@ -182,7 +182,7 @@ class Machine:
         self.power = PowerState.OFF
         self._failure = None
         if self._drive_only:
-            cut_us, report = self._storage.vanish(flushes_expected=expected)
+            cut_us, report = self._storage.cut_drives_alone(flushes_expected=expected)
         else:
             cut_us, report = self._storage.cut(self.server, flushes_expected=expected)
             self._storage.end_cut(self.server)
@@ -203,7 +203,7 @@ class Machine:
             return
         self._storage.end_cut(self.server)
         try:
-            with self._storage.in_no_time():
+            with self._storage.without_latency():
                 self._storage.power_on(image, mount=not self._drive_only)
                 if not self._drive_only:
                     self._begin()
@@ -224,7 +224,7 @@ class Machine:
                 id=ErrorId.LAB_WITHOUT_DRIVE,
             )
         try:
-            with self._storage.in_no_time():
+            with self._storage.without_latency():
                 self._begin()
             self._storage.start_counting()
         except Unrecoverable as error:
@@ -287,7 +287,7 @@ class Machine:
         """
         if dead := self._storage.failure():
             return dead
-        if self.power is PowerState.ON and self.server.was_ended():
+        if self.power is PowerState.ON and self.server.was_ended_from_outside():
             return f"the server was ended without a cut: {self.server.failure()}"
         return None
 

@@ -37,12 +37,12 @@ _ENTRIES = {
 _MASKED = (Path("/dev/shm"), Path("/run"))
 
 
-def available() -> bool:
+def are_available() -> bool:
     """Return whether this process may make namespaces."""
     return has_capability(CAP_SYS_ADMIN) and programs.find("unshare") is not None
 
 
-def prefix() -> list[str]:
+def command_prefix() -> list[str]:
     """Return what to put before a command line to run it in new namespaces.
 
     The command becomes process 1 there, and is killed if `unshare` is killed.  What
@@ -70,7 +70,7 @@ def leave_init_behind() -> None:
                 os._exit(0)
 
 
-def mask(*visible: Path) -> None:
+def mask_system_folders(*visible: Path) -> None:
     """Cover /dev/shm and /run with empty memory filesystems.
 
     Servers leave shared memory in the one and want sockets and folders in the
@@ -83,7 +83,7 @@ def mask(*visible: Path) -> None:
     for folder, descriptor in held.items():
         if any(folder.is_relative_to(place) for place in _MASKED):
             folder.mkdir(parents=True)
-            bind(Path(f"/proc/self/fd/{descriptor}"), folder)
+            bind_mount(Path(f"/proc/self/fd/{descriptor}"), folder)
         os.close(descriptor)
 
 
@@ -100,7 +100,7 @@ def name_account(account: Account) -> None:
             copy = _NAMES / Path(file).name
             entry = line.format(name=account.name, id=account.uid)
             copy.write_bytes(names.rstrip(b"\n") + f"\n{entry}\n".encode())
-            bind(copy, Path(file))
+            bind_mount(copy, Path(file))
         named = pwd.getpwuid(account.uid).pw_name
     except (OSError, KeyError):
         named = ""
@@ -121,7 +121,7 @@ def drop_loop_mounts(*needed: Path) -> None:
     in the folders of the system.
     """
     kept = [path.resolve() for path in (*needed, *map(Path, _SYSTEM))]
-    for point in _loop_mounts(Path("/proc/self/mountinfo").read_text()):
+    for point in _parse_loop_mounts(Path("/proc/self/mountinfo").read_text()):
         holds = any(path.is_relative_to(point) for path in kept)
         system = any(point.is_relative_to(path) for path in map(Path, _SYSTEM))
         if not holds and not system:
@@ -129,13 +129,13 @@ def drop_loop_mounts(*needed: Path) -> None:
                 syscalls.umount(str(point), syscalls.MNT_DETACH)
 
 
-def _loop_mounts(table: str) -> list[Path]:
+def _parse_loop_mounts(table: str) -> list[Path]:
     """Return where loop devices are mounted, by proc(5), /proc/PID/mountinfo."""
     lines = map(str.split, table.splitlines())
     found = [line[4] for line in lines if line[2].startswith(_LOOP_MAJOR)]
     return [Path(_ESCAPED.sub(lambda m: chr(int(m[1], 8)), point)) for point in found]
 
 
-def bind(source: Path, target: Path) -> None:
+def bind_mount(source: Path, target: Path) -> None:
     """Make the folder or file *source* appear as *target*, one of its kind, too."""
     syscalls.mount(str(source), str(target), None, _MS_BIND)

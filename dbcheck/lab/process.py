@@ -94,7 +94,7 @@ class User(NamedTuple):
         return f"{self.pid} ({self.name})"
 
 
-def users_of(folder: Path) -> list[User]:
+def find_users(folder: Path) -> list[User]:
     """Return the processes with a file, root, program or cwd in *folder*.
 
     Those of this namespace and of the namespaces within it, see pid_namespaces(7).
@@ -149,7 +149,7 @@ def remove_segments(creators: Iterable[Process]) -> None:
     started_s = {process.pid: process.started_s() for process in creators}
     deadline = time.monotonic() + _IN_USE_S
     while True:
-        found = list(_made_by(started_s))
+        found = list(_find_segments(started_s))
         for segment, in_use in found:
             if not in_use:  # it may be gone by now
                 ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)
@@ -158,7 +158,7 @@ def remove_segments(creators: Iterable[Process]) -> None:
         time.sleep(_EVERY_S)
 
 
-def _made_by(started_s: Mapping[int, float]) -> Iterator[tuple[int, bool]]:
+def _find_segments(started_s: Mapping[int, float]) -> Iterator[tuple[int, bool]]:
     """Yield each of these processes' segments, and whether a process uses it."""
     for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
         fields = line.split()

@@ -93,25 +93,25 @@ def mysql_folder() -> Path:
 
     As root it is below /var/cache, since the server's account must get there.
     """
-    return _cache() / "mysql"
+    return _cache_folder() / "mysql"
 
 
 def myrocks_folder() -> Path:
     """Return where `dbcheck lab fetch myrocks` puts MariaDB's plugin."""
-    return _cache() / "myrocks"
+    return _cache_folder() / "myrocks"
 
 
 def galera_folder() -> Path:
     """Return where `dbcheck lab fetch galera` puts Galera."""
-    return _cache() / "galera"
+    return _cache_folder() / "galera"
 
 
 def patroni_folder() -> Path:
     """Return where `dbcheck lab fetch patroni` puts it, laid out as its packages."""
-    return _cache() / "patroni"
+    return _cache_folder() / "patroni"
 
 
-def _cache() -> Path:
+def _cache_folder() -> Path:
     if os.geteuid() == 0:
         _require_roots(_ROOTS_CACHE)
         return _ROOTS_CACHE
@@ -159,7 +159,7 @@ def find_patroni(name: str) -> Path | None:
     return find(name) or find(name, [patroni_folder() / "usr/bin"])
 
 
-def misnamed(variable: str, name: str) -> UsageError:
+def misnamed_program_error(variable: str, name: str) -> UsageError:
     """Return the error for a variable that should name the program *name*."""
     return UsageError(
         f"{variable} names {os.environ.get(variable)}, which is not a program",
@@ -168,7 +168,7 @@ def misnamed(variable: str, name: str) -> UsageError:
     )
 
 
-def named_postgres(name: str) -> Path | None:
+def find_configured_postgres(name: str) -> Path | None:
     """Return *name* as DBCHECK_POSTGRES has it: that postgres, or what is beside it.
 
     None if the variable is not set.  Raise UsageError if it names no program, or one
@@ -179,7 +179,7 @@ def named_postgres(name: str) -> Path | None:
         return None
     postgres = find(named) if os.path.isabs(named) else None
     if postgres is None:
-        raise misnamed(POSTGRES_VARIABLE, "postgres")
+        raise misnamed_program_error(POSTGRES_VARIABLE, "postgres")
     if name == "postgres":
         return postgres
     beside = find(str(postgres.with_name(name)))
@@ -209,25 +209,25 @@ def require(name: str) -> Path:
     """Return the program *name* of PACKAGES; raise LabError if it is not there."""
     found = find(name)
     if found is None:
-        raise absent(name)
+        raise missing_program_error(name)
     return found
 
 
-def absent(name: str) -> LabError:
+def missing_program_error(name: str) -> LabError:
     """Return the error for a program of PACKAGES that is missing."""
     return LabError(
         f"{name} is not installed",
         id=ErrorId.PROGRAM_MISSING,
-        hint=f"Install {_source(name)}.",
+        hint=f"Install {_describe_source(name)}.",
     )
 
 
 def lacking(name: str) -> str:
     """Return the same as one clause."""
-    return f"{name} is not installed (install {_source(name)})"
+    return f"{name} is not installed (install {_describe_source(name)})"
 
 
-def _source(name: str) -> str:
+def _describe_source(name: str) -> str:
     package = f"the Debian package {PACKAGES[name]}"
     if name == "mysqld":
         return (
@@ -248,12 +248,12 @@ def _source(name: str) -> str:
     return package
 
 
-def version(program: Path) -> str:
+def read_version(program: Path) -> str:
     """Return what a program prints for --version after its name; raise LabError."""
-    return " ".join(output(program, "--version").split()[1:])
+    return " ".join(read_output(program, "--version").split()[1:])
 
 
-def output(program: Path, flag: str) -> str:
+def read_output(program: Path, flag: str) -> str:
     """Return what a program prints for one of its flags; raise LabError."""
     try:
         done = subprocess.run(
@@ -326,7 +326,7 @@ def is_resource_shortage(output: str) -> bool:
     return _KILLED in lower or any(message in lower for message in _MESSAGES)
 
 
-def missing_for_drive_rung(filesystem: str) -> list[str]:
+def list_missing_for_drive(filesystem: str) -> list[str]:
     """Return what this machine lacks for a virtual drive with *filesystem* on it.
 
     Each reason is a clause for a human; none means that a drive can be built.
@@ -338,10 +338,10 @@ def missing_for_drive_rung(filesystem: str) -> list[str]:
     elif not has_capability(CAP_SYS_ADMIN):
         reasons.append("root lacks CAP_SYS_ADMIN here (a container?)")
     for device in ("/dev/fuse", "/dev/loop-control"):
-        if (why := _cannot_open(device)) is not None:
+        if (why := _explain_not_openable(device)) is not None:
             reasons.append(f"cannot open {device}: {why}")
     for kind in ("fuse", filesystem):
-        if not _kernel_has(kind):
+        if not _has_kernel_filesystem(kind):
             reasons.append(f"the kernel has no {kind} filesystem")
     for tool in (f"mkfs.{filesystem}", "mount", "unshare"):
         if find(tool) is None:
@@ -356,7 +356,7 @@ def has_capability(number: int) -> bool:
     return bool(int(fields["CapEff"], 16) >> number & 1)
 
 
-def _cannot_open(device: str) -> str | None:
+def _explain_not_openable(device: str) -> str | None:
     try:
         os.close(os.open(device, os.O_RDWR))
     except OSError as error:
@@ -364,7 +364,7 @@ def _cannot_open(device: str) -> str | None:
     return None
 
 
-def _kernel_has(kind: str) -> bool:
+def _has_kernel_filesystem(kind: str) -> bool:
     """Return whether the kernel has the filesystem, or a module that it can load."""
     if kind in Path("/proc/filesystems").read_text().split():
         return True

@@ -55,7 +55,7 @@ class Account:
         return f"dbcheck-{self.uid}"
 
 
-def packaged(names: Iterable[str]) -> Account | None:
+def find_packaged_account(names: Iterable[str]) -> Account | None:
     """Return the first account of these names that the machine has, None if none."""
     for name in names:
         with contextlib.suppress(KeyError):
@@ -65,7 +65,7 @@ def packaged(names: Iterable[str]) -> Account | None:
     return None
 
 
-def lacking(names: Sequence[str]) -> str:
+def describe_missing_account(names: Sequence[str]) -> str:
     """Say in one clause that the machine has none, and what to do."""
     return (
         f"there is no account {names[0]} to run the server as (create it with useradd"
@@ -74,14 +74,14 @@ def lacking(names: Sequence[str]) -> str:
     )
 
 
-def drawn(taken: Collection[int]) -> int:
+def draw_id(taken: Collection[int]) -> int:
     """Return a user and group id that nothing on this machine has.
 
     taken: those of other labs.  Raise LabError if none was found.
     """
-    choices = next(filter(None, map(_mapped, _RANGES)), range(0))
-    used = {*taken, *_in_use()}
-    subordinate = [each for file in _SUBORDINATE for each in _ranges_in(file)]
+    choices = next(filter(None, map(_list_mapped, _RANGES)), range(0))
+    used = {*taken, *_list_used_ids()}
+    subordinate = [each for file in _SUBORDINATE for each in _read_ranges(file)]
     draw = random.SystemRandom()
     for number in draw.sample(choices, min(_TRIES, len(choices))):
         of_range = any(number in each for each in subordinate)
@@ -96,10 +96,10 @@ def drawn(taken: Collection[int]) -> int:
     )
 
 
-def _mapped(wanted: range) -> range:
+def _list_mapped(wanted: range) -> range:
     """Return as much of *wanted* as this user namespace has, as users and as groups."""
     for file in _MAPS:
-        lines = [list(map(int, line.split())) for line in _lines_of(file)]
+        lines = [list(map(int, line.split())) for line in _read_lines(file)]
         parts = [
             range(max(wanted.start, first), min(wanted.stop, first + count))
             for first, _, count in lines
@@ -108,7 +108,7 @@ def _mapped(wanted: range) -> range:
     return wanted
 
 
-def _in_use() -> set[int]:
+def _list_used_ids() -> set[int]:
     """Return the ids of all processes."""
     found: set[int] = set()
     for process in Path("/proc").glob("[0-9]*/status"):
@@ -118,17 +118,17 @@ def _in_use() -> set[int]:
     return found
 
 
-def _ranges_in(file: str) -> list[range]:
+def _read_ranges(file: str) -> list[range]:
     """Return the ranges that a file of subordinate ids hands out."""
     found = []
-    for line in _lines_of(file):
+    for line in _read_lines(file):
         first, _, count = line.partition(":")[2].partition(":")
         if first.isdigit() and count.strip().isdigit():
             found.append(range(int(first), int(first) + int(count)))
     return found
 
 
-def _lines_of(file: str) -> list[str]:
+def _read_lines(file: str) -> list[str]:
     """Return the lines of a file, [] if it is not there."""
     try:
         return Path(file).read_text(errors="replace").splitlines()
@@ -151,7 +151,7 @@ DAMAGED = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def give(descriptor: int, account: Account | None) -> None:
+def give_to_account(descriptor: int, account: Account | None) -> None:
     """Give what is open to *account*; nothing happens if that is None."""
     if account is not None:
         os.fchown(descriptor, account.uid, account.gid)
@@ -174,13 +174,13 @@ def make_folder(
         if os.fstat(folder).st_uid not in owners:
             raise PermissionError(errno.EPERM, "it belongs to another account", path)
         os.fchmod(folder, 0o700)
-        give(folder, account)
-        show(folder, reader)
+        give_to_account(folder, account)
+        make_readable(folder, reader)
     finally:
         os.close(folder)
 
 
-def show(descriptor: int, account: Account | None) -> None:
+def make_readable(descriptor: int, account: Account | None) -> None:
     """Let *account* read what is open, beside its owner; nothing happens without one.
 
     A folder it can list and pass through.
@@ -202,7 +202,7 @@ def make_file(path: Path, account: Account | None, text: str = "") -> None:
     with open(os.open(path, flags, 0o600), "wb") as stream:
         stream.write(content)
         stream.flush()
-        give(stream.fileno(), account)
+        give_to_account(stream.fileno(), account)
 
 
 def plainly(path: str, flags: int) -> int:
@@ -229,7 +229,7 @@ def read(path: Path, account: Account | None, most: int, start: int = 0) -> byte
         return file.read(most)
 
 
-def text(path: Path, account: Account | None, most: int, start: int = 0) -> str:
+def read_as_text(path: Path, account: Account | None, most: int, start: int = 0) -> str:
     """Return the same as text; "" where read() raises OSError."""
     with contextlib.suppress(OSError):
         return read(path, account, most, start).decode("utf-8", "replace")
@@ -278,7 +278,7 @@ def hand_over(folder: Path, account: Account) -> None:
         if owner not in (0, account.uid):
             with contextlib.suppress(OSError, RecursionError):
                 _change_below(top, owner, account)
-            give(top, account)
+            give_to_account(top, account)
     except OSError as error:
         raise Unrecoverable(
             f"the files in {folder} cannot be changed: {error.strerror}",

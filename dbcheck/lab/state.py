@@ -24,7 +24,7 @@ from pathlib import Path
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab.process import Process, remove_segments
-from dbcheck.lab.server_account import drawn
+from dbcheck.lab.server_account import draw_id
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _POLL_S = 0.01
@@ -79,12 +79,12 @@ class LabRecord:
 
     def daemon(self) -> Process | None:
         """Return the process that the daemon lives and dies with, if it was noted."""
-        return _process(self.read().get("daemon"))
+        return _parse_process(self.read().get("daemon"))
 
     def processes(self) -> list[Process]:
         """Return the processes that the daemon started and noted, dead or alive."""
         value = self.read().get("processes")
-        found = map(_process, value if isinstance(value, list) else [])
+        found = map(_parse_process, value if isinstance(value, list) else [])
         return [process for process in found if process is not None]
 
     def account(self) -> int | None:
@@ -103,7 +103,7 @@ class LabRecord:
         """Return whether the daemon lives (its lock is held)."""
         return _is_locked(self.path / "lock")
 
-    def wait_dead(self, timeout_s: float) -> bool:
+    def wait_until_dead(self, timeout_s: float) -> bool:
         """Wait until the daemon is dead; return whether it is."""
         deadline = time.monotonic() + timeout_s
         while self.alive():
@@ -113,7 +113,7 @@ class LabRecord:
         return True
 
 
-def _process(noted: object) -> Process | None:
+def _parse_process(noted: object) -> Process | None:
     """Return the process in a note, None if the note is invalid."""
     match noted:
         case [int(pid), int(start_ticks)] if pid > 0:
@@ -121,7 +121,7 @@ def _process(noted: object) -> Process | None:
     return None
 
 
-def root() -> Path:
+def open_state_folder() -> Path:
     """Return the state folder of this account; create it if it is not there.
 
     /run/dbcheck for root, else dbcheck in $XDG_RUNTIME_DIR if that is ours alone,
@@ -173,7 +173,7 @@ def _is_locked(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def _lock_state_folder(folder: Path) -> Iterator[None]:
     """Keep others from adding and removing labs meanwhile."""
     descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -190,8 +190,8 @@ def create(name: str) -> tuple[LabRecord, int]:
     every copy of the descriptor is closed.  Raise UsageError if the name cannot be
     one, LabError if a lab of that name runs or was not cleaned up.
     """
-    entry = record_of(name or f"lab-{secrets.token_hex(4)}")
-    with _one_at_a_time(entry.path.parent):
+    entry = make_record(name or f"lab-{secrets.token_hex(4)}")
+    with _lock_state_folder(entry.path.parent):
         try:
             entry.path.mkdir(mode=0o700)
         except FileExistsError:
@@ -211,19 +211,21 @@ def reserve_account(entry: LabRecord) -> None:
 
     No other lab has it until this one's record is removed.
     """
-    with _one_at_a_time(entry.path.parent):
-        noted = (other.account() for other in entries())
-        number = drawn({each for each in noted if each is not None})
+    with _lock_state_folder(entry.path.parent):
+        noted = (other.account() for other in list_labs())
+        number = draw_id({each for each in noted if each is not None})
         entry.note(account=number)
 
 
-def entries() -> list[LabRecord]:
+def list_labs() -> list[LabRecord]:
     """Return all labs of this account, alive or not, by name."""
-    paths = (path for path in root().iterdir() if _NAME.fullmatch(path.name))
+    paths = (
+        path for path in open_state_folder().iterdir() if _NAME.fullmatch(path.name)
+    )
     return [LabRecord(path) for path in sorted(paths)]
 
 
-def record_of(name: str) -> LabRecord:
+def make_record(name: str) -> LabRecord:
     """Return the record of a lab of that name, whether it exists or not."""
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -231,15 +233,15 @@ def record_of(name: str) -> LabRecord:
             id=ErrorId.LAB_NAME_INVALID,
             hint="Use lower-case letters, digits and dashes, 40 at most.",
         )
-    return LabRecord(root() / name)
+    return LabRecord(open_state_folder() / name)
 
 
 def find(name: str) -> LabRecord:
     """Return the living lab of that name; raise LabError if there is none."""
-    entry = record_of(name)
+    entry = make_record(name)
     if entry.alive():
         return entry
-    others = ", ".join(entry.name for entry in entries() if entry.alive())
+    others = ", ".join(entry.name for entry in list_labs() if entry.alive())
     raise LabError(
         f"no lab named {name} is running",
         id=ErrorId.LAB_NOT_RUNNING,
@@ -253,10 +255,10 @@ def remove_dead(names: frozenset[str] | None = None) -> list[str]:
     names: look at these only; None for all.  Living labs are not touched.  Raise
     LabError if something cannot be removed.
     """
-    folder = root()
+    folder = open_state_folder()
     removed = []
-    with _one_at_a_time(folder):
-        for entry in entries():
+    with _lock_state_folder(folder):
+        for entry in list_labs():
             if (names is None or entry.name in names) and not entry.alive():
                 _remove(entry)
                 removed.append(entry.name)

@@ -12,7 +12,7 @@ from dbcheck.lab import namespace, state
 from dbcheck.lab.calls import Method
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.interface import LabCalls, PowerStatus
-from dbcheck.lab.process import users_of
+from dbcheck.lab.process import find_users
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class LabSwitch:
         although this lab must send them: such a cut proves nothing.
         """
         asked_us = now_us()
-        result = _call(self.name, LabCalls.cut)
+        result = _call_lab(self.name, LabCalls.cut)
         report = result.report
         if report["wiring"]:
             raise PowerError(
@@ -66,7 +66,7 @@ class LabSwitch:
         """
         image, self.image = self.image, None
         path = "" if image is None else str(image.resolve())
-        _call(self.name, LabCalls.restore, path)
+        _call_lab(self.name, LabCalls.restore, path)
 
     def failure(self) -> str | None:
         """Return why the filesystem or the server did not come back, or None.
@@ -83,7 +83,7 @@ class LabSwitch:
         return status.failure
 
     def _status(self) -> PowerStatus:
-        return _call(self.name, LabCalls.status)
+        return _call_lab(self.name, LabCalls.status)
 
 
 def start_server(name: str) -> str:
@@ -92,7 +92,7 @@ def start_server(name: str) -> str:
     Return "".  What does not come back is a result: LabSwitch.failure() has the reason.
     Raise PowerError if the lab could not do its part.
     """
-    _call(name, LabCalls.start_server)
+    _call_lab(name, LabCalls.start_server)
     return ""
 
 
@@ -107,26 +107,26 @@ class LabRestarter:
 
     def restart(self) -> None:
         """Restart it; raise PowerError if the lab could not do its part."""
-        _call(self._name, LabCalls.restart)
+        _call_lab(self._name, LabCalls.restart)
 
 
-def _call(name: str, method: Method[P, T], *args: P.args, **named: P.kwargs) -> T:
+def _call_lab(name: str, method: Method[P, T], *args: P.args, **named: P.kwargs) -> T:
     try:
-        socket = state.record_of(name).control
+        socket = state.make_record(name).control
         return rpc.call(socket, method, *args, **named)
     except LabError as error:
         hint = error.hint
         if error.id is ErrorId.FILESYSTEM_IN_USE:
-            hint = _in_use_by(name) or hint
+            hint = _advise_on_users(name) or hint
         raise PowerError(f"lab {name}: {error}", id=error.id, hint=hint) from None
 
 
-def _in_use_by(name: str) -> str:
+def _advise_on_users(name: str) -> str:
     """Return what to do about processes that use the lab's storage, "" without any.
 
     Those outside of the lab are not seen there, and those inside have other ids here.
     """
-    users = users_of(namespace.BASE / name)
+    users = find_users(namespace.BASE / name)
     if not users:
         return ""
     return (

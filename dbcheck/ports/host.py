@@ -29,7 +29,7 @@ class Canaries(Protocol):
         until_us: on the client's clock, None: until the end.
         """
 
-    def rose_us(self) -> int | None:
+    def last_progress_us(self) -> int | None:
         """Return when a report came last that blocks had been written, or None."""
 
     def heard_us(self) -> int | None:

@@ -40,7 +40,7 @@ class Progress:
 Reporter = Callable[[Progress], None]
 
 
-def unreported(progress: Progress) -> None:
+def ignore_progress(progress: Progress) -> None:
     """Drop what is reported."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.agent.wire import addresses
+from dbcheck.agent.wire import list_addresses
 
 _ANY_PORT = 9
 
@@ -95,7 +95,7 @@ def is_own(address: str) -> bool:
         asked = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if asked.is_loopback or asked.is_unspecified or str(asked) in addresses():
+    if asked.is_loopback or asked.is_unspecified or str(asked) in list_addresses():
         return True
     if asked.version == 4:
         return _source((address, _ANY_PORT)) == asked

@@ -189,7 +189,7 @@ def cluster_rig(
     if cluster.kind.is_group:
         site: Cluster = Group(*made, bootstrap=True, stagger_s=stagger_s)
     else:
-        by = PromotedBy.AUTO if cluster.spec.by_patroni else PromotedBy.SQL
+        by = PromotedBy.AUTO if cluster.spec.is_managed_by_patroni else PromotedBy.SQL
         rejoin = cluster.rejoin if cluster.spec.rejoin else None
         site = Cluster(
             *made,

@@ -43,7 +43,7 @@ class OpenLog:
     ) -> None:
         """Take over *channel*, on which log *number* of the run was just asked for."""
         self._channel = channel
-        self._token = agent.token_of(run_id, number)
+        self._token = agent.make_token(run_id, number)
         self._window = Window(limits)
         self._lockstep = limits.lockstep
         self._rest_s = 0.0 if limits.lockstep else _REST_S

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from dbcheck.agent.host import canary as host_canary
-from dbcheck.agent.host.canary import BLOCK_BYTES, RECORD_BYTES, RUN, record
+from dbcheck.agent.host.canary import BLOCK_BYTES, RECORD_BYTES, RUN, make_record
 from dbcheck.agent.host.devices import parse_nvme, parse_smartctl
 from dbcheck.model.depth import Remains
 from tests.fuzz.script import Script, edit_bytes, edit_value
@@ -21,9 +21,9 @@ NONCE = bytes(range(16))
 
 def canary_files() -> dict[str, bytes]:
     run = {"nonce": NONCE.hex(), "rings": 2, "ring_blocks": 3, "records_per_file": 4}
-    blocks = b"".join(record(NONCE, n, BLOCK_BYTES) for n in (4, 2, 3))
+    blocks = b"".join(make_record(NONCE, n, BLOCK_BYTES) for n in (4, 2, 3))
     records = [
-        b"".join(record(NONCE, n, RECORD_BYTES) for n in range(a, a + 4))
+        b"".join(make_record(NONCE, n, RECORD_BYTES) for n in range(a, a + 4))
         for a in (1, 5)
     ]
     return {
@@ -57,7 +57,7 @@ def remains(data: bytes) -> None:
     with scratch() as folder:
         for name, content in files.items():
             (folder / name).write_bytes(content)
-        found = host_canary.survivors(str(folder))
+        found = host_canary.read_survivors(str(folder))
     assert {"run", "buffered", "first", "rings"} == set(found)
     for first, last in found["buffered"]:
         assert 1 <= first <= last

@@ -9,9 +9,9 @@ import msgspec
 
 from dbcheck.base.errors import LabError
 from dbcheck.base.processes import MESSAGE_BYTES_MAX, Channel, NotAMessage
-from dbcheck.lab.calls import Callee, NotUnderstood, Reply, result_in
+from dbcheck.lab.calls import Callee, NotUnderstood, Reply, decode_result_as
 from dbcheck.lab.daemon.interface import Description, LabCalls, PowerStatus
-from dbcheck.lab.daemon.rpc import answered
+from dbcheck.lab.daemon.rpc import answer_message
 from dbcheck.lab.drive.model import CutReport, DriveCounters
 from tests.fuzz.target import Target
 
@@ -53,7 +53,7 @@ class _Noting:
 def requests(data: bytes) -> None:
     """Whatever a daemon is asked, it answers, and takes a call for what it is."""
     taken = _Noting()
-    message, ends = answered(data, Callee(LabCalls, taken))
+    message, ends = answer_message(data, Callee(LabCalls, taken))
     assert not ends
     reply = msgspec.json.decode(message, type=Reply)
     assert bool(reply.error) is not bool(taken.called)
@@ -65,7 +65,7 @@ def replies(data: bytes) -> None:
     """A reply is a result of its kind, an error to show, or not understood."""
     for kind in _KINDS:
         try:
-            result_in(data, kind)
+            decode_result_as(data, kind)
         except LabError as error:
             assert str(error) == json.loads(data)["error"]
         except NotUnderstood:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from dbcheck.engines.link import ProtocolViolation
-from dbcheck.engines.mysql.wire import Refusal, answers
+from dbcheck.engines.mysql.wire import Refusal, parse_answers
 from dbcheck.rows.acks import ROW_ID_MAX
 from tests.fuzz.target import Target
 
@@ -22,11 +22,11 @@ def packet(data: bytes) -> None:
 
 
 def require_answers(data: bytes, count: int) -> None:
-    found, whole = answers(data, count), whole_packets(data)
+    found, whole = parse_answers(data, count), whole_packets(data)
     if found is None:
         assert whole < count
         return
-    assert all(answers(data[:end], count) is None for end in range(len(data)))
+    assert all(parse_answers(data[:end], count) is None for end in range(len(data)))
     if isinstance(found, Refusal):
         assert 1 <= whole <= count
         return

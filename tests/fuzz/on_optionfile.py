@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dbcheck.base.errors import UsageError
-from dbcheck.engines.mysql.optionfile import Client, known_options, read_options
+from dbcheck.engines.mysql.optionfile import Client, pick_known_options, read_options
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 from tests.kit.memory import scratch
@@ -85,7 +85,7 @@ def require_equal(file: Path) -> None:
         assert printed(file) in (found, MISSING)
     for client in Client:
         with contextlib.suppress(UsageError):
-            known_options(options, client)
+            pick_known_options(options, client)
 
 
 def printed(file: Path) -> str | None:

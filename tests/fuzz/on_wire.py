@@ -27,7 +27,7 @@ from tests.kit.channels import reply
 from tests.kit.memory import scratch
 
 RUN = "20260101-120000-ab12"
-TOKEN = agent.token_of(RUN, 0)
+TOKEN = agent.make_token(RUN, 0)
 
 
 def message(verb: int, body: bytes, token: int = 0, count: int = 0) -> bytes:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dbcheck.agent.host.canary import RUN, survivors
+from dbcheck.agent.host.canary import RUN, read_survivors
 from dbcheck.agent.host.folder import MARKER
 from dbcheck.hosts.canary import Canaries, Pace
 from dbcheck.hosts.host import TargetHost
@@ -67,4 +67,4 @@ def made(folder: Path, **files: bytes) -> dict[str, Any]:
     (folder / RUN).write_text(json.dumps(run))
     for name, content in files.items():
         (folder / name.replace("_", "-")).write_bytes(content)
-    return survivors(str(folder))
+    return read_survivors(str(folder))

@@ -24,7 +24,7 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import lab as labs
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI, ClusterSpec
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.replication import PromotedBy
@@ -58,7 +58,7 @@ def cluster_of(
     rung = "drive" if drive else "process"
     lab = LabSpec(engine, rung=rung, drive=drive or DriveSpec(), settings=values)
     made = replace(lab, galera=topology == "galera", patroni=promoted_by == PATRONI)
-    if lacking := missing(made):
+    if lacking := list_missing(made):
         pytest.skip("; ".join(lacking))
     spec = ClusterSpec(nodes, promise.value, topology, promoted_by, rejoin=rejoin)
     with ClusterLab(lab, spec, folder / "lab") as cluster:
@@ -172,6 +172,6 @@ def client_of(
 
 def await_end_of(names: Sequence[str]) -> None:
     """Wait until these labs have ended, and remove what is left of them."""
-    wait_until(lambda: not set(names) & set(labs.attached_labs()), "the labs' end")
-    for name in set(names) & set(labs.persistent_labs()):
+    wait_until(lambda: not set(names) & set(labs.list_attached_labs()), "the labs' end")
+    for name in set(names) & set(labs.list_persistent_labs()):
         labs.down(name)

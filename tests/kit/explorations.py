@@ -17,7 +17,7 @@ from dbcheck.explore.oracle import Acked, Oracle
 from dbcheck.explore.states import Timeline
 from dbcheck.judge.results import StateJudgement
 from dbcheck.lab.drive.recording import Recordings
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import CrashState
 from dbcheck.rows.workload import Workload
@@ -35,7 +35,7 @@ def load(name: str = "insert", sessions: int = 2, seconds: float = 0.3) -> Workl
 
 def recorded(spec: LabSpec, folder: Path, workload: Workload) -> Opened:
     """Record *workload* on a lab; skip if there can be none."""
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     exploration = Exploration.create(folder / "exploration")
     recordings = Recordings(exploration.recording, replayed=False)

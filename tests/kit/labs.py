@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from dbcheck.hosts.host import TargetHost, open_host
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 
 
 @contextlib.contextmanager
 def lab_of(spec: LabSpec, folder: Path) -> Iterator[Lab]:
     """Give a lab that ends with the test; skip if there can be none."""
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with Lab.start(spec, folder / "lab") as lab:
         yield lab
@@ -54,6 +54,6 @@ def workers_of(pid: int) -> list[int]:
 def process_lab(engine: str) -> LabSpec:
     """Return a lab that needs no root; skip if there can be none."""
     spec = LabSpec(engine, rung="process")
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     return spec

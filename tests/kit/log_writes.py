@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbcheck.lab.drive.logwrites import log_of
+from dbcheck.lab.drive.logwrites import encode_log
 from dbcheck.lab.drive.recording import Recording
 
 SIZE = 1 << 20
@@ -20,7 +20,7 @@ def write_log(
     path: Path,
 ) -> int:
     """Write a recording as a log; return how many of *marks* are in it."""
-    count, content = log_of(recording, marks)
+    count, content = encode_log(recording, marks)
     path.write_bytes(b"".join(content))
     return count
 

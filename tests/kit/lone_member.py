@@ -6,14 +6,14 @@ import uuid
 from types import SimpleNamespace
 from typing import Any
 
-from dbcheck.lab.clusters.replication import BOOTSTRAP, RECOVERY, group_settings
+from dbcheck.lab.clusters.replication import BOOTSTRAP, RECOVERY, make_group_settings
 from dbcheck.lab.servers.base import USER, DatabaseServer
 
 
 def settings_of(server: DatabaseServer) -> dict[str, str]:
     """Return what makes a server that is off the only member of a new group."""
     port: Any = SimpleNamespace(number=server.port)  # where it listens for clients
-    return group_settings(str(uuid.uuid4()), 1, [port], {})
+    return make_group_settings(str(uuid.uuid4()), 1, [port], {})
 
 
 def bootstrap_of(server: DatabaseServer) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import pytest
 
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.machine import SERVERS as SERVERS
-from dbcheck.lab.server_account import Account, drawn, packaged
+from dbcheck.lab.server_account import Account, draw_id, find_packaged_account
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from tests.kit.rigs import ENGINES
@@ -66,8 +66,8 @@ def account_for(kind: type[DatabaseServer], data: Path) -> Account | None:
         owner = data.stat()
         return Account(owner.st_uid, owner.st_gid)
     if not kind.needs_entry:
-        return Account.of_number(drawn(()))
-    if (found := packaged(kind.accounts)) is None:
+        return Account.of_number(draw_id(()))
+    if (found := find_packaged_account(kind.accounts)) is None:
         pytest.skip(f"there is no account {kind.accounts[0]}")
     return found
 

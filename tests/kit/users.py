@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pytest
 
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit.rigs import FAMILIES
 
@@ -135,7 +135,7 @@ def said_until(client: subprocess.Popen[str], word: str) -> str:
 def user(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[User]:
     """A user whose lab has no drive."""
     spec = LabSpec(request.param, rung="process")
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with Lab.start(spec, tmp_path / "lab") as lab:
         yield User(lab, tmp_path)

@@ -41,7 +41,7 @@ class LogMaker:
         if clock_us is None:
             clock_us = 1_000_000 * len(self.frames)
         chain = self.sha.digest()[: agent.CHAIN_BYTES] if chain is None else chain
-        self.add_raw(agent.frame(kind, count, clock_us, chain, body))
+        self.add_raw(agent.make_frame(kind, count, clock_us, chain, body))
         self.acks += count
 
     def add_raw(self, frame: bytes) -> None:

@@ -35,8 +35,8 @@ def running_sshd(folder: Path, server: str) -> Iterator[Sshd]:
     with pytest.MonkeyPatch.context() as patch:
         if server == "asyncssh":
             pytest.importorskip("asyncssh")
-            patch.setattr(sshd_module, "_openssh", lambda: None)
-        elif sshd_module._openssh() is None:
+            patch.setattr(sshd_module, "_find_openssh", lambda: None)
+        elif sshd_module._find_openssh() is None:
             pytest.skip("needs OpenSSH's sshd")
         sshd.start()
     try:
@@ -78,7 +78,7 @@ class Place:
             pids = children(os.getpid())
         else:
             assert self.sshd._child is not None
-            pids = sshd_module._descendants(self.sshd._child.pid)
+            pids = sshd_module._list_descendants(self.sshd._child.pid)
         return [pid for pid in pids if is_agent(pid)]
 
     def log_path(self, run_id: str) -> Path:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dbcheck.cycle.preflight.before_load import Started
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.records import LoadRecord
 from dbcheck.rows.loss import LossKind
@@ -143,7 +143,7 @@ def one_cut(
 ) -> Iterator[OneCut]:
     """A lab without a drive, cut twice; the parameter is the engine."""
     spec = LabSpec(request.param, rung="process")
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     folder = tmp_path_factory.mktemp("one-cut")
     with bench(spec, folder) as here:

@@ -20,7 +20,7 @@ from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import Started, preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.engines.mysql import canary as mysql_canary
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
 from tests.kit.lab_access import connect, server_pid
@@ -179,7 +179,7 @@ def lab(
 ) -> Iterator[Bench]:
     """A lab without a drive; the parameter is the engine."""
     spec = LabSpec(request.param, rung="process")
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with bench(spec, tmp_path_factory.mktemp("stored")) as started:
         yield started

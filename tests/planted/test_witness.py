@@ -108,7 +108,7 @@ def acks_made_up(cut: OneCut) -> None:
     last = cut.load.sent[1] + 1
     acks = [Ack(1, seq, 10**6 + seq, acked_us) for seq in range(first, last + 1)]
     (body,) = pack(acks)
-    frame = agent.frame(agent.ACKS, len(acks), clock_us(), bytes(16), body)
+    frame = agent.make_frame(agent.ACKS, len(acks), clock_us(), bytes(16), body)
     _store(cut, _chained([*_frames(cut), frame]))
 
 
@@ -326,6 +326,6 @@ def _chained(frames: Sequence[bytes]) -> list[bytes]:
         _, _, _, kind, count, moment_us, _ = agent.FRAME.unpack_from(frame)
         chain = sha.digest()[: agent.CHAIN_BYTES]
         body = frame[agent.FRAME.size :]
-        chained.append(agent.frame(kind, count, moment_us, chain, body))
+        chained.append(agent.make_frame(kind, count, moment_us, chain, body))
         sha.update(chained[-1])
     return chained

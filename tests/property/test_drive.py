@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbcheck.lab.drive.model import Drive, DriveState, Mark, surviving
+from dbcheck.lab.drive.model import Drive, DriveState, Mark, choose_surviving_parts
 from dbcheck.lab.spec import PERSONALITIES, SECTOR_BYTES, SURVIVORS, DriveSpec
 
 SIZE = 1 << 20
@@ -202,7 +202,11 @@ def test_the_newest_survivor_of_a_sector_is_the_one_that_is_read(
     for value in values:
         Write(0, 1, value).to(drive)
     blocks = [(0, bytes([value]) * SECTOR_BYTES) for value in values]
-    left = [each for of_one in surviving("random", blocks, seed) for each in of_one]
+    left = [
+        each
+        for of_one in choose_surviving_parts("random", blocks, seed)
+        for each in of_one
+    ]
     survivors = [block[0] for _, block in left]
     drive.cut(0.0, "random", seed)
     assert content(drive)[0] == (survivors[-1] if survivors else 0)

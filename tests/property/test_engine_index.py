@@ -41,7 +41,7 @@ def test_rows_are_counted_digested_and_sampled(
             for name, values in zip(NAMES, zip(*batch, strict=True), strict=False):
                 records[name] = values
             read.add(records)
-    some = read.some[list(NAMES)].tolist()
+    some = read.sample[list(NAMES)].tolist()
     strides = (whole[:: 2**power] for power in range(12))
     assert some == next(rows for rows in strides if len(rows) <= 30)
     assert read.count == len(whole)

@@ -20,7 +20,7 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.preflight.audit import audit
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.audited import Flag, RuleStanding, Severity
@@ -161,7 +161,7 @@ def test_what_a_rule_claims_is_named_without_a_cut_and_lost_in_one(
     rule: str, tmp_path: Path
 ) -> None:
     found = receipt(rule, 1)
-    rows = [row for row in found.rows if row.lab and not missing(row.lab)]
+    rows = [row for row in found.rows if row.lab and not list_missing(row.lab)]
     assert rows, "no server of the rows is installed"
     measured = list(map(Measured, rows))
     in_labs(measured, 1, Said(), tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host.canary import BLOCK_BYTES, number_in
+from dbcheck.agent.host.canary import BLOCK_BYTES, parse_number
 from dbcheck.agent.host.folder import BESIDE
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
@@ -137,7 +137,7 @@ def newest(canaries: Canaries) -> int:
     ring = (Path(canaries.folder) / "direct-1").read_bytes()
     starts = range(0, len(ring), BLOCK_BYTES)
     nonce = bytes.fromhex(canaries.nonce)
-    return max(number_in(ring[at : at + BLOCK_BYTES], nonce) or 0 for at in starts)
+    return max(parse_number(ring[at : at + BLOCK_BYTES], nonce) or 0 for at in starts)
 
 
 @pytest.mark.parametrize("sshd", SERVERS, indirect=True)

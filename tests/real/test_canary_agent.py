@@ -40,7 +40,7 @@ class Replies(wire.ReplyStream):
 
     def offer(self, kind: int, payload: bytes) -> bool:
         assert kind == host_agent.COMPLETED
-        if min(host_agent.counts(2).unpack(payload)[1:]) >= 3:
+        if min(host_agent.report_layout(2).unpack(payload)[1:]) >= 3:
             self.reported.set()
         return True
 
@@ -127,8 +127,8 @@ VIRTIO = Path("/sys/class/block/vda/serial")
 
 @pytest.mark.skipif(not VIRTIO.is_file(), reason="no virtio-blk drive in this machine")
 def test_a_virtio_drive_has_its_serial_beside_its_queue() -> None:
-    layer = host_facts.layer_of("/sys/class/block/vda", "vda", [])
-    drive = devices.drive(layer, {})
+    layer = host_facts.describe_layer("/sys/class/block/vda", "vda", [])
+    drive = devices.describe_drive(layer, {})
     assert drive["serial"] == VIRTIO.read_text().strip()
 
 
@@ -136,7 +136,7 @@ def test_the_filesystem_of_a_loop_devices_file_is_known(tmp_path: Path) -> None:
     (tmp_path / "loop0/loop").mkdir(parents=True)
     for file, kind in (("/proc/self/status", "proc"), ("/", ""), ("/no/such", "")):
         (tmp_path / "loop0/loop/backing_file").write_text(f"{file}\n")
-        layer = host_facts.layer_of(str(tmp_path / "loop0"), "loop0", [])
+        layer = host_facts.describe_layer(str(tmp_path / "loop0"), "loop0", [])
         assert (layer["kind"], layer["backing"]) == ("loop", kind)
 
 
@@ -147,8 +147,8 @@ def test_a_serial_is_read_where_a_driver_puts_it(
     for name, place in (("vda", "serial"), ("nvme0n1", "device/serial")):
         (tmp_path / name / "device").mkdir(parents=True)
         (tmp_path / name / place).write_text(f"{name}-7\n")
-        layer = host_facts.layer_of(str(tmp_path / name), name, [])
-        assert devices.drive(layer, {})["serial"] == f"{name}-7"
+        layer = host_facts.describe_layer(str(tmp_path / name), name, [])
+        assert devices.describe_drive(layer, {})["serial"] == f"{name}-7"
 
 
 def test_canaries_run_once_and_report(asked: Asked, data: Path) -> None:

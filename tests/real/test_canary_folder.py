@@ -18,8 +18,15 @@ import pytest
 
 from dbcheck.agent.host import canary as host_canary
 from dbcheck.agent.host import folder as host_folder
-from dbcheck.agent.host.canary import BLOCK_BYTES, DIRECT, RUN, Canaries, survivors
-from dbcheck.agent.host.folder import BESIDE, INSIDE, MARKER, Folder, clear, remove
+from dbcheck.agent.host.canary import BLOCK_BYTES, DIRECT, RUN, Canaries, read_survivors
+from dbcheck.agent.host.folder import (
+    BESIDE,
+    INSIDE,
+    MARKER,
+    Folder,
+    clear_canaries,
+    remove,
+)
 from dbcheck.agent.wire import Refusal
 from dbcheck.hosts.canary import Pace
 from tests.kit.canaries import made, open_files, pace
@@ -158,8 +165,8 @@ def test_a_swap_at_any_moment_leads_to_nothing_else(
     folder = data.parent / BESIDE
     do: dict[str, Callable[[], object]] = {
         "replace": lambda: prepared(data),
-        "read": lambda: survivors(str(folder)),
-        "clear": lambda: clear(str(data)),
+        "read": lambda: read_survivors(str(folder)),
+        "clear": lambda: clear_canaries(str(data)),
     }
     swapper = Swapper(monkeypatch, lambda: swap(folder, victim))
     before = contents(victim.parent)
@@ -303,7 +310,7 @@ def test_what_canaries_never_made_is_not_read(
     path.unlink()
     put(path, victim / RUN)
     with pytest.raises((OSError, Refusal), match="regular file|not made by canaries"):
-        survivors(str(path.parent))
+        read_survivors(str(path.parent))
 
 
 @pytest.mark.parametrize("put", NO_FILES)
@@ -348,10 +355,10 @@ def test_no_more_is_read_than_canaries_write(
     for name in (DIRECT.format(1), "buffered-000001"):
         os.truncate(folder / name, 1 << 40)
         with pytest.raises(Refusal, match="holds more than canaries write"):
-            survivors(str(folder))
+            read_survivors(str(folder))
         os.truncate(folder / name, 0)
     os.truncate(folder / RUN, 1 << 40)
-    assert survivors(str(folder))["run"] is None
+    assert read_survivors(str(folder))["run"] is None
 
 
 def test_all_that_canaries_write_can_be_read() -> None:
@@ -366,7 +373,7 @@ def test_a_folder_with_any_number_of_files_is_refused(
 ) -> None:
     left(data)
     monkeypatch.setattr(host_folder, "ENTRIES_MAX", 3)
-    for question in (survivors, remove):
+    for question in (read_survivors, remove):
         with pytest.raises(OSError, match="more than 3 files"):
             question(str(data.parent / BESIDE))
 
@@ -375,23 +382,26 @@ def test_rings_that_are_not_there_take_no_time(data: Path) -> None:
     left(data)
     run = json.loads((data.parent / BESIDE / RUN).read_text())
     (data.parent / BESIDE / RUN).write_text(json.dumps({**run, "rings": 10**18}))
-    assert survivors(str(data.parent / BESIDE))["run"] is None
+    assert read_survivors(str(data.parent / BESIDE))["run"] is None
 
 
 def test_what_earlier_runs_left_is_cleared(data: Path) -> None:
     """Beside the data directory and inside it; what is in use stays."""
     beside, inside = data.parent / BESIDE, data / INSIDE
-    assert clear(str(data)) == {"removed": [], "kept": {}}
+    assert clear_canaries(str(data)) == {"removed": [], "kept": {}}
     left(data)
     inside.mkdir()
-    assert clear(str(data)) == {"removed": [str(beside), str(inside)], "kept": {}}
+    assert clear_canaries(str(data)) == {
+        "removed": [str(beside), str(inside)],
+        "kept": {},
+    }
     assert list(data.parent.iterdir()) == [data]
     left(data)
     inside.mkdir()
     (inside / "thesis.txt").touch()
     with contextlib.closing(Folder(str(beside))) as held:
         held.take()
-        found = clear(str(data))
+        found = clear_canaries(str(data))
     assert found["removed"] == []
     assert found["kept"] == {
         str(beside): f"canaries are writing in {beside}",

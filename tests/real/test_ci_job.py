@@ -81,7 +81,7 @@ class Job:
 
         Its loop devices go with its processes (real/test_lab_ends.py).
         """
-        assert state.entries() == []
+        assert state.list_labs() == []
         assert list((self.folder / "tmp").iterdir()) == []
         wait_until(lambda: not self.processes(), "no process of the job")
 

@@ -13,7 +13,7 @@ from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import programs
 from dbcheck.lab.certificates import Authority
 from dbcheck.lab.clusters.spec import PATRONI
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.process import Process
 from dbcheck.lab.servers.patroni import PatroniMember, PatroniServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -32,7 +32,7 @@ from tests.kit.clusters import (
 )
 from tests.kit.waiting import wait_until
 
-LACKING = missing(LabSpec("postgresql", rung="process", patroni=True))
+LACKING = list_missing(LabSpec("postgresql", rung="process", patroni=True))
 pytestmark = [
     pytest.mark.skipif(bool(LACKING), reason="; ".join(LACKING)),
     pytest.mark.wide,
@@ -141,7 +141,7 @@ def test_its_settings_are_told_from_those_of_the_server(tmp_path: Path) -> None:
         tmp_path / "run",
         settings={"synchronous_mode": "off", "ttl": "40", "work_mem": "8MB"},
     )
-    server.identify(Authority().vouch_for("node2"))
+    server.set_identity(Authority().issue_certificate("node2"))
     server.join(PatroniMember("node2", 2379, 7000, "-", after_cut=True))
     configuration: Any = server._configuration()
     of_cluster = configuration["bootstrap"]["dcs"]
@@ -165,7 +165,7 @@ def test_a_postgresql_that_shows_no_certificate_is_no_member(
     monkeypatch.setenv(programs.POSTGRES_VARIABLE, str(postgres))
     (why,) = PatroniServer.missing()
     assert why.startswith(f"{postgres} was built without TLS")
-    assert missing(LabSpec("postgresql", rung="process")) == []
+    assert list_missing(LabSpec("postgresql", rung="process")) == []
 
 
 def _all_below(pid: int) -> list[Process]:

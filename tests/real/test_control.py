@@ -22,7 +22,7 @@ from dbcheck.cycle.cycle import (
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Limits
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
@@ -52,7 +52,7 @@ def mariadb(tmp_path: Path) -> Iterator[Bench]:
 
 def process_bench(engine: str, folder: Path) -> Iterator[Bench]:
     spec = LabSpec(engine, rung="process")
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with bench(spec, folder) as made:
         yield made
@@ -228,7 +228,7 @@ def test_an_error_before_the_cut_puts_the_setting_back(mariadb: Bench) -> None:
 @pytest.mark.wide
 def test_a_server_that_is_relaxed_already_is_left_so(tmp_path: Path) -> None:
     spec = LabSpec("mariadb", rung="process", settings={FLUSH: "0"})
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with bench(spec, tmp_path) as here:
         # Its log is written once a second; a cut just after that loses nothing.

@@ -12,7 +12,7 @@ import pytest
 from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import Item, ItemId, Standing
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.flushes import UnderLoad
 from dbcheck.model.verdict import Verdict
@@ -25,7 +25,7 @@ FLUSH_MS = 2
 
 def cut(spec: LabSpec, tmp_path: Path, sessions: int = SESSIONS) -> Outcome:
     """Run a cycle whose load is long enough for several samples."""
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with bench(spec, tmp_path) as here:
         workload = replace(quick(sessions=sessions), cut_after_s=(2.0, 2.0))

@@ -24,7 +24,7 @@ from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import ItemId, Standing, doubt_of
 from dbcheck.judge.judge import judge
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.lab.switch import start_server
 from dbcheck.model.cluster import ONLY_NODE
@@ -48,7 +48,7 @@ def spec(engine: str, filesystem: str = "xfs", **changed: Any) -> LabSpec:
     """Return a lab whose drive is cut alone; skip where it cannot be built."""
     drive = DriveSpec(**changed)
     wanted = LabSpec(engine, filesystem=filesystem, drive=drive, power_scope="drive")
-    if lacking := missing(wanted):
+    if lacking := list_missing(wanted):
         pytest.skip("; ".join(lacking))
     return wanted
 

@@ -84,7 +84,7 @@ def test_a_command_that_makes_no_sense_is_refused_and_changes_nothing(
         pytest.MonkeyPatch.context() as patch,
         refused(ErrorId.VIRTUAL_DRIVE_REFUSED, LabError, naming=f"refused '{command}"),
     ):
-        patch.setattr(drive_control, "call_of", lambda *_: sent.encode())
+        patch.setattr(drive_control, "encode_call", lambda *_: sent.encode())
         drive.call(method)
     assert drive.call(DriveServer.spec) == SPEC
     assert drive.call(DriveServer.counters).cached_bytes == before.cached_bytes == 4096
@@ -244,7 +244,7 @@ def test_a_drive_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_a_drive_that_does_not_answer_is_killed(
     drive: DriveProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drive_control, "limit_s", lambda _: 0.1)
+    monkeypatch.setattr(drive_control, "time_limit_s", lambda _: 0.1)
     os.kill(drive.pid, signal.SIGSTOP)
     with refused(ErrorId.VIRTUAL_DRIVE_GONE, LabError, naming="counters"):
         drive.call(DriveServer.counters)

@@ -14,7 +14,7 @@ import pytest
 from dbcheck.agent.host import drives, mounts, remount
 from dbcheck.agent.wire import Refusal
 from dbcheck.lab import syscalls
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.filesystem import LoopDevice
 from tests.kit.drive_images import attached, make_filesystem, mount_of
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    if lacking := missing(LabSpec("postgresql")):
+    if lacking := list_missing(LabSpec("postgresql")):
         pytest.skip("; ".join(lacking))
     return tmp_path / "image"
 
@@ -111,7 +111,7 @@ def test_a_sound_filesystem_is_mounted_taken_off_and_found_gone(
         finally:
             if os.path.ismount(point):
                 subprocess.run(["umount", point], check=True)
-        assert drives.named([device.serial]) == {device.serial: [device.path[5:]]}
+        assert drives.find_drives([device.serial]) == {device.serial: [device.path[5:]]}
         serial = device.serial
     assert drives.await_drives([serial], False, 5) == {serial: []}
 
@@ -142,16 +142,16 @@ def test_what_something_else_unmounts_meanwhile_is_off(
     with attached(image) as device:
         remount.put_back([mount_of("ext4", device, point)], 60)
         (mount,) = drives.survey([device.serial], str(point), [], "/none")["mounts"]
-        above = mounts.folder_above
+        above = mounts.open_folder_above
 
         def slower(*place: Any) -> int:
             subprocess.run(["umount", point], check=True)
             return above(*place)
 
-        monkeypatch.setattr(remount, "folder_above", slower)
+        monkeypatch.setattr(remount, "open_folder_above", slower)
         done = remount.take_off([mount], 1)
         assert (done["off"], done["refused"]) == ([True], {})
-        monkeypatch.setattr(remount, "folder_above", above)
+        monkeypatch.setattr(remount, "open_folder_above", above)
         same = {**mount_of("ext4", device, point), "id": mount["id"]}
         (back,) = remount.put_back([same], 60)  # the kernel gives it that number again
         assert back["failure"] == ""
@@ -207,8 +207,8 @@ def test_once_nothing_was_held_the_name_of_the_drive_says_nothing(
         noted = mount_of(kind, device, tmp_path)
         subprocess.run(["mount", "-t", kind, device.path, tmp_path], check=True)
         try:
-            assert remount.is_kept(noted)
-            assert not remount.is_kept({**noted, "id": drives.GONE_ID})
+            assert remount.is_still_held(noted)
+            assert not remount.is_still_held({**noted, "id": drives.GONE_ID})
         finally:
             subprocess.run(["umount", tmp_path], check=True)
 
@@ -252,7 +252,7 @@ def test_what_the_cut_left_of_a_filesystem_is_told_from_other_faults(
 
 
 def test_a_command_that_starts_a_server_is_run_with_what_it_prints() -> None:
-    assert remount.ran(["sh", "-c", "echo up; exit 3"], 5) == (3, "up")
-    code, text = remount.ran(["no-such-program"], 5)
+    assert remount.run_program(["sh", "-c", "echo up; exit 3"], 5) == (3, "up")
+    code, text = remount.run_program(["no-such-program"], 5)
     assert code == -1
     assert "no-such-program" in text

@@ -58,12 +58,12 @@ def flush_s(storage: DriveStorage) -> float:
 
 
 def test_time_counts_again_after_a_failure(storage: DriveStorage) -> None:
-    with storage.in_no_time():  # a busy machine may add to one, and not to all
+    with storage.without_latency():  # a busy machine may add to one, and not to all
         wait_until(lambda: flush_s(storage) < 0.04, "a flush that costs nothing")
     assert flush_s(storage) >= 0.04
     with (
         refused(ErrorId.LAB_DAEMON_FAILED, LabError, naming="on the way"),
-        storage.in_no_time(),
+        storage.without_latency(),
     ):
         raise LabError("failed on the way", id=ErrorId.LAB_DAEMON_FAILED)
     assert flush_s(storage) >= 0.04
@@ -146,7 +146,7 @@ def test_mounts_stay_inside_and_do_not_pin_those_outside(tmp_path: Path) -> None
     subprocess.run(["mount", "--make-rshared", "/"], check=True)  # of our own alone
     subprocess.run(["mount", "-t", "tmpfs", "outer", outer], check=True)
     before = Path("/proc/self/mountinfo").read_text()
-    words = [*namespace.prefix(), sys.executable, "-c", INSIDE, str(tmp_path)]
+    words = [*namespace.command_prefix(), sys.executable, "-c", INSIDE, str(tmp_path)]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as inside:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from dbcheck.agent.host import drives, remount
-from dbcheck.agent.host.mounts import mounted
+from dbcheck.agent.host.mounts import read_mounts
 from dbcheck.agent.wire import Refusal
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.storage.filesystem import LoopDevice
 from tests.kit.drive_images import attached, make_filesystem, mount_of
@@ -47,7 +47,7 @@ def base() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="dbcheck-"))
     made.chmod(0o711)
     yield made
-    for line in reversed(list(mounted())):
+    for line in reversed(list(read_mounts())):
         if line.point.startswith(f"{made}/"):
             subprocess.run(["umount", line.point], check=True)
     shutil.rmtree(made)
@@ -55,7 +55,7 @@ def base() -> Iterator[Path]:
 
 @pytest.fixture
 def drive(tmp_path: Path) -> Iterator[LoopDevice]:
-    if lacking := missing(LabSpec("postgresql")):
+    if lacking := list_missing(LabSpec("postgresql")):
         pytest.skip("; ".join(lacking))
     make_filesystem(tmp_path / "image", "ext4")
     with attached(tmp_path / "image") as device:
@@ -93,7 +93,7 @@ def put_link(folder: Path, victim: Path) -> None:
 
 
 def is_mounted_at(point: Path) -> bool:
-    return any(each.point == str(point) for each in mounted())
+    return any(each.point == str(point) for each in read_mounts())
 
 
 @contextlib.contextmanager
@@ -168,7 +168,7 @@ def test_what_is_mounted_over_the_servers_filesystem_stays(
     seen = drives.survey([drive.serial], str(point), [], "/none")
     assert seen["busy"] == [f"root's is mounted over {point}"]
     kept = remount.take_off([mount], 0.1)
-    assert [each.type for each in mounted() if each.point == str(point)] == [
+    assert [each.type for each in read_mounts() if each.point == str(point)] == [
         *("ext4", "tmpfs")
     ]
     assert kept["refused"] == {str(point): f"{point} has another mount over it"}
@@ -195,7 +195,7 @@ def test_a_note_of_another_account_is_neither_followed_nor_read(base: Path) -> N
     folder = of_account(base / "notes")
     victim = base / "victim"
     victim.write_text("thesis")
-    note = Path(remount.path_of(str(folder), ["S1"]))
+    note = Path(remount.note_path(str(folder), ["S1"]))
     as_account('ln -s "$1" "$2.new"', victim, note)
     asked: list[Callable[[], Any]] = [
         lambda: remount.write_note(str(folder), {"drives": {"S1": ["sda"]}}),
@@ -248,7 +248,7 @@ def with_pid_of(server: subprocess.Popen[bytes], folder: Path) -> Any:
 def test_a_process_that_got_the_number_of_the_server_lives_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = remount.pids
+    listed = remount.list_server_pids
     server = server_in(tmp_path)
     lists: list[list[int]] = []
     others: list[subprocess.Popen[bytes]] = []
@@ -261,7 +261,7 @@ def test_a_process_that_got_the_number_of_the_server_lives_on(
 
     seen = drives.survey([], str(tmp_path), [], "/")
     place = seen["directory"], seen["account"], seen["folder"]
-    monkeypatch.setattr(remount, "pids", pids)
+    monkeypatch.setattr(remount, "list_server_pids", pids)
     done = remount.end_server(*place, [], 1)
     assert done == {"killed": [server.pid], "left": []}
     assert lists[:2] == [[server.pid]] * 2

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from dbcheck.engines import link as deadlines
-from dbcheck.engines.link import deadline, received
+from dbcheck.engines.link import count_received_bytes, deadline
 from tests.kit.threads import new_threads
 
 
@@ -42,7 +42,9 @@ def test_severs_what_sends_too_much() -> None:
     ):
         far.sendall(bytes(2000))  # before the body: it does not count
         near.recv(2000, socket.MSG_WAITALL)
-        with deadline(60.0, severed.set, lambda: received(near), 3000) as cut:
+        with deadline(
+            60.0, severed.set, lambda: count_received_bytes(near), 3000
+        ) as cut:
             far.sendall(bytes(2000))
             near.recv(2000, socket.MSG_WAITALL)
             assert not severed.wait(0.2)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dbcheck.lab import state
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.files import STRANGER
@@ -56,7 +56,7 @@ def names(folder: object) -> list[str]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if lacking := missing(LabSpec("postgresql")):
+    if lacking := list_missing(LabSpec("postgresql")):
         pytest.skip("; ".join(lacking))
     return tmp_path_factory.mktemp("runs")
 
@@ -70,7 +70,7 @@ def kept(runs: Path, own_mounts: None, own_state: None) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def no_labs() -> Iterator[None]:
     yield
-    assert state.entries() == []
+    assert state.list_labs() == []
 
 
 @pytest.mark.root
@@ -199,7 +199,7 @@ def test_a_client_that_ends_early_leaves_its_states_and_no_lab(
     finally:
         client.send_signal(number)
         printed, _ = client.communicate(timeout=60)
-    wait_until(lambda: not any(e.alive() for e in state.entries()), "labs to end", 30)
+    wait_until(lambda: not any(e.alive() for e in state.list_labs()), "labs to end", 30)
     state.remove_dead()
     assert len(set(names(folder))) == len(names(folder)) < 400
     if number is signal.SIGINT:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.agent.host.data import links_in
+from dbcheck.agent.host.data import find_links_in
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.hosts.host import open_host
@@ -92,10 +92,10 @@ def test_a_link_that_came_at_the_time_of_a_look_is_found(tmp_path: Path) -> None
                 log.unlink(missing_ok=True)
                 log.touch()
                 before = folder.stat()
-                assert links_in(str(folder), wanted) == ()
+                assert find_links_in(str(folder), wanted) == ()
                 log.unlink()
                 log.symlink_to(tmp_path)
-                assert links_in(str(folder), wanted) == (str(log),)
+                assert find_links_in(str(folder), wanted) == (str(log),)
                 return folder.stat().st_ctime_ns == before.st_ctime_ns
 
             wait_until(moved_unseen, "both in one second")

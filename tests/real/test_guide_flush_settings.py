@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck import cli
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit.users import DBCHECK
 
@@ -49,7 +49,7 @@ def test_a_lab_command_gets_the_verdict_that_the_guide_shows(
     line: str, verdict: str, tmp_path: Path
 ) -> None:
     words = shlex.split(line)
-    if lacking := missing(LabSpec(words[words.index("--engine") + 1])):
+    if lacking := list_missing(LabSpec(words[words.index("--engine") + 1])):
         pytest.skip("; ".join(lacking))
     done = subprocess.run(
         (*DBCHECK, *words, "--runs", str(tmp_path / "runs")),

@@ -18,7 +18,7 @@ import pytest
 
 from dbcheck.agent.host import data as host_files
 from dbcheck.agent.host import serve
-from dbcheck.agent.host.facts import host_facts, look
+from dbcheck.agent.host.facts import collect_facts, read_mounts_and_caches
 from dbcheck.engines.mysql import places as mysql_places
 from dbcheck.engines.postgresql import places as postgresql_places
 from dbcheck.hosts.counting import Look
@@ -90,13 +90,13 @@ def facts_of(places: Sequence[Place]) -> TargetFacts:
     for place in places:
         Path(place.path).mkdir(parents=True, exist_ok=True)
     asked = [(place.name, place.path, list(place.files)) for place in places]
-    return msgspec.convert(host_facts(asked), TargetFacts)
+    return msgspec.convert(collect_facts(asked), TargetFacts)
 
 
 def lying_now(places: Sequence[Place]) -> dict[str, str]:
     """Return where places lie, by name, as a look through the load shows it."""
     asked = [(place.name, place.path, list(place.files)) for place in places]
-    found = look([], [], asked)["places"]
+    found = read_mounts_and_caches([], [], asked)["places"]
     return {name: lying(tuple(lies)) for name, lies in found.items()}
 
 
@@ -223,7 +223,7 @@ def looked(facts: TargetFacts, places: Sequence[Place]) -> dict[str, str]:
 
         def answer(self, kind: type[T], verb: int, **question: Any) -> T:
             assert verb == serve.LOOK
-            return msgspec.convert(look(**question), kind)
+            return msgspec.convert(read_mounts_and_caches(**question), kind)
 
         def close(self) -> None:
             pass
@@ -324,7 +324,7 @@ def test_a_link_is_found_whose_folder_has_the_time_of_before(
     monkeypatch.setattr(host_files, "SETTLED_NS", -(10**12))  # it counts as old
     wanted = re.compile("a")
     (data / "a").touch()
-    assert host_files.links_in(str(data), wanted) == ()
+    assert host_files.find_links_in(str(data), wanted) == ()
     before = data.stat()
 
     def link_hidden() -> bool:
@@ -334,7 +334,7 @@ def test_a_link_is_found_whose_folder_has_the_time_of_before(
 
     wait_until(link_hidden, "a tick of the kernel's clock")
     assert data.stat().st_mtime_ns == before.st_mtime_ns
-    assert host_files.links_in(str(data), wanted) == (str(data / "a"),)
+    assert host_files.find_links_in(str(data), wanted) == (str(data / "a"),)
 
 
 def test_a_link_is_found_in_another_folder_that_has_the_times_of_the_first(
@@ -353,10 +353,10 @@ def test_a_link_is_found_in_another_folder_that_has_the_times_of_the_first(
 
     wait_until(have_one_time, "both within a tick of the kernel's clock")
     data, wanted = here / "data", re.compile("a")
-    assert host_files.links_in(str(data), wanted) == ()
+    assert host_files.find_links_in(str(data), wanted) == ()
     here.rename(tmp_path / "was")
     other.rename(here)
-    assert host_files.links_in(str(data), wanted) == (str(data / "a"),)
+    assert host_files.find_links_in(str(data), wanted) == (str(data / "a"),)
 
 
 def test_a_folder_that_was_not_changed_for_long_is_listed_once(
@@ -375,5 +375,5 @@ def test_a_folder_that_was_not_changed_for_long_is_listed_once(
         monkeypatch.setattr(host_files, "SETTLED_NS", settled_ns)
         lists.clear()
         for _ in range(2):
-            host_files.links_in(str(data), wanted)
+            host_files.find_links_in(str(data), wanted)
         assert lists.total() == times

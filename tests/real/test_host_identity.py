@@ -81,17 +81,17 @@ def test_a_serial_that_only_root_may_read_is_asked_of_sudo(
         return None
 
     monkeypatch.setattr(serve, "SERIAL", str(hidden))
-    monkeypatch.setattr(serve, "as_root", as_root)
+    monkeypatch.setattr(serve, "run_as_root", as_root)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert serve.serial() == ""
+    assert serve.read_serial() == ""
     assert asked_for == [("cat", str(hidden))]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert serve.serial() == "S1"
+    assert serve.read_serial() == "S1"
 
 
 def test_without_sudo_nothing_is_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert serve.as_root("true") is None
+    assert serve.run_as_root("true") is None
 
 
 def test_who_answers_is_asked_over_a_new_connection_each_time() -> None:

@@ -19,11 +19,14 @@ from dbcheck.remote.channel import Channel
 
 def test_of_a_program_no_more_is_taken_than_wanted() -> None:
     endless = (sys.executable, "-c", "while True: print('x' * 99)")
-    assert host_journal.beginning(endless, 1000, 20) == ((b"x" * 99 + b"\n") * 10, "")
+    assert host_journal.read_output_beginning(endless, 1000, 20) == (
+        (b"x" * 99 + b"\n") * 10,
+        "",
+    )
     mute = (sys.executable, "-c", "import time; time.sleep(99)")
-    assert host_journal.beginning(mute, 10, 0.3) == (b"", "ended after 0 s")
+    assert host_journal.read_output_beginning(mute, 10, 0.3) == (b"", "ended after 0 s")
     wrong = (sys.executable, "-c", "raise SystemExit('no journal here')")
-    assert host_journal.beginning(wrong, 10, 20) == (b"", "no journal here")
+    assert host_journal.read_output_beginning(wrong, 10, 20) == (b"", "no journal here")
 
 
 def test_a_journal_that_anybody_fills_does_not_fill_the_agent(
@@ -33,9 +36,9 @@ def test_a_journal_that_anybody_fills_does_not_fill_the_agent(
     program.write_text("#!/bin/sh\nwhile :; do echo System is powering down.; done\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = host_shutdown.from_journal("a1", 1)
+    found = host_shutdown.find_shutdown_in_journal("a1", 1)
     assert found == "System is powering down."
-    text, more = host_journal.journalctl("x.service", "--since=@1", 50)
+    text, more = host_journal.run_journalctl("x.service", "--since=@1", 50)
     assert (len(text), more) == (50, True)
 
 
@@ -98,17 +101,17 @@ def test_a_program_that_prints_its_error_to_standard_output_is_heard(
     program.chmod(0o755)
     (tmp_path / "text").write_text(text)
     monkeypatch.setattr(tools, "PATHS", f"{tmp_path}:/usr/bin:/bin")
-    printed, found = tools.printed(name)
+    printed, found = tools.read_output(name)
     assert printed == text
     assert found.startswith(f"{name}: {why}")
 
 
 @pytest.mark.wide
 def test_what_smartctl_itself_says_is_shown(tmp_path: Path) -> None:
-    if not tools.found("smartctl"):
+    if not tools.find_program("smartctl"):
         pytest.skip("smartmontools is not installed")
     (tmp_path / "x").touch()
-    _, why = tools.printed("smartctl", "-j", "-A", str(tmp_path / "x"))
+    _, why = tools.read_output("smartctl", "-j", "-A", str(tmp_path / "x"))
     assert why == f"smartctl: {tmp_path}/x: Unable to detect device type"
 
 
@@ -123,7 +126,7 @@ def test_a_drive_without_counters_has_smartctls_reason(
     (tmp_path / "text").write_text(json.dumps(SMARTCTL))
     monkeypatch.setattr(tools, "PATHS", f"{tmp_path}:/usr/bin:/bin")
     unreadable: dict[str, str] = {}
-    assert devices.counters("sda", unreadable) == {}
+    assert devices.read_power_loss_counters("sda", unreadable) == {}
     assert unreadable["sda.counters"] == f"smartctl: {DENIED}"
 
 

@@ -51,7 +51,7 @@ def test_wtmp(
             for kind, user, after_s in written
         )
     )
-    assert host_shutdown.from_wtmp(str(path), SINCE_S * 1_000_000) is found
+    assert host_shutdown.is_shutdown_in_wtmp(str(path), SINCE_S * 1_000_000) is found
 
 
 def test_last_reads_the_records_of_this_test(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_wtmp_that_cannot_be_read_tells_nothing(
     path = tmp_path / "wtmp"
     if content is not None:
         path.write_bytes(content)
-    assert not host_shutdown.from_wtmp(str(path), 0)
+    assert not host_shutdown.is_shutdown_in_wtmp(str(path), 0)
 
 
 JOURNALCTL = """#!/bin/sh
@@ -100,7 +100,7 @@ def test_the_journal_of_that_boot_is_asked(
     program.write_text(JOURNALCTL.format(what=what))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = host_shutdown.from_journal("a1-b2", SINCE_S * 1_000_000)
+    found = host_shutdown.find_shutdown_in_journal("a1-b2", SINCE_S * 1_000_000)
     assert found.startswith(line) and bool(found) == bool(line)
     asked = Path(f"{program}.asked").read_text()
     assert "--boot=a1b2" in asked

@@ -282,7 +282,7 @@ def test_the_servers_account_may_ask_for_it_over_tls(
     if account == "mysql":
         uid = KEEPER
         known = {"mysql": KEEPER}
-        monkeypatch.setattr(mysql_connection, "account_id", known.get)
+        monkeypatch.setattr(mysql_connection, "find_account_id", known.get)
     there = at_a_port(uid, host)
     options = {"host": "::1"} if host == "::1" else {}
     heard, _ = heard_by(there, SHA2, tls, **options)

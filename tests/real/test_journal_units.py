@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import journal, servers
-from dbcheck.agent.host.journal import units_in
+from dbcheck.agent.host.journal import parse_units
 from dbcheck.agent.wire import Refusal
 from dbcheck.lab import syscalls
 from tests.kit.drive_mounts import own_mounts as own_mounts
@@ -68,7 +68,7 @@ PATHS = {
 
 
 def units(path: str) -> Units:
-    first, second, *_ = [*units_in(path)[0], None, None]
+    first, second, *_ = [*parse_units(path)[0], None, None]
     return first, second
 
 
@@ -157,7 +157,7 @@ def server_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 def test_the_service_of_a_server(
     cgroup: str, unit: str, server_in: Callable[[str], str]
 ) -> None:
-    assert journal.unit_of(server_in(cgroup)) == unit
+    assert journal.find_unit(server_in(cgroup)) == unit
 
 
 @pytest.mark.parametrize(
@@ -230,5 +230,5 @@ def test_journalctl_shows_the_messages_of_that_service_alone(
     program.write_text(f'#!/bin/sh\nexec {reader} --directory={tmp_path} "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
-    found, _ = journal.journalctl(unit, "--since=@1", 1000)
+    found, _ = journal.run_journalctl(unit, "--since=@1", 1000)
     assert found.decode() == messages

@@ -435,7 +435,7 @@ def test_a_kept_lab_is_found_by_its_name(tmp_path: Path) -> None:
     words = [sys.executable, "-W", "error", "-c", code, spec.to_json()]
     subprocess.run([*words, str(tmp_path / "lab"), name], check=True, timeout=60)
     try:
-        assert name in labs.persistent_labs()
+        assert name in labs.list_persistent_labs()
         lab = Lab.find(name)
         assert lab.spec == spec
         table = Table(lab)
@@ -445,7 +445,7 @@ def test_a_kept_lab_is_found_by_its_name(tmp_path: Path) -> None:
         assert not (tmp_path / "other").exists()
     finally:
         assert labs.down(name)
-    assert name not in labs.persistent_labs()
+    assert name not in labs.list_persistent_labs()
     assert not (tmp_path / "lab").exists()
     with refused(ErrorId.LAB_NOT_RUNNING, LabError, naming="no lab named"):
         Lab.find(name)
@@ -474,7 +474,7 @@ def test_a_lab_that_cannot_be_built_leaves_nothing(
     with pytest.raises(LabError, match=said):
         Lab.start(spec, tmp_path / "lab", name=name)
     assert not (tmp_path / "lab").exists()
-    assert not state.record_of(name).path.exists()
+    assert not state.make_record(name).path.exists()
 
 
 def test_a_folder_that_is_there_is_not_taken(tmp_path: Path) -> None:

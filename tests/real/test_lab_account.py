@@ -20,7 +20,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, PowerError, Unrecoverable
 from dbcheck.lab import programs, server_account, state, syscalls
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.server_account import Account
 from dbcheck.lab.spec import LabSpec
@@ -171,14 +171,18 @@ def test_a_user_id_is_free_once_what_a_killed_lab_left_is_removed(
     daemon = state.find(lab.name).daemon()
     assert daemon is not None
     # The same number is drawn first, and another one only if that is taken.
-    monkeypatch.setattr(server_account, "_mapped", lambda _: range(number, number + 2))
+    monkeypatch.setattr(
+        server_account, "_list_mapped", lambda _: range(number, number + 2)
+    )
     monkeypatch.setattr(random.SystemRandom, "sample", lambda _, choice, n: choice)
     try:
         with Lab.start(spec, tmp_path / "b") as beside:
             assert uid_of(beside) == number + 1
         daemon.kill()
-        wait_until(lambda: not state.record_of(lab.name).alive(), "it is dead")
-        wait_until(lambda: number not in server_account._in_use(), "its server, too")
+        wait_until(lambda: not state.make_record(lab.name).alive(), "it is dead")
+        wait_until(
+            lambda: number not in server_account._list_used_ids(), "its server, too"
+        )
         with Lab.start(spec, tmp_path / "c") as after:
             assert uid_of(after) == number
     finally:
@@ -281,7 +285,7 @@ def test_what_the_account_may_exchange_is_read_only_if_it_is_its_own(
     elif what == "long":
         file.write_text("begin" + "x" * 1000 + "end")
         os.chown(file, server.uid, server.gid)
-    assert server_account.text(file, server, 10) == (
+    assert server_account.read_as_text(file, server, 10) == (
         "xxxxxxxend" if what == "long" else ""
     )
 
@@ -342,13 +346,13 @@ def test_postgresql_needs_an_account_where_there_are_no_namespaces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is never that of nobody, which other services share."""
-    monkeypatch.setattr("dbcheck.lab.namespace.available", lambda: False)
-    monkeypatch.setattr(server_account, "packaged", lambda _: None)
+    monkeypatch.setattr("dbcheck.lab.namespace.are_available", lambda: False)
+    monkeypatch.setattr(server_account, "find_packaged_account", lambda _: None)
     with refused(
         ErrorId.LAB_NOT_BUILDABLE, LabError, naming="useradd --system postgres"
     ):
         Lab.start(LabSpec("postgresql", rung="process"), tmp_path / "lab")
-    assert not [why for why in missing(LabSpec("mariadb")) if "account" in why]
+    assert not [why for why in list_missing(LabSpec("mariadb")) if "account" in why]
 
 
 @pytest.mark.usefixtures("own_mounts")

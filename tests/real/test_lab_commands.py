@@ -30,7 +30,7 @@ def no_labs() -> Iterator[None]:
     """End the labs that a test started."""
     yield
     dbcheck("lab", "down")
-    assert state.entries() == []
+    assert state.list_labs() == []
 
 
 def dbcheck(*words: str, code: int = 0) -> str:
@@ -148,7 +148,7 @@ def test_a_dead_lab_is_removed_by_its_name() -> None:
     assert daemon is not None
     assert folder is not None
     daemon.kill()
-    assert entry.wait_dead(5)
+    assert entry.wait_until_dead(5)
     said = dbcheck("lab", "down", "dead")
     assert said == "lab dead was dead; its leftovers were removed\n"
     assert not folder.exists()
@@ -173,7 +173,7 @@ def test_without_a_name_all_are_ended() -> None:
     assert daemon is not None
     os.kill(daemon.pid, signal.SIGKILL)
     assert state.find("one").alive()
-    assert state.record_of("two").wait_dead(5)
+    assert state.make_record("two").wait_until_dead(5)
     assert dbcheck("lab", "down").splitlines() == [
         "lab one is down",
         "lab two was dead; its leftovers were removed",
@@ -195,7 +195,7 @@ def test_what_would_be_ignored_is_refused(
 ) -> None:
     said = dbcheck("lab", verb, "--engine", "mariadb", *words, code=2)
     assert named in said.splitlines()[-2]
-    assert state.entries() == []
+    assert state.list_labs() == []
 
 
 @pytest.mark.parametrize("cycles", ["1", "3"])
@@ -203,7 +203,7 @@ def test_a_number_of_cycles_beside_a_bound_is_refused(cycles: str) -> None:
     words = ("lab", "run", "--engine", "mariadb", "--rung", "process")
     said = dbcheck(*words, "--cycles", cycles, "--until", "0.5", code=2)
     assert "either --cycles or --until" in said
-    assert state.entries() == []
+    assert state.list_labs() == []
 
 
 def test_an_image_needs_a_drive() -> None:
@@ -242,11 +242,11 @@ def test_a_killed_lab_run_leaves_no_folder(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     ) as client:
-        wait_until(lambda: any(e.folder() for e in state.entries()), "a lab is made")
-        (entry,) = state.entries()
+        wait_until(lambda: any(e.folder() for e in state.list_labs()), "a lab is made")
+        (entry,) = state.list_labs()
         wait_until(lambda: entry.daemon() is not None, "its daemon is started")
         assert list(tmp_path.glob("dbcheck-lab-*"))
         client.kill()
-    entry.wait_dead(30)
+    entry.wait_until_dead(30)
     dbcheck("lab", "down")
     assert list(tmp_path.glob("dbcheck-lab-*")) == []

@@ -115,7 +115,7 @@ def _assert_nothing_left(inside: Inside) -> None:
 
 def _assert_no_trace(name: str, folder: Path) -> None:
     assert not folder.exists()
-    assert name not in [entry.name for entry in state.entries()]
+    assert name not in [entry.name for entry in state.list_labs()]
 
 
 def _load(lab: Lab) -> threading.Thread:
@@ -156,7 +156,7 @@ def test_a_client_takes_its_lab_along(tmp_path: Path, number: signal.Signals) ->
     await_end(client)
     _assert_nothing_left(inside)
     wait_until(lambda: not (tmp_path / "lab").exists(), "folder removed")
-    wait_until(lambda: not state.record_of(name).path.exists(), "entry removed")
+    wait_until(lambda: not state.make_record(name).path.exists(), "entry removed")
 
 
 _Victim = Callable[[Inside], int]
@@ -180,7 +180,7 @@ def test_a_killed_daemon_takes_all_along(
     os.kill(victim(inside), signal.SIGKILL)
     _assert_nothing_left(inside)
     load.join()
-    assert not state.record_of(lab.name).alive()
+    assert not state.make_record(lab.name).alive()
     with refused(ErrorId.LAB_DAEMON_GONE, LabError, naming="cannot reach"):
         lab.counters()
     state.remove_dead(frozenset({lab.name}))
@@ -226,7 +226,7 @@ def test_a_daemon_that_hangs_is_ended_by_force(
 @pytest.fixture
 def unisolated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Run daemons as where there are no namespaces to be had."""
-    monkeypatch.setattr("dbcheck.lab.namespace.available", lambda: False)
+    monkeypatch.setattr("dbcheck.lab.namespace.are_available", lambda: False)
     yield
 
 
@@ -298,7 +298,7 @@ def test_a_lab_ends_whose_record_is_gone(
         lab = start(LabSpec("postgresql", rung="process"), folder / "lab")
         daemon = state.find(lab.name).daemon()
         assert daemon is not None
-        shutil.rmtree(state.record_of(lab.name).path)
+        shutil.rmtree(state.make_record(lab.name).path)
         wait_until(lambda: not daemon.alive(), "the daemon ended")
         with pytest.raises(psycopg2.OperationalError, match="refused"):
             Table(lab)

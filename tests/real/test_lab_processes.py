@@ -96,9 +96,9 @@ def test_what_cannot_be_removed_stays_known(root: Path, tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError, match=str(folder)):
         run_daemon(entry, lock)
     os.close(lock)
-    assert [one.name for one in state.entries()] == ["stuck"]
+    assert [one.name for one in state.list_labs()] == ["stuck"]
     with refused(ErrorId.LAB_NOT_REMOVED, LabError, naming=(str(folder), "lab stuck")):
         state.remove_dead()
     folder.unlink()
     assert state.remove_dead() == ["stuck"]
-    assert state.entries() == []
+    assert state.list_labs() == []

@@ -17,7 +17,13 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.processes import Channel
-from dbcheck.lab.calls import Callee, NotUnderstood, call_of, remote, result_in
+from dbcheck.lab.calls import (
+    Callee,
+    NotUnderstood,
+    decode_result_as,
+    encode_call,
+    remote,
+)
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.interface import LabCalls
 from dbcheck.lab.daemon.rpc import Ended, RequestServer, call
@@ -104,7 +110,7 @@ def test_every_call_of_a_lab_arrives() -> None:
     assert len(methods) > len(values)
     for method in methods:
         given = values.get(method.__name__, {})
-        name, called = callee.call_in(call_of(method, **given))
+        name, called = callee.call_in(encode_call(method, **given))
         called()
         assert name == method.__name__
         received = getattr(target, name).call_args.kwargs
@@ -161,9 +167,9 @@ def test_a_request_that_makes_no_sense_is_refused(
 
 @pytest.mark.parametrize("message", [b'{"no": 1}', b"null", b'{"ok": 1}'])
 def test_only_a_reply_is_a_result(message: bytes) -> None:
-    assert result_in(b'{"ok": null}', NoneType) is None
+    assert decode_result_as(b'{"ok": null}', NoneType) is None
     with pytest.raises(NotUnderstood):
-        result_in(message, NoneType)
+        decode_result_as(message, NoneType)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0", b"{", b'{"a": 1}\n', b"\xff" * 70000])
@@ -197,7 +203,7 @@ def test_many_silent_clients_hold_nobody_up(path: Path) -> None:
 
 def test_a_client_that_takes_no_reply_holds_nobody_up(path: Path) -> None:
     with Channel.to(path, 5) as hasty:
-        hasty.send(call_of(Asked.log))
+        hasty.send(encode_call(Asked.log))
     assert echo(path)
 
 

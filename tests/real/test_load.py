@@ -15,7 +15,7 @@ from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.preflight.before_load import preflight
 from dbcheck.cycle.rig import Limits
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import Cut, CutClass, Gone, PowerState, SwitchKind
 from dbcheck.model.verdict import Verdict
@@ -36,7 +36,7 @@ def here(
 ) -> Iterator[Bench]:
     """A lab without a drive, for each engine."""
     spec = LabSpec(request.param, rung="process")
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     limits = Limits(cut_s=2.0, return_s=60)
     with bench(spec, tmp_path_factory.mktemp("load"), limits) as started:

@@ -165,7 +165,7 @@ class Stopped:
     def __init__(self, *, answered: bool) -> None:
         self._answers, self._answered = answered, False
 
-    def rose_us(self) -> int | None:
+    def last_progress_us(self) -> int | None:
         return None
 
     def completed(self, until_us: int | None = None) -> Completed:

@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from tests.kit.refusals import refused
@@ -28,7 +28,7 @@ def test_cuts_of_two_drives(
     engine: str, personality: str, verdict: Verdict, tmp_path: Path
 ) -> None:
     spec = LabSpec(engine, drive=DriveSpec(personality=personality), log_drive=True)
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     for number in range(CUTS_MAX):
         with bench(spec, tmp_path / str(number)) as rig:

@@ -118,11 +118,11 @@ def test_the_journal_of_the_servers_own_service_is_read(
     processes: Path, tmp_path: Path
 ) -> None:
     path = f"{host_journal.JOURNAL}{tmp_path}/data"
-    marks = host_log.mark(path)
+    marks = host_log.mark_log(path)
     assert list(marks) == ["mariadb.service"]
-    found = host_log.since(path, marks, 100)
+    found = host_log.read_since(path, marks, 100)
     assert (found["text"], found["truncated"]) == ("Starting crash recovery\n", False)
-    assert host_log.since(path, marks, 5)["truncated"]
+    assert host_log.read_since(path, marks, 5)["truncated"]
     assert (host_journal.JOURNAL, host_log.STDERR) == (JOURNAL, STDERR)
     assert host_log.COLLECTOR == COLLECTOR
 
@@ -133,7 +133,7 @@ def test_a_journal_that_shows_nothing_of_the_server_is_not_read(
 ) -> None:
     for way in (JOURNAL, STDERR):
         with pytest.raises(Refusal, match="does not run as a systemd service"):
-            host_log.mark(f"{way}{tmp_path}/{directory}")
+            host_log.mark_log(f"{way}{tmp_path}/{directory}")
 
 
 def test_standard_error_is_followed_into_its_file(
@@ -144,14 +144,14 @@ def test_standard_error_is_followed_into_its_file(
     log.write_text("old\n")
     (processes / "8/fd/2").symlink_to(log)
     path = f"{STDERR}{tmp_path}/data"
-    marks = host_log.mark(path)
+    marks = host_log.mark_log(path)
     assert list(marks) == [str(log)]
     (processes / "8/fd/2").unlink()  # the server is another process after a cut
     log.rename(tmp_path / "server.log.1")
     with (tmp_path / "server.log.1").open("a") as file:
         file.write("one\n")
     log.write_text("two\n")
-    found = host_log.since(path, marks, 100)
+    found = host_log.read_since(path, marks, 100)
     assert found == {"text": "one\ntwo\n", "truncated": False, "rewound": False}
 
 
@@ -164,11 +164,11 @@ def test_a_process_of_another_account_is_no_server(
     log.write_text("forged\n")
     (processes / "8/fd/2").symlink_to(log)
     os.chown(processes / "8", ACCOUNT, ACCOUNT)
-    assert host_process.error_file(f"{tmp_path}/data") == ""
+    assert host_process.find_error_file(f"{tmp_path}/data") == ""
     os.chown(tmp_path / "data", ACCOUNT, ACCOUNT)
-    assert host_process.error_file(f"{tmp_path}/data") == str(log)
+    assert host_process.find_error_file(f"{tmp_path}/data") == str(log)
     os.chown(processes / "8", 0, 0)
-    assert host_process.error_file(f"{tmp_path}/data") == str(log)
+    assert host_process.find_error_file(f"{tmp_path}/data") == str(log)
 
 
 def test_standard_error_that_is_no_file_is_the_journal_s(
@@ -178,9 +178,9 @@ def test_standard_error_that_is_no_file_is_the_journal_s(
     os.mkfifo(tmp_path / "pipe")
     (processes / "8/fd/2").symlink_to(tmp_path / "pipe")
     path = f"{STDERR}{tmp_path}/data"
-    marks = host_log.mark(path)
+    marks = host_log.mark_log(path)
     assert list(marks) == ["mariadb.service"]
-    assert host_log.since(path, marks, 100)["text"] == "Starting crash recovery\n"
+    assert host_log.read_since(path, marks, 100)["text"] == "Starting crash recovery\n"
 
 
 def test_what_is_logged_before_the_collector_is_read_in_the_journal(
@@ -191,14 +191,14 @@ def test_what_is_logged_before_the_collector_is_read_in_the_journal(
     folder.mkdir()
     (folder / "a.log").write_text("old\n")
     path = f"{COLLECTOR}{tmp_path}/data/{folder}"
-    marks = host_log.mark(path)
+    marks = host_log.mark_log(path)
     assert set(marks) == {str(folder / "a.log"), "mariadb.service"}
     (folder / "a.log").write_text("old\nnew\n")
-    found = host_log.since(path, marks, 100)
+    found = host_log.read_since(path, marks, 100)
     assert (found["text"], found["early"]) == ("new\n", "Starting crash recovery\n")
     assert not found["truncated"]
     del marks["mariadb.service"]
-    assert "early" not in host_log.since(path, marks, 100)
+    assert "early" not in host_log.read_since(path, marks, 100)
 
 
 def test_standard_error_that_is_kept_nowhere_is_not_read(
@@ -206,7 +206,7 @@ def test_standard_error_that_is_kept_nowhere_is_not_read(
 ) -> None:
     (processes / "8/fd/2").symlink_to("/dev/null")
     with pytest.raises(Refusal, match="standard error goes to /dev/null"):
-        host_log.mark(f"{STDERR}{tmp_path}/data")
+        host_log.mark_log(f"{STDERR}{tmp_path}/data")
 
 
 def test_a_log_that_was_deleted_is_not_read(tmp_path: Path) -> None:
@@ -219,10 +219,10 @@ def test_a_log_that_was_deleted_is_not_read(tmp_path: Path) -> None:
     with server:
         assert server.stdin and server.stdout
         server.stdout.readline()
-        assert host_process.error_file(str(tmp_path)) == str(log)
+        assert host_process.find_error_file(str(tmp_path)) == str(log)
         log.unlink()
         with pytest.raises(Refusal, match="log is not on this filesystem"):
-            host_process.error_file(str(tmp_path))
+            host_process.find_error_file(str(tmp_path))
         server.stdin.close()
 
 
@@ -230,17 +230,17 @@ def test_a_log_that_lost_a_part_is_known_to_be_incomplete(tmp_path: Path) -> Non
     """A shutdown may stand in what was packed, or truncated in place and overgrown."""
     log = tmp_path / "log"
     log.write_text("old, and what was there\n")
-    marks = host_log.mark(str(log))
+    marks = host_log.mark_log(str(log))
     log.rename(tmp_path / "log.1")
     log.write_text("Starting crash recovery\n")
-    assert not host_log.since(str(log), marks, 100)["truncated"]
+    assert not host_log.read_since(str(log), marks, 100)["truncated"]
     (tmp_path / "log.1").rename(tmp_path / "log.1.gz")
-    assert host_log.since(str(log), marks, 100)["truncated"]
+    assert host_log.read_since(str(log), marks, 100)["truncated"]
 
     log.write_text("old\n")
-    marks = host_log.mark(str(log))
+    marks = host_log.mark_log(str(log))
     log.write_text("new, and longer than what was there\n")
-    found = host_log.since(str(log), marks, 100)
+    found = host_log.read_since(str(log), marks, 100)
     assert found["rewound"]
     assert found["text"].startswith("new, and longer")
 
@@ -248,7 +248,7 @@ def test_a_log_that_lost_a_part_is_known_to_be_incomplete(tmp_path: Path) -> Non
 def test_marks_of_an_earlier_release_are_followed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("old\nnew\n")
-    found = host_log.since(str(log), {str(log): [log.stat().st_ino, 4]}, 100)
+    found = host_log.read_since(str(log), {str(log): [log.stat().st_ino, 4]}, 100)
     assert found == {"text": "new\n", "truncated": False, "rewound": False}
 
 
@@ -256,12 +256,12 @@ def test_dumps_of_pages_do_not_hide_what_is_logged_after_them(tmp_path: Path) ->
     """MySQL dumps a page a hundred times, 48 KiB each, and then names the crash."""
     log = tmp_path / "log"
     log.write_text("old\n")
-    marks = host_log.mark(str(log))
+    marks = host_log.mark_log(str(log))
     dump = f"[ERROR] page corruption\n len 16384; hex {'0' * 49152}\n"
     log.write_text("old\n" + 100 * dump + "[ERROR] Assertion failure\nunfinished")
-    found = host_log.since(str(log), marks, 1 << 20)
+    found = host_log.read_since(str(log), marks, 1 << 20)
     assert found["text"].endswith("0\n[ERROR] Assertion failure\nunfinished")
     assert found["text"].count("\n") == 201
     assert not found["truncated"]
-    assert host_log.since(str(log), marks, 5)["text"] == "[ERRO"
-    assert host_log.since(str(log), marks, 5)["truncated"]
+    assert host_log.read_since(str(log), marks, 5)["text"] == "[ERRO"
+    assert host_log.read_since(str(log), marks, 5)["truncated"]

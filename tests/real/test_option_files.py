@@ -11,7 +11,12 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.engine import MysqlEngine
-from dbcheck.engines.mysql.optionfile import Client, is_on, known_options, read_options
+from dbcheck.engines.mysql.optionfile import (
+    Client,
+    is_on,
+    pick_known_options,
+    read_options,
+)
 from dbcheck.lab import programs
 from tests.kit.option_files import (
     GROUPS,
@@ -243,7 +248,7 @@ def test_a_name_means_what_it_means_to_mariadb(line: str, tmp_path: Path) -> Non
     file.write_text(f"[client]\n{line}\n")
     shown, complaint = shown_by_mariadb(file)
     assert "ambiguous" not in complaint and "unknown" not in complaint
-    found = known_options(read_options(file, GROUPS), Client.MARIADB)
+    found = pick_known_options(read_options(file, GROUPS), Client.MARIADB)
     assert ("password" in found) == ("pas" in line)
     for name in SHOWN:
         own = found.get(name)
@@ -266,7 +271,7 @@ def test_a_name_that_mariadb_refuses_is_refused(line: str, tmp_path: Path) -> No
         with refused(
             ErrorId.OPTION_FILE_INVALID, UsageError, naming=("line 3", str(file))
         ) as caught:
-            known_options(read_options(file, GROUPS), client)
+            pick_known_options(read_options(file, GROUPS), client)
         assert caught.value.hint
 
 

@@ -29,13 +29,13 @@ def test_the_process_that_is_meant_is_ended(process: subprocess.Popen[bytes]) ->
         looked_at.append(pid)
         return True
 
-    servers.end(process.pid, is_meant)
+    servers.kill_if_meant(process.pid, is_meant)
     assert process.wait() == -signal.SIGKILL
     assert looked_at == [process.pid]
-    servers.end(process.pid, is_meant)  # it is gone
+    servers.kill_if_meant(process.pid, is_meant)  # it is gone
 
 
 def test_another_process_lives_on(process: subprocess.Popen[bytes]) -> None:
-    servers.end(process.pid, lambda pid: False)
+    servers.kill_if_meant(process.pid, lambda pid: False)
     process.communicate()  # ends its input
     assert process.returncode == 0

@@ -22,7 +22,7 @@ from dbcheck.lab.drive.recording import Recording, RecordingFile
 from dbcheck.lab.spec import DriveSpec
 from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
+from dbcheck.lab.storage.blocks import FileBlocks, list_file_blocks
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
@@ -174,7 +174,7 @@ def test_the_blocks_of_a_file_hold_its_bytes(
         (mountpoint / "empty").touch()
         (mountpoint / "link").symlink_to("few")
         os.mkfifo(mountpoint / "pipe")
-        found = {each.path: each for each in file_blocks(mountpoint, 1)}
+        found = {each.path: each for each in list_file_blocks(mountpoint, 1)}
         assert not found.keys() & {"empty", "link", "pipe"}
         assert {each.drive for each in found.values()} == {1}
         for name in ("few", "folder/whole", "holes"):

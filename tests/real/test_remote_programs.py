@@ -28,5 +28,5 @@ def test_a_program_imports_no_more_than_it_brings(
 
 
 def test_a_program_that_is_not_there_or_fails_prints_nothing() -> None:
-    assert wire.program_lines("dbcheck-no-such-program") == []
-    assert wire.program_lines("mount")
+    assert wire.read_program_lines("dbcheck-no-such-program") == []
+    assert wire.read_program_lines("mount")

@@ -20,7 +20,7 @@ import pytest
 
 from dbcheck.cli import FAILED
 from dbcheck.lab import state
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit import fence_lab
 
@@ -135,7 +135,7 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     spec = LabSpec("postgresql", rung="process")
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     # Not below pytest's folder, which is ours alone: the server's account must pass.
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="dbcheck-") as base:

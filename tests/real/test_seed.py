@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.rows.survivors import RECORD
 from dbcheck.rows.table import LEDGER
@@ -54,7 +54,7 @@ def lab_run(folder: Path) -> tuple[dict[str, Any], Rows]:
 
 
 def test_a_lab_run_is_repeated_to_the_byte(tmp_path: Path) -> None:
-    assert not missing(LabSpec("postgresql", rung="process"))
+    assert not list_missing(LabSpec("postgresql", rung="process"))
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     first, one = lab_run(tmp_path / "one")

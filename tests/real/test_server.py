@@ -185,7 +185,7 @@ def test_a_port_is_free_again_once_nobody_keeps_it(
 ) -> None:
     first = HeldPort()
     number = first.number
-    monkeypatch.setattr(held_port, "candidates", lambda _: [number])
+    monkeypatch.setattr(held_port, "list_candidates", lambda _: [number])
     with refused(ErrorId.NO_FREE_PORT, LabError):
         HeldPort()
     del first
@@ -310,7 +310,7 @@ def test_a_server_that_somebody_shuts_down_did_not_fail_by_itself(
     process.send_signal(own_server.stop_signal)
     process.wait(10)
     assert own_server.failure() is not None
-    assert own_server.was_ended()
+    assert own_server.was_ended_from_outside()
 
 
 @pytest.mark.wide

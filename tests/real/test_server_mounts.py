@@ -230,6 +230,6 @@ def test_a_server_shows_no_file_that_its_account_cannot_read(
     if how == "readable":
         preload.chmod(0o644)
     with named(_ITS_OWN_ETC, tmp_path, etc):
-        shown = process.server_process(str(tmp_path))
+        shown = process.describe_server_process(str(tmp_path))
     assert shown["preloaded"] == (["thesis.so"] if how == "readable" else [])
     assert ("ld.so.preload" in shown["unread"]) == (how != "readable")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import servers
-from dbcheck.agent.host.process import error_file, server_process
-from dbcheck.agent.host.remount import end_server, pids
-from dbcheck.agent.host.servers import of_server, pid_of
+from dbcheck.agent.host.process import describe_server_process, find_error_file
+from dbcheck.agent.host.remount import end_server, list_server_pids
+from dbcheck.agent.host.servers import find_server_processes, pid_of
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.servers.postgresql import PostgresqlServer
 from tests.kit.lab_access import connect
@@ -75,7 +75,7 @@ def folder() -> Iterator[Path]:
 
 
 def found(server: DatabaseServer) -> list[int]:
-    return [pid_of(each) for each in of_server(str(server.data))]
+    return [pid_of(each) for each in find_server_processes(str(server.data))]
 
 
 def processes(first: int) -> list[int]:
@@ -104,8 +104,8 @@ def test_a_server_is_found_under_any_name(
     first, *_ = server.pids()
     assert found(server) == processes(first)
     assert len(found(server)) > 1 or engine == "mariadb"
-    assert error_file(str(server.data)) == str(server.log_file)
-    assert server_process(str(server.data))["unread"] == ""
+    assert find_error_file(str(server.data)) == str(server.log_file)
+    assert describe_server_process(str(server.data))["unread"] == ""
     ended = end_server(*place(server), [], 1)
     assert first in ended["killed"] and not ended["left"]
     assert not found(server)
@@ -126,9 +126,9 @@ def test_a_program_that_was_replaced_since_is_still_the_servers(
     first, *_ = server.pids()
     with contextlib.closing(connect(server.url, server.password)):
         assert found(server) == processes(first)
-    read = server_process(str(server.data))
+    read = describe_server_process(str(server.data))
     assert (read["unread"], read["no_sync_unread"], read["replaced"]) == ("", "", {})
-    assert pids(*place(server))
+    assert list_server_pids(*place(server))
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
@@ -178,7 +178,7 @@ def test_what_merely_works_there_is_no_server(
             assert other.stdout is not None
             assert other.stdout.readline() == b"1\n"
         assert found(server) == own
-        assert pids(*place(server)) == own
+        assert list_server_pids(*place(server)) == own
 
 
 SAFE = """#!/bin/sh

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dbcheck.agent.host.process import is_no_sync, server_process
+from dbcheck.agent.host.process import describe_server_process, is_no_sync_option
 from dbcheck.audit import platform
 from dbcheck.audit.result import AuditResult
 from dbcheck.audit.rules import located
@@ -164,7 +164,7 @@ def test_a_program_that_does_not_show_its_variable_is_not_called_safe(
         # Shown later than its program, as the kernel makes a process (fs/exec.c).
         shown = Path(f"/proc/{running.pid}/cmdline")
         wait_until(lambda: shown.read_bytes().startswith(bytes(program)), "it runs")
-        read = msgspec.convert(server_process(str(tmp_path)), ServerProcess)
+        read = msgspec.convert(describe_server_process(str(tmp_path)), ServerProcess)
         assert running.stdin is not None
         running.stdin.close()
     facts = replace(BEFORE.facts, process=read)
@@ -194,4 +194,4 @@ def test_a_server_as_it_is_has_flushes_of_its_own(server: DatabaseServer) -> Non
     ],
 )
 def test_the_option_in_all_its_spellings(option: str, is_it: bool) -> None:
-    assert is_no_sync(option) is is_it
+    assert is_no_sync_option(option) is is_it

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 
 MODULES = sys.stdlib_module_names | {
@@ -92,7 +92,7 @@ class Shared:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[Shared]:
-    if lacking := missing(LabSpec("postgresql", rung="process")):
+    if lacking := list_missing(LabSpec("postgresql", rung="process")):
         pytest.skip("; ".join(lacking))
     folder, private = tmp_path / "shared", tmp_path / "private"
     folder.mkdir()

@@ -14,7 +14,7 @@ import pytest
 from dbcheck.agent.host import devices, drives
 from dbcheck.agent.host.facts import Volume
 from dbcheck.agent.host.mounts import Mounted
-from dbcheck.agent.wire import mounts
+from dbcheck.agent.wire import list_mounts
 from dbcheck.lab import syscalls
 from dbcheck.lab.storage import filesystem
 from tests.kit.drive_mounts import own_mounts as own_mounts
@@ -65,14 +65,14 @@ def test_all_devices_of_a_btrfs_are_found(
 
     for source in ("", "/dev/root", "/dev/mapper/renamed", "UUID=1"):
         assert layers(source) == (names, {})
-    assert Volume(str(data)).uuid() == devices.btrfs_id(str(data))[0]
+    assert Volume(str(data)).uuid() == devices.read_btrfs_id(str(data))[0]
     # Who may not look into the folder learns it by the name of one of its devices.
-    monkeypatch.setattr(devices, "btrfs_id", refused)
+    monkeypatch.setattr(devices, "read_btrfs_id", refused)
     assert layers() == (names, {})
     shown, unreadable = layers("/dev/root")
     assert shown == []
     assert "no block device" in unreadable["layers"]
-    monkeypatch.setattr(devices, "btrfs_id", lambda _: ("0" * 36, 2))
+    monkeypatch.setattr(devices, "read_btrfs_id", lambda _: ("0" * 36, 2))
     shown, unreadable = layers()
     assert shown == []
     assert "No such file" in unreadable["layers"]
@@ -86,9 +86,9 @@ def refused(_: str) -> tuple[str, int]:
 def test_a_btrfs_of_which_a_device_is_missing_is_not_known(
     btrfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    identity, count = devices.btrfs_id(str(btrfs))
+    identity, count = devices.read_btrfs_id(str(btrfs))
     assert count == 2
-    monkeypatch.setattr(devices, "btrfs_id", lambda _: (identity, 3))
+    monkeypatch.setattr(devices, "read_btrfs_id", lambda _: (identity, 3))
     volume = Volume(str(btrfs))
     assert volume.layers() == []
     assert "2 of its 3 devices are there" in volume.unreadable["layers"]
@@ -100,8 +100,8 @@ def test_a_drive_below_a_filesystem_of_several_is_in_use(
 ) -> None:
     """It would stay in memory over a drive that lost its power."""
     for loop in loops:
-        serial = drives.loop_file(os.path.basename(loop))
-        assert drives.named([serial])[serial] == [os.path.basename(loop)]
+        serial = drives.identify_loop_file(os.path.basename(loop))
+        assert drives.find_drives([serial])[serial] == [os.path.basename(loop)]
         found = drives.survey([serial], str(tmp_path), [], str(tmp_path / "notes"))
         (busy,) = found["busy"]
         assert busy.startswith(os.path.basename(loop) + " is a part of btrfs")
@@ -134,8 +134,8 @@ def shown(
     """Return what is made of a line of mountinfo, by names."""
     table = host / "mountinfo"
     table.write_text(line(kind, source))
-    (mount,) = mounts(str(table))
-    found, why = devices.sources(mount, number, str(host))
+    (mount,) = list_mounts(str(table))
+    found, why = devices.find_device_folders(mount, number, str(host))
     return [os.path.basename(each) for each in found], why
 
 
@@ -181,7 +181,7 @@ def test_a_name_with_colons_is_one_name(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As udev has them below /dev/disk/by-path."""
-    monkeypatch.setattr(devices, "block_folder", lambda device: "/" + device[-3:])
+    monkeypatch.setattr(devices, "find_block_folder", lambda device: "/" + device[-3:])
     source = "/dev/disk/by-path/pci-0000:00:1f.2-ata-1:/dev/sdb"
     assert shown("bcachefs", source, host) == (["a-1", "sdb"], "")
 
@@ -190,7 +190,7 @@ def test_parts_of_bcachefs_are_in_use(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [line("bcachefs", "/dev/sda:/dev/sdb"), line("fuse.x", "/dev/nvme0n1p2")]
-    monkeypatch.setattr(drives, "mounted", lambda: map(Mounted, lines))
+    monkeypatch.setattr(drives, "read_mounts", lambda: map(Mounted, lines))
     monkeypatch.setattr(drives, "BTRFS", str(host / "btrfs"))
-    busy = drives.in_several({"sda": 1, "nvme0n1p2": 2})
+    busy = drives.find_multi_device_parts({"sda": 1, "nvme0n1p2": 2})
     assert busy == ["sda is a part of bcachefs on /srv"]

@@ -15,7 +15,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
 from dbcheck.lab.ssh import sshd as sshd_module
-from dbcheck.lab.ssh.sshd import Sshd, _descendants
+from dbcheck.lab.ssh.sshd import Sshd, _list_descendants
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 from tests.kit.witnesses import SERVERS, running_sshd
@@ -62,8 +62,8 @@ def test_closing_ends_the_sessions_and_what_they_run(
     with running_sshd(tmp_path / "sshd", server) as sshd, log_in(sshd) as client:
         _, stdout, _ = client.exec_command("echo $$; exec sleep 1000")
         pid = int(stdout.readline())
-        assert sshd._child and pid in _descendants(sshd._child.pid)
-        family = [sshd._child.pid, *_descendants(sshd._child.pid)]
+        assert sshd._child and pid in _list_descendants(sshd._child.pid)
+        family = [sshd._child.pid, *_list_descendants(sshd._child.pid)]
         sshd.close()
         sshd.close()
         wait_until(lambda: all(is_gone(member) for member in family), "all are gone")
@@ -125,7 +125,7 @@ time.sleep(1000)
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_server_dies_with_its_parent(server: str, tmp_path: Path) -> None:
-    if server == "openssh" and sshd_module._openssh() is None:
+    if server == "openssh" and sshd_module._find_openssh() is None:
         pytest.skip("needs OpenSSH's sshd")
     command = [sys.executable, "-c", PARENT, str(tmp_path / "sshd"), server]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
@@ -152,12 +152,12 @@ def test_private_keys_are_private(tmp_path: Path) -> None:
 def test_without_any_server_the_mend_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sshd_module, "_openssh", lambda: None)
+    monkeypatch.setattr(sshd_module, "_find_openssh", lambda: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(programs, "find", lambda _: None)
     with refused(ErrorId.PROGRAM_MISSING, LabError, naming="sshd") as caught:
         Sshd(tmp_path / "sshd").start()
-    for words in (caught.value.hint, *sshd_module.missing()):
+    for words in (caught.value.hint, *sshd_module.list_missing()):
         assert "openssh-server" in words
         assert "dbcheck[lab]" in words
 
@@ -167,9 +167,9 @@ def test_a_locked_root_needs_asyncssh(
     asyncssh: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sshd_module, "_root_is_locked", lambda: True)
-    monkeypatch.setattr(sshd_module, "_asyncssh", lambda: asyncssh)
+    monkeypatch.setattr(sshd_module, "_find_asyncssh", lambda: asyncssh)
     monkeypatch.setattr(programs, "find", lambda name: Path("/usr/sbin", name))
-    lacking = sshd_module.missing()
+    lacking = sshd_module.list_missing()
     assert bool(lacking) != asyncssh
     assert all("locked" in words for words in lacking)
 
@@ -180,6 +180,6 @@ def test_a_server_that_ends_at_once_is_told(
     broken = tmp_path / "broken-sshd"
     broken.write_text("#!/bin/sh\necho no such luck >&2\nexit 1\n")
     os.chmod(broken, 0o755)
-    monkeypatch.setattr(sshd_module, "_openssh", lambda: str(broken))
+    monkeypatch.setattr(sshd_module, "_find_openssh", lambda: str(broken))
     with refused(ErrorId.LAB_SSH_NOT_STARTED, LabError, naming="no such luck"):
         Sshd(tmp_path / "sshd").start()

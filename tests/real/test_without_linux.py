@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.base import processes
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.remote.channel import bootstrap
 from dbcheck.remote.way import ChildPipe
@@ -70,7 +70,7 @@ def lab(
 ) -> Iterator[Lab]:
     """A lab, which needs Linux."""
     spec = LabSpec(request.param, rung="process")
-    if lacking := missing(spec):
+    if lacking := list_missing(spec):
         pytest.skip("; ".join(lacking))
     with Lab.start(spec, tmp_path_factory.mktemp("posix") / "lab") as started:
         yield started

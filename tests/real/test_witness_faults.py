@@ -19,7 +19,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.lab.ssh.sshd import Sshd, _descendants
+from dbcheck.lab.ssh.sshd import Sshd, _list_descendants
 from dbcheck.lab.storage.drive import DriveStorage
 from dbcheck.model.witness import Watermark
 from dbcheck.ports.witness import WitnessLog
@@ -207,7 +207,7 @@ def test_a_session_that_is_killed_when_all_is_confirmed_costs_nothing(
 def signal_sessions(sshd: Sshd, number: signal.Signals) -> None:
     """Send a signal to all that *sshd* has started, and not to itself."""
     assert sshd._child is not None
-    for pid in _descendants(sshd._child.pid):
+    for pid in _list_descendants(sshd._child.pid):
         with contextlib.suppress(ProcessLookupError):  # it may end with its parent
             os.kill(pid, number)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.trials import agents, client
@@ -47,7 +47,7 @@ def named(name: str) -> TrialSpec:
 
 @pytest.fixture(scope="module")
 def lab(own_mounts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    if lacking := missing(SPEC):
+    if lacking := list_missing(SPEC):
         pytest.skip("; ".join(lacking))
     with Lab.start(SPEC, tmp_path_factory.mktemp("oracle") / "lab") as started:
         yield started

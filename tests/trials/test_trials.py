@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from tests.kit.drive_mounts import own_mounts as own_mounts
 from tests.trials.trial import Trial, TrialSpec
 from tests.trials.witness_host import witness_host
@@ -29,7 +29,7 @@ class Labs:
 
     def start(self, spec: TrialSpec, stack: ExitStack) -> Lab:
         """Return the lab of a trial, which ends with *stack* if its drive lies."""
-        if lacking := missing(spec.lab_spec()):
+        if lacking := list_missing(spec.lab_spec()):
             pytest.skip("; ".join(lacking))
         if spec.lying:
             folder = self._folder / str(spec)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dbcheck.lab.servers.mariadb import MariadbServer
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.lab.ssh.sshd import _descendants
+from dbcheck.lab.ssh.sshd import _list_descendants
 from dbcheck.lab.storage.drive import DriveStorage
 from tests.kit.far_host import FarSshd, far_sshd
 
@@ -84,7 +84,7 @@ class WitnessHost:
     def end_sessions(self) -> None:
         """Kill every session of its sshd, and what runs in it."""
         assert self.sshd._child is not None
-        for pid in _descendants(self.sshd._child.pid):
+        for pid in _list_descendants(self.sshd._child.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

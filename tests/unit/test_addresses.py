@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from dbcheck.agent.wire import addresses
+from dbcheck.agent.wire import list_addresses
 from dbcheck.remote.same_host import is_own
 
 ELSEWHERE = "192.0.2.77"  # of a block for documents, RFC 5737
@@ -32,10 +32,10 @@ def test_an_address_that_can_only_be_bound_is_not_own(
 
 def test_each_address_that_a_host_shows_is_its_own() -> None:
     """Also a link-local one of IPv6, which comes without the name of its link."""
-    own = set(addresses())
+    own = set(list_addresses())
     assert own
     # Beside this, other tests add and remove networks.
-    assert not {each for each in own if not is_own(each)} & set(addresses())
+    assert not {each for each in own if not is_own(each)} & set(list_addresses())
     assert not is_own("fe80::dead")
 
 
@@ -44,7 +44,7 @@ def test_without_a_list_an_address_to_send_from_is_own(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     """As in a container without /proc."""
-    monkeypatch.setattr("dbcheck.remote.same_host.addresses", lambda: iter(()))
+    monkeypatch.setattr("dbcheck.remote.same_host.list_addresses", lambda: iter(()))
     monkeypatch.setattr(socket.socket, "connect", lambda *_: None)
     monkeypatch.setattr(socket.socket, "getsockname", lambda _: (address, 1))
     assert is_own(address)

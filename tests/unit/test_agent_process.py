@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import servers
-from dbcheck.agent.host.process import described
-from dbcheck.agent.host.servers import of_account
+from dbcheck.agent.host.process import describe_process
+from dbcheck.agent.host.servers import find_account_processes
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def process(tmp_path: Path) -> Path:
 
 
 def test_a_file_that_cannot_be_read_is_named(process: Path) -> None:
-    found = described(str(process))
+    found = describe_process(str(process))
     library, program = process / "root" / "lib.so", process / "exe"
     assert found["unread"] == f"{library}: No such file or directory"
     assert f"{program}: No such file" in found["no_sync_unread"]
@@ -33,7 +33,7 @@ def test_a_file_that_cannot_be_read_is_named(process: Path) -> None:
 def test_an_object_that_cannot_be_understood_is_named(process: Path) -> None:
     for name in ("mysqld", "root/lib.so"):
         (process / name).write_bytes(b"\x7fELF\x02\x01")
-    found = described(str(process))
+    found = describe_process(str(process))
     assert found["unread"].startswith("/lib.so: unpack requires")
     assert f"{process}: unpack requires" in found["no_sync_unread"]
 
@@ -52,7 +52,7 @@ def test_a_servers_processes_come_in_the_order_of_their_ids(
     (folder / "self").mkdir()
     monkeypatch.setattr(servers, "PROCESSES", str(folder))
     monkeypatch.setattr(os, "listdir", lambda _: ["self", *reversed(pids)])
-    found = of_account(str(directory), directory.stat().st_uid)
+    found = find_account_processes(str(directory), directory.stat().st_uid)
     assert [os.path.basename(each) for each in found] == pids
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbcheck.agent.host.tools import reason
+from dbcheck.agent.host.tools import pick_reason_line
 from dbcheck.audit import printed, raid
 from dbcheck.audit.raid import Controller
 
@@ -26,7 +26,7 @@ from dbcheck.audit.raid import Controller
     ],
 )
 def test_why_a_tool_could_not_do_its_work(errors: str, found: str) -> None:
-    assert reason(errors) == found
+    assert pick_reason_line(errors) == found
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from dbcheck.agent.host.canary import (
     DIRECT,
     RECORD_BYTES,
     RUN,
-    number_in,
-    ranges,
-    record,
-    survivors,
+    join_ranges,
+    make_record,
+    parse_number,
+    read_survivors,
 )
 from dbcheck.agent.host.folder import (
     BESIDE,
@@ -34,25 +34,25 @@ from tests.kit.canaries import NONCE, made
 
 @pytest.mark.parametrize("size", [RECORD_BYTES, BLOCK_BYTES])
 def test_a_piece_carries_its_number_whole(size: int) -> None:
-    piece = record(NONCE, 7, size)
+    piece = make_record(NONCE, 7, size)
     assert len(piece) == size
-    assert number_in(piece, NONCE) == 7
-    assert number_in(bytes(size), NONCE) == 0
-    assert number_in(piece[:-1] + b"x", NONCE) is None
-    assert number_in(piece, bytes(16)) is None
+    assert parse_number(piece, NONCE) == 7
+    assert parse_number(bytes(size), NONCE) == 0
+    assert parse_number(piece[:-1] + b"x", NONCE) is None
+    assert parse_number(piece, bytes(16)) is None
 
 
 @pytest.mark.parametrize("sector", range(1, 8))
 def test_a_block_of_two_numbers_is_torn(sector: int) -> None:
-    old, new = record(NONCE, 7, BLOCK_BYTES), record(NONCE, 107, BLOCK_BYTES)
+    old, new = make_record(NONCE, 7, BLOCK_BYTES), make_record(NONCE, 107, BLOCK_BYTES)
     for first, second in (old, new), (new, old), (bytes(BLOCK_BYTES), new):
         block = first[: 512 * sector] + second[512 * sector :]
-        assert number_in(block, NONCE) is None
+        assert parse_number(block, NONCE) is None
 
 
 def test_numbers_become_ranges() -> None:
-    assert ranges([]) == []
-    assert ranges([1, 2, 3, 5, 7, 8]) == [[1, 3], [5, 5], [7, 8]]
+    assert join_ranges([]) == []
+    assert join_ranges([1, 2, 3, 5, 7, 8]) == [[1, 3], [5, 5], [7, 8]]
 
 
 @pytest.fixture
@@ -123,9 +123,9 @@ def test_what_is_ours_is_removed_unless_in_use(data: Path) -> None:
 
 
 def test_survivors_are_read_in_all_shapes(tmp_path: Path) -> None:
-    blocks = [record(NONCE, n, BLOCK_BYTES) for n in (5, 6, 3)]
+    blocks = [make_record(NONCE, n, BLOCK_BYTES) for n in (5, 6, 3)]
     torn = blocks[0][:512] + bytes(BLOCK_BYTES - 512)
-    records = [record(NONCE, n, RECORD_BYTES) for n in range(1, 8)]
+    records = [make_record(NONCE, n, RECORD_BYTES) for n in range(1, 8)]
     found = made(
         tmp_path,
         direct_1=b"".join([blocks[0], blocks[1], blocks[2], torn]),
@@ -138,10 +138,10 @@ def test_survivors_are_read_in_all_shapes(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_gone_has_no_survivors(tmp_path: Path) -> None:
-    assert survivors(str(tmp_path / "none"))["run"] is None
+    assert read_survivors(str(tmp_path / "none"))["run"] is None
     assert made(tmp_path)["run"] is None  # its ring is not there
     (tmp_path / RUN).write_text("{")
-    assert survivors(str(tmp_path))["run"] is None
+    assert read_survivors(str(tmp_path))["run"] is None
 
 
 def test_a_preparation_that_fails_leaves_nothing(
@@ -173,4 +173,4 @@ def test_canaries_whose_own_file_is_garbage_are_none(
 ) -> None:
     (tmp_path / RUN).write_text(json.dumps(run))
     (tmp_path / "buffered-x").touch()
-    assert survivors(str(tmp_path))["run"] is None
+    assert read_survivors(str(tmp_path))["run"] is None

@@ -42,8 +42,8 @@ def test_what_shows_no_counters_shows_none(text: str) -> None:
 def test_a_log_is_read_from_its_mark(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("old\n")
-    marks = host_log.mark(str(log))
-    assert host_log.since(str(log), marks, 100)["text"] == ""
+    marks = host_log.mark_log(str(log))
+    assert host_log.read_since(str(log), marks, 100)["text"] == ""
     with log.open("a") as file:
         file.write("one\n")
     log.rename(tmp_path / "server.log.1")
@@ -51,12 +51,12 @@ def test_a_log_is_read_from_its_mark(tmp_path: Path) -> None:
     log.write_text("two\n")
     (tmp_path / "server.log.2.gz").write_text("packed\n")
     (tmp_path / "other.log").write_text("strange\n")
-    found = host_log.since(str(log), marks, 100)
+    found = host_log.read_since(str(log), marks, 100)
     assert found == {"text": "one\ntwo\n", "truncated": False, "rewound": False}
-    found = host_log.since(str(log), marks, 5)
+    found = host_log.read_since(str(log), marks, 5)
     assert found == {"text": "one\nt", "truncated": True, "rewound": False}
     ((path, (inode, *_)),) = marks.items()
-    found = host_log.since(str(log), {path: [inode, -1, 0, 0]}, 100)
+    found = host_log.read_since(str(log), {path: [inode, -1, 0, 0]}, 100)
     assert found["rewound"]
     assert found["text"] == "old\none\ntwo\n"
 
@@ -64,18 +64,18 @@ def test_a_log_is_read_from_its_mark(tmp_path: Path) -> None:
 def test_a_log_that_shrank_is_told(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text("a long line\n")
-    marks = host_log.mark(str(log))
+    marks = host_log.mark_log(str(log))
     log.write_text("short\n")
-    found = host_log.since(str(log), marks, 100)
+    found = host_log.read_since(str(log), marks, 100)
     assert found == {"text": "short\n", "truncated": False, "rewound": True}
 
 
 def test_a_folder_of_logs_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "monday.log").write_text("old\n")
     (tmp_path / "folder").mkdir()
-    marks = host_log.mark(str(tmp_path))
+    marks = host_log.mark_log(str(tmp_path))
     (tmp_path / "tuesday.log").write_text("new\n")
-    assert host_log.since(str(tmp_path), marks, 100)["text"] == "new\n"
+    assert host_log.read_since(str(tmp_path), marks, 100)["text"] == "new\n"
 
 
 @pytest.mark.parametrize("url", ["", "host", "http://host", "ssh://", "ssh://a:b"])

@@ -21,7 +21,7 @@ PACE = Pace(rings=2)
 
 
 def report(number: int, sent_us: int = 0) -> bytes:
-    payload = host_agent.counts(PACE.rings).pack(sent_us, *[number] * 3)
+    payload = host_agent.report_layout(PACE.rings).pack(sent_us, *[number] * 3)
     return reply(host_agent.COMPLETED, payload)
 
 
@@ -112,7 +112,7 @@ def test_a_host_that_keeps_running_reports_on_without_its_drive(
     """The drive goes at 0.6 s; the page cache takes records until an error at 3 s."""
     moments = iter([100_000, 500_000, 600_000, 2_000_000, 3_000_000, 3_100_000])
     monkeypatch.setattr(canary, "now_us", lambda: next(moments))
-    counts = host_agent.counts(PACE.rings)
+    counts = host_agent.report_layout(PACE.rings)
     numbers = ((10, 10, 10), (20, 20, 20), (30, 31, 32), (60, 31, 32), (90, 31, 32))
     ended = {"buffered": 90, "direct": [31, 32], "stopped": "Input/output error"}
     script = Script(
@@ -122,8 +122,8 @@ def test_a_host_that_keeps_running_reports_on_without_its_drive(
         result(ended),
     )
     canaries = ended_canaries(script)
-    assert canaries.rose_us() == 600_000
-    done = canaries.completed(canaries.rose_us())
+    assert canaries.last_progress_us() == 600_000
+    done = canaries.completed(canaries.last_progress_us())
     assert done.direct == (Counted(31, 0), Counted(32, 0))
     assert done.buffered == Counted(30, 0)
     assert canaries.completed().direct == (Counted(31, 31), Counted(32, 32))

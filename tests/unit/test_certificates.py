@@ -47,14 +47,14 @@ def answered(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> bytes
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_nodes_of_one_cluster_know_each_other(tmp_path: Path, host: str) -> None:
     authority = Authority()
-    one = authority.vouch_for("node1").write(tmp_path / "one")
-    two = authority.vouch_for("node2").write(tmp_path / "two")
+    one = authority.issue_certificate("node1").write(tmp_path / "one")
+    two = authority.issue_certificate("node2").write(tmp_path / "two")
     assert answered(at_server(one), two.for_client(), host) == b"welcome"
 
 
 def test_a_node_of_another_cluster_is_a_stranger(tmp_path: Path) -> None:
-    one = Authority().vouch_for("node1").write(tmp_path / "one")
-    other = Authority().vouch_for("node1").write(tmp_path / "other")
+    one = Authority().issue_certificate("node1").write(tmp_path / "one")
+    other = Authority().issue_certificate("node1").write(tmp_path / "other")
     with pytest.raises(ssl.SSLCertVerificationError, match="verify failed"):
         answered(at_server(one), other.for_client(), "127.0.0.1")
     careless = other.for_client()
@@ -66,7 +66,7 @@ def test_a_node_of_another_cluster_is_a_stranger(tmp_path: Path) -> None:
 def test_a_key_is_read_by_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        files = Authority().vouch_for("node1").write(tmp_path / "tls")
+        files = Authority().issue_certificate("node1").write(tmp_path / "tls")
     finally:
         os.umask(before)
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (files.key, files.authority)]
@@ -77,12 +77,12 @@ def test_a_key_is_read_by_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_printed_of_it_shows_no_key() -> None:
-    assert "PRIVATE" not in repr(Authority().vouch_for("node1"))
+    assert "PRIVATE" not in repr(Authority().issue_certificate("node1"))
 
 
 def test_one_in_memory_works_by_its_paths(tmp_path: Path) -> None:
     authority = Authority()
-    two = authority.vouch_for("node2").write(tmp_path / "two")
-    with authority.vouch_for("node1").in_memory() as (one, held):
+    two = authority.issue_certificate("node2").write(tmp_path / "two")
+    with authority.issue_certificate("node1").in_memory() as (one, held):
         assert len(held) == 3
         assert answered(at_server(one), two.for_client(), "127.0.0.1") == b"welcome"

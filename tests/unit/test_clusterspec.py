@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.lab.clusters.spec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.clusters.spec import ClusterSpec, choose_cluster_kind, require_possible
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cluster import SiteKind
 from tests.kit.refusals import refused
@@ -82,5 +82,5 @@ def test_the_topology_is_the_server_s_own_by_default(
     engine: str, topology: str, kind: SiteKind
 ) -> None:
     spec = ClusterSpec(3, "all", topology)
-    assert kind_of(LabSpec(engine), spec) is kind
+    assert choose_cluster_kind(LabSpec(engine), spec) is kind
     require_possible(LabSpec(engine), spec)

@@ -8,8 +8,8 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.mysql.link import code_of as number_of
-from dbcheck.engines.postgresql.link import code_of as state_of
+from dbcheck.engines.mysql.link import error_code as number_of
+from dbcheck.engines.postgresql.link import error_code as state_of
 from tests.kit.refusals import refused
 
 

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from dbcheck.agent.host.data import data_names
-from dbcheck.agent.host.facts import changed, made
+from dbcheck.agent.host.data import read_data_names
+from dbcheck.agent.host.facts import read_births, read_change_times
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import inspect_host
@@ -82,7 +82,7 @@ def test_the_mark_that_was_just_written_is_enough() -> None:
 
 
 def test_the_agent_reads_the_names_in_the_files(tmp_path: Path) -> None:
-    assert data_names(str(tmp_path))["empty"]
+    assert read_data_names(str(tmp_path))["empty"]
     (tmp_path / "global").mkdir()
     (tmp_path / "global/pg_control").write_bytes(struct.pack("=QI", 2**63 - 1, 1300))
     (tmp_path / "postmaster.pid").write_text(f"12\n/data\n{STARTED_S}\n5432\n")
@@ -93,7 +93,7 @@ def test_the_agent_reads_the_names_in_the_files(tmp_path: Path) -> None:
         folder.mkdir()
         mark = f"dbcheck-mark-{number:032x}".encode()
         (folder / "marker.frm").write_bytes(b"\xfe\x01\x00" + mark + b"\x00")
-    assert data_names(str(tmp_path)) == {
+    assert read_data_names(str(tmp_path)) == {
         "empty": False,
         "system_identifier": str(2**63 - 1),
         "started_s": STARTED_S,
@@ -107,7 +107,7 @@ def test_the_agent_says_why_there_is_no_name(tmp_path: Path) -> None:
     (tmp_path / "global").mkdir()
     (tmp_path / "global/pg_control").write_bytes(b"short")
     (tmp_path / "postmaster.pid").write_text("12\n")
-    found = data_names(str(tmp_path))
+    found = read_data_names(str(tmp_path))
     assert (found["system_identifier"], found["started_s"]) == ("", None)
     assert "too short" in found["unreadable"]["system_identifier"]
     assert "No such file" in found["unreadable"]["server_uuid"]
@@ -158,7 +158,7 @@ def test_a_host_with_other_data_is_refused_before_anything_runs_there(
 def test_the_ctime_of_what_no_server_writes_is_a_fact(tmp_path: Path) -> None:
     file = tmp_path / "auto.cnf"
     file.touch()
-    assert changed(str(tmp_path), {}) == {file.name: file.stat().st_ctime_ns}
+    assert read_change_times(str(tmp_path), {}) == {file.name: file.stat().st_ctime_ns}
 
 
 def test_a_file_whose_facts_cannot_be_read_is_named_beside_the_others(
@@ -168,6 +168,6 @@ def test_a_file_whose_facts_cannot_be_read_is_named_beside_the_others(
     for name in ("ibdata1", "auto.cnf"):
         (tmp_path / name).symlink_to(name)  # leads to itself
     unreadable: dict[str, str] = {}
-    assert made(str(tmp_path), unreadable).keys() == {"."}
-    assert changed(str(tmp_path), unreadable).keys() == {"PG_VERSION"}
+    assert read_births(str(tmp_path), unreadable).keys() == {"."}
+    assert read_change_times(str(tmp_path), unreadable).keys() == {"PG_VERSION"}
     assert unreadable.keys() == {"made ibdata1", "changed auto.cnf"}

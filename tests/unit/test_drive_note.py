@@ -41,7 +41,7 @@ def test_a_host_that_restarted_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remount.write_note(str(tmp_path), VALUES)
-    monkeypatch.setattr(remount, "host_names", lambda: {"boot_id": "another"})
+    monkeypatch.setattr(remount, "read_host_names", lambda: {"boot_id": "another"})
     found = remount.read_note(str(tmp_path), ["S1", "S2"])
     assert found["seen"] is not None
     assert not found["same_boot"]
@@ -55,7 +55,7 @@ def test_a_note_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_note_is_not_taken_for_none(tmp_path: Path) -> None:
     remount.write_note(str(tmp_path), VALUES)
-    path = Path(remount.path_of(str(tmp_path), ["S1", "S2"]))
+    path = Path(remount.note_path(str(tmp_path), ["S1", "S2"]))
     path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
     with pytest.raises(Refusal, match="was written by another dbcheck"):
         remount.read_note(str(tmp_path), ["S1", "S2"])
@@ -70,12 +70,12 @@ def test_a_server_counts_as_newer_if_none_of_its_processes_is_older(
     """A server that was there before starts new processes all the time."""
     started = {7: 40.0, 8: 60.0, 9: 0.0}
     monkeypatch.setattr("time.clock_gettime", lambda _: 50.0)
-    measured = remount.started_s
-    monkeypatch.setattr(remount, "started_s", started.get)
+    measured = remount.read_started_s
+    monkeypatch.setattr(remount, "read_started_s", started.get)
     remount.write_note(str(tmp_path), VALUES)
 
     def newer(*pids: int) -> bool:
-        monkeypatch.setattr(remount, "pids", lambda *_: list(pids))
+        monkeypatch.setattr(remount, "list_server_pids", lambda *_: list(pids))
         return bool(remount.read_note(str(tmp_path), ["S1", "S2"])["newer"])
 
     assert not newer(), "no server runs"
@@ -83,7 +83,7 @@ def test_a_server_counts_as_newer_if_none_of_its_processes_is_older(
     assert not newer(7, 8)
     assert newer(8, 9), "the second ended while it was looked at"
     assert not newer(9), "no server runs"
-    monkeypatch.setattr(remount, "host_names", lambda: {"boot_id": "another"})
+    monkeypatch.setattr(remount, "read_host_names", lambda: {"boot_id": "another"})
     assert newer(7, 8), "the host was started again"
     now_s = time.monotonic()
     assert abs(measured(os.getpid()) - now_s) < now_s
@@ -130,15 +130,15 @@ def test_what_was_looked_at_is_what_the_notes_are_reached_by(
         (tmp_path / name).mkdir()
     link = tmp_path / "lib"
     link.symlink_to("real")
-    looked = mounts.folder_above
+    looked = mounts.open_folder_above
 
     def exchanged(path: str) -> int:
         link.unlink(missing_ok=True)
         link.symlink_to("other")
         return looked(path)
 
-    monkeypatch.setattr(mounts, "folder_above", exchanged)
-    assert mounts.without_links(str(link / "notes")) == str(tmp_path / "real/notes")
+    monkeypatch.setattr(mounts, "open_folder_above", exchanged)
+    assert mounts.resolve_path(str(link / "notes")) == str(tmp_path / "real/notes")
     assert os.readlink(link) == "other"
 
 
@@ -147,10 +147,10 @@ def test_a_link_may_end_above_what_it_names_or_at_the_root(tmp_path: Path) -> No
     (tmp_path / "up").symlink_to("real/..")
     (tmp_path / "root").symlink_to("/")
     up, real = str(tmp_path / "up"), str(tmp_path / "real")
-    assert mounts.way_to(up) == ([up, real], str(tmp_path))
-    links, leads_to = mounts.way_to(str(tmp_path / "root"))
+    assert mounts.resolve_links(up) == ([up, real], str(tmp_path))
+    links, leads_to = mounts.resolve_links(str(tmp_path / "root"))
     assert str(tmp_path / "root") in links and leads_to == "/"
-    assert mounts.way_to("/") == ([], "/")
+    assert mounts.resolve_links("/") == ([], "/")
 
 
 def test_notes_are_on_a_drive_if_a_link_that_leads_there_is(
@@ -162,13 +162,15 @@ def test_notes_are_on_a_drive_if_a_link_that_leads_there_is(
 
     on_drive = tmp_path / "mnt"
     part = SimpleNamespace(device="999:9", name="sdz", serial="S1", holders=[])
-    monkeypatch.setattr(drives, "parts", lambda _: [part])
+    monkeypatch.setattr(drives, "list_parts", lambda _: [part])
     for each in ("mnt", "real"):
         (tmp_path / each).mkdir()
     (tmp_path / "to-drive").symlink_to("mnt/none-yet")
     (on_drive / "away").symlink_to(tmp_path / "real")
     monkeypatch.setattr(
-        drives, "device_at", lambda path: "999:9" if str(on_drive) in path else "8:1"
+        drives,
+        "find_device_at",
+        lambda path: "999:9" if str(on_drive) in path else "8:1",
     )
     for notes in ("mnt", "mnt/none-yet", "to-drive", "to-drive/notes", "mnt/away"):
         assert seen(notes) == str(tmp_path / notes)

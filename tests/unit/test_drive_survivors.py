@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.lab.drive.model import Write, sectors, surviving
+from dbcheck.lab.drive.model import Write, choose_surviving_parts, count_sectors
 from dbcheck.lab.spec import SURVIVORS
 
 EIGHT = [(4096 * n, bytes([n + 1]) * 4096) for n in range(8)]
 
 
 def left_of(kind: str, writes: list[Write], seed: int) -> list[Write]:
-    return [each for of_one in surviving(kind, writes, seed) for each in of_one]
+    return [
+        each for of_one in choose_surviving_parts(kind, writes, seed) for each in of_one
+    ]
 
 
 def outcomes(kind: str, writes: list[Write]) -> list[list[Write]]:
@@ -96,13 +98,13 @@ def test_an_unaligned_write_breaks_at_the_sectors_of_the_drive(kind: str) -> Non
 
 def test_no_writes_leave_nothing() -> None:
     for kind in SURVIVORS:
-        assert list(surviving(kind, [], 3)) == []
+        assert list(choose_surviving_parts(kind, [], 3)) == []
 
 
 @pytest.mark.parametrize("kind", SURVIVORS)
 def test_what_survives_is_told_write_by_write(kind: str) -> None:
     for seed in range(20):
-        told = list(surviving(kind, EIGHT, seed))
+        told = list(choose_surviving_parts(kind, EIGHT, seed))
         assert len(told) == len(EIGHT)
         for (start, content), pieces in zip(EIGHT, told, strict=True):
             for offset, piece in pieces:
@@ -111,12 +113,12 @@ def test_what_survives_is_told_write_by_write(kind: str) -> None:
 
 
 def test_sectors_counts_those_that_are_touched() -> None:
-    assert sectors(0, 512) == 1
-    assert sectors(511, 2) == 2
-    assert sectors(512, 4096) == 8
-    assert sectors(512, 0) == 0
+    assert count_sectors(0, 512) == 1
+    assert count_sectors(511, 2) == 2
+    assert count_sectors(512, 4096) == 8
+    assert count_sectors(512, 0) == 0
 
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="half"):
-        list(surviving("half", EIGHT, 0))
+        list(choose_surviving_parts("half", EIGHT, 0))

@@ -33,7 +33,7 @@ def test_each_bus_has_a_place_for_the_serial(block: Path) -> None:
     disk(block, "sdb", device__wwid="naa.5000c500a1b2c3d4\n")
     disk(block, "sdc")
     serials = ["S4EV", "V1", "ATA1", "naa.5000c500a1b2c3d4", "S4"]
-    assert drives.named(serials) == {
+    assert drives.find_drives(serials) == {
         "S4EV": ["nvme0n1"],
         "V1": ["vda"],
         "ATA1": ["sda"],
@@ -60,13 +60,13 @@ def test_the_facts_of_a_drive_have_the_same_serial(
     monkeypatch.setattr(devices, "BLOCK", str(block))
     disk(block, "sda", **files)
     layer = {"name": "sda", "kind": "loop", "write_cache": ""}
-    assert devices.drive(layer, {})["serial"] == serial
+    assert devices.describe_drive(layer, {})["serial"] == serial
 
 
 def test_the_paths_of_one_drive_are_all_of_it(block: Path) -> None:
     for name in ("sda", "sdb"):
         disk(block, name, device__serial="S1")
-    assert drives.named(["S1"]) == {"S1": ["sda", "sdb"]}
+    assert drives.find_drives(["S1"]) == {"S1": ["sda", "sdb"]}
     gone = drives.await_drives(["S1"], False, 0)
     assert gone == {"S1": ["sda", "sdb"]}, "a path is still there"
 
@@ -75,7 +75,7 @@ def test_a_hidden_path_to_a_drive_is_no_second_drive(block: Path) -> None:
     """As NVMe shows below each multipath device, also of a drive with one path."""
     disk(block, "nvme0c0n1", device__serial="S1", nsid="1", hidden="1\n")
     disk(block, "nvme0n1", device__serial="S1", nsid="1", hidden="0\n", dev="259:0")
-    assert [part.name for part in drives.parts(["S1"])] == ["nvme0n1"]
+    assert [part.name for part in drives.list_parts(["S1"])] == ["nvme0n1"]
 
 
 def test_a_partition_is_found_under_another_name(
@@ -87,11 +87,11 @@ def test_a_partition_is_found_under_another_name(
     for file, content in (("partition", "1\n"), ("dev", "8:17\n")):
         (inside / file).write_text(content)
     (block / "sdb1").symlink_to(inside)
-    found = {part.place: part.name for part in drives.parts(["S1"])}
+    found = {part.place: part.name for part in drives.list_parts(["S1"])}
     assert found == {("S1", "", "0"): "sdb", ("S1", "", "1"): "sdb1"}
-    assert drives.serials_of("sdb1") == set()
+    assert drives.list_serials("sdb1") == set()
     wanted = {"serial": "S1", "nsid": "", "number": "2"}
-    assert drives.device_of(wanted) == ""
+    assert drives.find_device_of_mount(wanted) == ""
 
 
 def test_options_that_only_the_kernel_shows_are_left_out() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbcheck.engines.mysql.grants import granted, missing
+from dbcheck.engines.mysql.grants import find_missing_privileges, parse_privileges
 
 NEEDED = ("SELECT", "INSERT", "CREATE", "DROP")
 TO = " TO `dbcheck`@`%`"
@@ -69,7 +69,7 @@ TO = " TO `dbcheck`@`%`"
     ],
 )
 def test_missing(statements: list[str], lacking: list[str]) -> None:
-    assert missing(statements, "dbcheck", "ledger", NEEDED) == lacking
+    assert find_missing_privileges(statements, "dbcheck", "ledger", NEEDED) == lacking
 
 
 @pytest.mark.parametrize(
@@ -85,5 +85,5 @@ def test_missing(statements: list[str], lacking: list[str]) -> None:
     ],
 )
 def test_database_patterns(pattern: str, database: str, covered: bool) -> None:
-    found = granted([f"GRANT SELECT ON `{pattern}`.*{TO}"], database, "ledger")
+    found = parse_privileges([f"GRANT SELECT ON `{pattern}`.*{TO}"], database, "ledger")
     assert found == ({"SELECT"} if covered else frozenset())

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from dbcheck.engines.link import StillRunning, interruptible
+from dbcheck.engines.link import StillRunning, run_interruptible
 from tests.kit.interrupts import main as main
 
 
 def test_what_it_returns_is_returned() -> None:
     severed = threading.Event()
-    assert interruptible(lambda: [7], severed.set) == [7]
+    assert run_interruptible(lambda: [7], severed.set) == [7]
     assert not severed.is_set()
 
 
@@ -24,7 +24,7 @@ def test_what_it_raises_is_raised() -> None:
         raise error
 
     with pytest.raises(ValueError, match="x") as caught:
-        interruptible(call, severed.set)
+        run_interruptible(call, severed.set)
     assert caught.value is error
     assert not severed.is_set()
 
@@ -32,7 +32,7 @@ def test_what_it_raises_is_raised() -> None:
 def test_what_takes_too_long_is_severed_and_left() -> None:
     severed = threading.Event()
     with pytest.raises(StillRunning, match=r"within 0\.01 s") as caught:
-        interruptible(severed.wait, severed.set, 0.01)
+        run_interruptible(severed.wait, severed.set, 0.01)
     assert severed.is_set()
     caught.value.thread.join()
 
@@ -46,6 +46,6 @@ def test_an_interrupt_severs_it_and_comes_out(main: int) -> None:
         ended.set()
 
     with pytest.raises(KeyboardInterrupt):
-        interruptible(call, severed.set)
+        run_interruptible(call, severed.set)
     assert severed.is_set()
     assert ended.wait(60)

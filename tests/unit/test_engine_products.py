@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct
-from dbcheck.engines.mysql.check import product
+from dbcheck.engines.mysql.check import parse_product
 from dbcheck.engines.mysql.grants import quote_account
 from dbcheck.engines.postgresql.engine import PostgresqlEngine
 from dbcheck.engines.postgresql.product import (
@@ -34,7 +34,7 @@ from tests.kit.refusals import refused
 def test_mysql_products(
     version: str, comment: str, expected: tuple[str, tuple[int, ...]]
 ) -> None:
-    assert product(version, comment) == expected
+    assert parse_product(version, comment) == expected
 
 
 OLD, OTHER = ErrorId.SERVER_VERSION_NOT_SUPPORTED, ErrorId.SERVER_NOT_SUPPORTED
@@ -55,7 +55,7 @@ def test_mysql_refuses_others(
     version: str, comment: str, id: ErrorId, named: str
 ) -> None:
     with refused(id, EngineError, naming=named) as caught:
-        product(version, comment)
+        parse_product(version, comment)
     assert caught.value.hint
 
 

@@ -7,7 +7,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.mysql.places import ENGINES as STORAGE
-from dbcheck.engines.mysql.places import storage_of
+from dbcheck.engines.mysql.places import choose_storage_engine
 from dbcheck.engines.registry import ENGINES, NAME_ANOTHER, open_engine
 from tests.kit.refusals import refused
 
@@ -129,13 +129,13 @@ def test_an_option_that_the_driver_does_not_have_is_refused(option: str) -> None
 
 @pytest.mark.parametrize("name", ["rocksdb", "ROCKSDB", "MyRocks"])
 def test_a_url_may_name_myrocks(name: str) -> None:
-    assert storage_of({"storage_engine": name}) is STORAGE["rocksdb"]
+    assert choose_storage_engine({"storage_engine": name}) is STORAGE["rocksdb"]
     engine = open_engine(f"mysql://db1/x?storage_engine={name}")
     assert engine.target.endswith(f"db1/x?storage_engine={name}")
 
 
 def test_a_storage_engine_without_durable_commits_is_refused() -> None:
-    assert storage_of({}) is STORAGE["innodb"]
+    assert choose_storage_engine({}) is STORAGE["innodb"]
     with refused(ErrorId.STORAGE_ENGINE_NOT_SUPPORTED, UsageError, naming="aria"):
         open_engine("mariadb://db1/x?storage_engine=aria")
 

@@ -20,7 +20,7 @@ from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending_text, result
 from dbcheck.cli.root import run
 from dbcheck.fleet import messages
-from dbcheck.lab.calls import failure, result_in
+from dbcheck.lab.calls import decode_result_as, encode_failure
 from dbcheck.lab.programs import Failed
 from dbcheck.load import job
 from dbcheck.report.rows import Line
@@ -134,7 +134,7 @@ def test_a_task_of_a_fleet_sends_it() -> None:
 def test_a_lab_sends_it() -> None:
     error = LabError("gone", id=ErrorId.NO_FREE_PORT, hint="Look.")
     with refused(ErrorId.NO_FREE_PORT, LabError) as caught:
-        result_in(failure(error), int)
+        decode_result_as(encode_failure(error), int)
     assert caught.value.hint == "Look."
 
 

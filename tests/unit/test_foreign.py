@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import facts as host_facts
-from dbcheck.agent.host.devices import foreign
+from dbcheck.agent.host.devices import name_disk_provider
 
 PCI = "devices/pci0000:00/0000:00:1f.2"
 
@@ -21,7 +21,7 @@ def disk(sys: Path, path: str, said: Mapping[str, str] | None = None) -> str:
         file = folder / "device" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
-    return foreign(str(folder))
+    return name_disk_provider(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_a_drive_of_the_host_is_one(
 def test_a_layer_of_disks_is_none_itself(tmp_path: Path) -> None:
     folder = tmp_path / "devices/virtual/block/dm-0"
     (folder / "dm").mkdir(parents=True)
-    assert host_facts.layer_of(str(folder), "dm-0", ["sda"])["foreign"] == ""
+    assert host_facts.describe_layer(str(folder), "dm-0", ["sda"])["foreign"] == ""

@@ -10,9 +10,9 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.engines.mysql.check import require_alone
-from dbcheck.engines.mysql.galera import is_node, options, view_of
-from dbcheck.lab.clusters.replication import Ports, galera_settings
+from dbcheck.engines.mysql.check import require_standalone
+from dbcheck.engines.mysql.galera import is_node, parse_quorum_options, parse_view
+from dbcheck.lab.clusters.replication import Ports, make_galera_settings
 from dbcheck.model.cluster import Promise, SiteKind, kept_by
 from tests.kit.refusals import refused
 
@@ -30,7 +30,7 @@ MEMBERS = [("node2",), ("node1",)]
 
 
 def test_a_node_in_sync_shows_its_view() -> None:
-    view = view_of(STATUS.items(), MEMBERS)
+    view = parse_view(STATUS.items(), MEMBERS)
     assert (view.cluster, view.primary) == (CLUSTER, True)
     assert view.members == ("node1", "node2")
     assert view.takes_writes
@@ -54,15 +54,15 @@ def test_a_node_that_is_not_in_sync(
     takes_writes: bool,
     answers: bool,
 ) -> None:
-    view = view_of({**STATUS, **changed}.items(), MEMBERS)
+    view = parse_view({**STATUS, **changed}.items(), MEMBERS)
     assert view.members == members
     assert (view.takes_writes, view.answers) == (takes_writes, answers)
 
 
 def test_a_node_without_a_cluster_names_none() -> None:
     nil = {"wsrep_cluster_state_uuid": "00000000-0000-0000-0000-000000000000"}
-    assert view_of({**STATUS, **nil}.items(), MEMBERS).cluster == ""
-    assert not view_of([]).answers
+    assert parse_view({**STATUS, **nil}.items(), MEMBERS).cluster == ""
+    assert not parse_view([]).answers
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_which_server_is_a_node(variables: dict[str, str], node: bool) -> None:
             EngineError,
             naming="is a node of a Galera cluster",
         ):
-            require_alone(link(variables))
+            require_standalone(link(variables))
     else:
-        require_alone(link(variables))
+        require_standalone(link(variables))
 
 
 def test_a_node_whose_commits_stay_its_own_is_in_the_cluster_still() -> None:
@@ -94,9 +94,9 @@ def test_a_node_whose_commits_stay_its_own_is_in_the_cluster_still() -> None:
     with refused(
         ErrorId.SERVER_IN_CLUSTER, EngineError, naming="wsrep_connected is ON"
     ) as at:
-        require_alone(link(off, wsrep_connected="ON"))
+        require_standalone(link(off, wsrep_connected="ON"))
     assert at.value.id is ErrorId.SERVER_IN_CLUSTER
-    require_alone(link(off, wsrep_connected="OFF"))
+    require_standalone(link(off, wsrep_connected="OFF"))
 
 
 def link(variables: Mapping[str, str], **status: str) -> Any:
@@ -107,11 +107,11 @@ def link(variables: Mapping[str, str], **status: str) -> Any:
 
 def test_the_options_that_ignore_the_majority_are_read() -> None:
     text = "base_host = 10.0.0.1; pc.ignore_quorum = false; pc.ignore_sb = true; x"
-    assert options({"wsrep_provider_options": text}) == {
+    assert parse_quorum_options({"wsrep_provider_options": text}) == {
         "pc.ignore_quorum": "false",
         "pc.ignore_sb": "true",
     }
-    assert options({}) == {}
+    assert parse_quorum_options({}) == {}
 
 
 FLUSH = "innodb_flush_log_at_trx_commit"
@@ -152,7 +152,8 @@ def test_only_the_first_node_of_a_lab_begins_the_cluster() -> None:
     ports = [Ports(*held[n : n + 3]) for n in (0, 3, 6)]
     given = {"wsrep-provider-options": "pc.ignore_sb=true", FLUSH: "2"}
     first, second, _ = (
-        galera_settings(["a", "b", "c"], number, ports, given) for number in (1, 2, 3)
+        make_galera_settings(["a", "b", "c"], number, ports, given)
+        for number in (1, 2, 3)
     )
     assert first["wsrep_new_cluster"] == ""
     assert "wsrep_new_cluster" not in second
@@ -166,6 +167,6 @@ def test_only_the_first_node_of_a_lab_begins_the_cluster() -> None:
     assert second[FLUSH] == "2"
     for name in ("wsrep_node_name", "wsrep_new_cluster", "server_id"):
         with refused(ErrorId.LAB_DECIDES_SETTING, UsageError, naming=name):
-            galera_settings(["a", "b", "c"], 2, ports, {name: "x"})
-    plain = galera_settings(["a", "b", "c"], 2, ports, {})
+            make_galera_settings(["a", "b", "c"], 2, ports, {name: "x"})
+    plain = make_galera_settings(["a", "b", "c"], 2, ports, {})
     assert plain["wsrep_provider_options"].endswith("=32M")

@@ -10,9 +10,9 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, StillBootstraps, UsageError
 from dbcheck.engines.mysql import group_replication
-from dbcheck.engines.mysql.check import require_alone, require_server
+from dbcheck.engines.mysql.check import require_server, require_standalone
 from dbcheck.engines.mysql.group_replication import View, is_member
-from dbcheck.lab.clusters.replication import group_settings
+from dbcheck.lab.clusters.replication import make_group_settings
 from dbcheck.lab.servers.mysql import MysqlServer, require_no_group
 from dbcheck.model.cluster import Promise, SiteKind, kept_by, lineage
 from tests.kit.refusals import refused
@@ -188,7 +188,7 @@ def test_a_group_that_is_not_formed_leaves_no_server_to_form_one() -> None:
     with refused(ErrorId.GROUP_NOT_FORMED, EngineError, naming="gone"):
         group_replication.bootstrap(gone, lambda: ended.append("anew"))
     assert ended == ["anew"]
-    on = group_replication.still_bootstraps(
+    on = group_replication.still_bootstraps_error(
         EngineError("cannot connect", id=ErrorId.STATEMENT_FAILED)
     )
     assert "may still be ON: cannot connect" in str(on)
@@ -248,13 +248,13 @@ def test_the_account_must_be_allowed_to_form_a_group(
 ) -> None:
     asked = link(grants=[(each,) for each in grants])
     if enough:
-        group_replication.require_allowed(asked)
+        group_replication.require_group_privileges(asked)
         assert "bootstrap_off" in asked.ran
         return
     with refused(
         ErrorId.PRIVILEGE_MISSING, EngineError, naming="GROUP_REPLICATION_ADMIN"
     ) as at:
-        group_replication.require_allowed(asked)
+        group_replication.require_group_privileges(asked)
     assert "docs/privileges.md" in at.value.hint
 
 
@@ -297,10 +297,10 @@ def test_a_member_is_not_tested_alone() -> None:
         link(variables=left, group_state=[("RECOVERING",)]),
     ):
         with refused(ErrorId.SERVER_IN_CLUSTER, EngineError) as at:
-            require_alone(member)
+            require_standalone(member)
         assert "dbcheck_topology: group-replication" in at.value.hint
-    require_alone(link(variables=left))
-    require_alone(link(variables=left, group_state=denied))
+    require_standalone(link(variables=left))
+    require_standalone(link(variables=left, group_state=denied))
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_the_reader_is_a_server_that_was_there_before() -> None:
 def test_the_members_of_a_lab_know_each_other() -> None:
     ports: list[Any] = [SimpleNamespace(number=number) for number in (11, 12, 13)]
     given = {"group-replication-consistency": "AFTER", BINLOG: "0"}
-    second = group_settings(GROUP, 2, ports, given)
+    second = make_group_settings(GROUP, 2, ports, given)
     assert second["group_replication_local_address"] == "127.0.0.1:12"
     assert second["group_replication_group_seeds"] == (
         "127.0.0.1:11,127.0.0.1:12,127.0.0.1:13"
@@ -387,7 +387,7 @@ def test_the_members_of_a_lab_know_each_other() -> None:
         name = f"group_replication_{what}"
         for given_name in (name, f"loose_{name}", f"loose_skip_{name}"):
             with refused(ErrorId.LAB_DECIDES_SETTING, UsageError, naming=given_name):
-                group_settings(GROUP, 2, ports, {given_name: "x"})
+                make_group_settings(GROUP, 2, ports, {given_name: "x"})
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_files_that_name_the_data_are_files(
     for name in NAMES[:3]:
         put(tmp_path / name) if name == NAMES[0] else fifo(tmp_path / name)
     put(tmp_path / NAMES[3])
-    unreadable = host_data.data_names(str(tmp_path))["unreadable"]
+    unreadable = host_data.read_data_names(str(tmp_path))["unreadable"]
     assert len(unreadable) == 4
     for why in unreadable.values():
         assert why.endswith("not a regular file")
@@ -60,7 +60,7 @@ def test_a_file_that_names_the_data_may_lie_elsewhere(tmp_path: Path) -> None:
     uuid = "11111111-2222-3333-4444-555555555555"
     (tmp_path / "auto.cnf").write_text(f"[auto]\nserver-uuid={uuid}\n")
     (data / "auto.cnf").symlink_to(tmp_path / "auto.cnf")
-    assert host_data.data_names(str(data))["server_uuid"] == uuid
+    assert host_data.read_data_names(str(data))["server_uuid"] == uuid
 
 
 def test_marks_are_looked_for_in_so_many_tables(
@@ -70,7 +70,7 @@ def test_marks_are_looked_for_in_so_many_tables(
     for number in range(9):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "marker.frm").write_text(f"dbcheck-mark-{number:032}")
-    assert len(host_data.data_names(str(tmp_path))["marks"]) == 3
+    assert len(host_data.read_data_names(str(tmp_path))["marks"]) == 3
 
 
 @pytest.mark.parametrize("put", NO_FILES[:3])
@@ -78,9 +78,9 @@ def test_a_log_is_a_file(tmp_path: Path, put: Callable[[Path], None]) -> None:
     log = tmp_path / "server.log"
     put(log)
     with pytest.raises(Refusal, match="is a link, or not a regular file"):
-        host_log.mark(str(log))
+        host_log.mark_log(str(log))
     with pytest.raises(Refusal, match="is a link, or not a regular file"):
-        host_log.since(str(log), {}, 100)
+        host_log.read_since(str(log), {}, 100)
 
 
 @pytest.mark.parametrize("put", NO_FILES)
@@ -89,8 +89,8 @@ def test_a_log_that_is_exchanged_while_it_is_looked_at_is_not_read(
 ) -> None:
     log = tmp_path / "server.log"
     log.write_text("old\n")
-    marks = host_log.mark(str(log))
-    real = host_log.files
+    marks = host_log.mark_log(str(log))
+    real = host_log.list_log_files
 
     def files(path: str) -> list[str]:
         found = real(path)
@@ -98,12 +98,12 @@ def test_a_log_that_is_exchanged_while_it_is_looked_at_is_not_read(
         put(log)
         return found
 
-    monkeypatch.setattr(host_log, "files", files)
+    monkeypatch.setattr(host_log, "list_log_files", files)
     with pytest.raises(OSError, match="not a regular file"):
-        host_log.mark(str(log))
+        host_log.mark_log(str(log))
     put_back(log)
     with pytest.raises(OSError, match="not a regular file"):
-        host_log.since(str(log), marks, 100)
+        host_log.read_since(str(log), marks, 100)
 
 
 def put_back(log: Path) -> None:
@@ -119,9 +119,9 @@ def test_a_log_without_an_end_is_read_in_part(
     monkeypatch.setattr(host_log, "SCAN_BYTES_MAX", 1 << 20)
     log = tmp_path / "server.log"
     log.write_text("old\n")
-    marks = host_log.mark(str(log))
+    marks = host_log.mark_log(str(log))
     os.truncate(log, 1 << 42)
-    found = host_log.since(str(log), marks, 1 << 20)
+    found = host_log.read_since(str(log), marks, 1 << 20)
     assert found["truncated"]
     assert len(found["text"]) <= host_log.LINE_BYTES_MAX
 
@@ -132,17 +132,17 @@ def test_what_is_logged_while_the_log_is_read_comes_with_the_next_reading(
     """Else one who logs as fast as it is read keeps the reader for ever."""
     log = tmp_path / "server.log"
     log.write_text("old\n")
-    marks = host_log.mark(str(log))
-    real = host_log.end_before
+    marks = host_log.mark_log(str(log))
+    real = host_log.checksum_end
 
     def end_before(*of: object) -> int:
         with log.open("a") as file:
             file.write("new\n")
         return real(*of)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(host_log, "end_before", end_before)
-    assert host_log.since(str(log), marks, 100)["text"] == ""
-    assert host_log.since(str(log), marks, 100)["text"] == "new\n"
+    monkeypatch.setattr(host_log, "checksum_end", end_before)
+    assert host_log.read_since(str(log), marks, 100)["text"] == ""
+    assert host_log.read_since(str(log), marks, 100)["text"] == "new\n"
 
 
 def test_a_folder_of_logs_with_any_number_of_files_is_refused(
@@ -152,7 +152,7 @@ def test_a_folder_of_logs_with_any_number_of_files_is_refused(
     for number in range(4):
         (tmp_path / str(number)).touch()
     with pytest.raises(OSError, match="more than 3 files"):
-        host_log.mark(str(tmp_path))
+        host_log.mark_log(str(tmp_path))
 
 
 def test_a_source_that_is_no_block_device_is_not_opened(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host import mounts
-from dbcheck.agent.host.mounts import Mounted, mount_of_handle, mounted
+from dbcheck.agent.host.mounts import Mounted, read_mount_id, read_mounts
 from dbcheck.agent.wire import Refusal
 from tests.kit.files import ACCOUNT, AS_ROOT
 
@@ -25,14 +25,14 @@ def above(tmp_path: Path) -> Path:
 
 
 def why_exposed(above: Path) -> str:
-    return mounts.exposed(str(above / "parent" / "point"))
+    return mounts.explain_exposure(str(above / "parent" / "point"))
 
 
 def test_folders_of_ones_own_expose_nothing(above: Path) -> None:
     assert why_exposed(above) == ""
     above.chmod(0o1777)  # as /tmp: nobody can rename what lies in it
     assert why_exposed(above) == ""
-    assert mounts.exposed("/") == ""
+    assert mounts.explain_exposure("/") == ""
 
 
 def _owned(above: Path) -> str:
@@ -92,9 +92,9 @@ def test_a_mount_in_a_folder_of_all_hides_whose_it_is_mounted_on(
 
     def mount_of(folder: int) -> int:
         is_parent = os.path.samestat(os.fstat(folder), (above / "parent").stat())
-        return 1 if is_parent else mount_of_handle(folder)
+        return 1 if is_parent else read_mount_id(folder)
 
-    monkeypatch.setattr(mounts, "mount_of_handle", mount_of)
+    monkeypatch.setattr(mounts, "read_mount_id", mount_of)
     assert why_exposed(above).startswith(f"{above} can be written by others")
 
 
@@ -102,11 +102,11 @@ def test_a_mount_in_a_folder_of_all_hides_whose_it_is_mounted_on(
 def test_owners_that_a_users_program_names_count_for_nothing(
     user: int, above: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = mounts.folder_above(str(above / "parent"))
-    mount = mount_of_handle(folder)
+    folder = mounts.open_folder_above(str(above / "parent"))
+    mount = read_mount_id(folder)
     os.close(folder)
     served = Mounted(FUSE.format(id=mount, point=above, user=user))
-    monkeypatch.setattr(mounts, "mounted", lambda: [*mounted(), served])
+    monkeypatch.setattr(mounts, "read_mounts", lambda: [*read_mounts(), served])
     served_by_user = " is served by a program of another user, who could"
     assert (served_by_user in why_exposed(above)) == bool(user)
 
@@ -114,9 +114,9 @@ def test_owners_that_a_users_program_names_count_for_nothing(
 def test_a_folder_on_a_drive_without_power_was_looked_at_before(above: Path) -> None:
     """It may answer nothing any more; all others are looked at again."""
     point = str(above / "parent" / "point")
-    mount = mount_of_handle(folder := mounts.folder_above(point))
+    mount = read_mount_id(folder := mounts.open_folder_above(point))
     os.close(folder)
     above.chmod(0o777)
     with pytest.raises(Refusal, match="can be written by others"):
-        mounts.folder_above(point, [mount + 1])
-    os.close(mounts.folder_above(point, [mount]))
+        mounts.open_folder_above(point, [mount + 1])
+    os.close(mounts.open_folder_above(point, [mount]))

@@ -40,7 +40,7 @@ def test_it_is_one_that_nobody_hands_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with_maps(monkeypatch, tmp_path, users, groups)
-    assert lowest <= server_account.drawn(()) <= highest
+    assert lowest <= server_account.draw_id(()) <= highest
 
 
 def test_without_one_that_a_process_can_have_there_is_no_lab(
@@ -50,7 +50,7 @@ def test_without_one_that_a_process_can_have_there_is_no_lab(
     with refused(
         ErrorId.UNPRIVILEGED_ACCOUNT_MISSING, LabError, naming="no user id is free"
     ):
-        server_account.drawn(())
+        server_account.draw_id(())
 
 
 def test_one_that_anything_has_is_not_drawn(
@@ -63,19 +63,19 @@ def test_one_that_anything_has_is_not_drawn(
     monkeypatch.setattr(
         server_account, "_SUBORDINATE", (str(handed_out), "/no/such/file")
     )
-    monkeypatch.setattr(server_account, "_in_use", lambda: {2_000_000_098})
+    monkeypatch.setattr(server_account, "_list_used_ids", lambda: {2_000_000_098})
     known = {2_000_000_097, 0}
     monkeypatch.setattr(server_account, "_is_known", known.__contains__)
     monkeypatch.setattr(
         server_account, "_RANGES", (range(2_000_000_096, 2_000_000_151),)
     )
-    assert server_account.drawn([2_000_000_096, 2_000_000_150]) == 2_000_000_099
+    assert server_account.draw_id([2_000_000_096, 2_000_000_150]) == 2_000_000_099
     with refused(
         ErrorId.UNPRIVILEGED_ACCOUNT_MISSING, LabError, naming="no user id is free"
     ):
-        server_account.drawn([2_000_000_096, 2_000_000_150, 2_000_000_099])
+        server_account.draw_id([2_000_000_096, 2_000_000_150, 2_000_000_099])
 
 
 def test_what_the_machine_knows_is_seen() -> None:
     assert server_account._is_known(0)
-    assert os.getuid() in server_account._in_use()
+    assert os.getuid() in server_account._list_used_ids()

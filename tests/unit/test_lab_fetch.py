@@ -19,8 +19,8 @@ from dbcheck.lab.fetch import (
     MYROCKS,
     Part,
     fetch_part,
-    library_packages,
-    sources_of,
+    make_source_list,
+    parse_library_packages,
 )
 from tests.kit.refusals import refused
 
@@ -122,8 +122,8 @@ def test_the_libraries_of_a_package_are_found_among_all_that_it_needs() -> None:
         "Depends: libc6 (>= 2.34), libsystemd0 | libelogind0, perl:any, libwrap0\n"
         "Suggests: libfoo1\n"
     )
-    assert library_packages(described) == ["libc6", "libsystemd0", "libwrap0"]
-    assert library_packages("Package: nothing\n") == []
+    assert parse_library_packages(described) == ["libc6", "libsystemd0", "libwrap0"]
+    assert parse_library_packages("Package: nothing\n") == []
 
 
 def test_the_archives_of_debian_are_taken_with_its_keys() -> None:
@@ -133,10 +133,10 @@ def test_the_archives_of_debian_are_taken_with_its_keys() -> None:
         "http://mirror.invalid/debian-security/ bookworm-security main\n"
         "http://packages.invalid/other/ stable main\n"
     )
-    assert sources_of(targets).splitlines() == [
+    assert make_source_list(targets).splitlines() == [
         f"deb [signed-by={KEYRING}] http://mirror.invalid/debian/ bookworm main",
         f"deb [signed-by={KEYRING}] http://mirror.invalid/debian-security/"
         " bookworm-security main",
     ]
     with refused(ErrorId.APT_WITHOUT_MIRROR, LabError):
-        sources_of("http://packages.invalid/other/ stable main\n")
+        make_source_list("http://packages.invalid/other/ stable main\n")

@@ -8,7 +8,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import held_port, programs
 from dbcheck.lab import programs as drive_needs
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.refusals import refused
 
@@ -20,7 +20,7 @@ def test_a_program_that_is_missing_names_its_package(
     with refused(ErrorId.PROGRAM_MISSING, LabError, naming="mkfs.xfs") as caught:
         programs.run("mkfs.xfs")
     assert caught.value.hint == "Install the Debian package xfsprogs."
-    reasons = missing(LabSpec("mariadb", filesystem="ext4"))
+    reasons = list_missing(LabSpec("mariadb", filesystem="ext4"))
     for name, package in (
         ("mkfs.ext4", "e2fsprogs"),
         ("unshare", "util-linux"),
@@ -41,24 +41,24 @@ def test_a_filesystem_that_the_kernel_lacks_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(programs.PACKAGES, "mkfs.none", "none")
-    reasons = drive_needs.missing_for_drive_rung("none")
+    reasons = drive_needs.list_missing_for_drive("none")
     assert "the kernel has no none filesystem" in reasons
     assert programs.lacking("mkfs.none") in reasons
 
 
 def test_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert "this process is not root" in drive_needs.missing_for_drive_rung("xfs")
+    assert "this process is not root" in drive_needs.list_missing_for_drive("xfs")
 
 
 def test_ports_that_connections_may_get_are_left_out() -> None:
-    assert held_port.candidates("32768\t60999\n")[0] == 10_000
-    assert not {32_768, 50_000, 60_999} & set(held_port.candidates("32768 60999"))
-    assert {32_767, 61_000, 65_535} <= set(held_port.candidates("32768 60999"))
+    assert held_port.list_candidates("32768\t60999\n")[0] == 10_000
+    assert not {32_768, 50_000, 60_999} & set(held_port.list_candidates("32768 60999"))
+    assert {32_767, 61_000, 65_535} <= set(held_port.list_candidates("32768 60999"))
 
 
 def test_where_connections_may_get_any_port_any_will_do() -> None:
-    assert 5_000 < min(held_port.candidates("1024 65535")) < 65_535
+    assert 5_000 < min(held_port.list_candidates("1024 65535")) < 65_535
 
 
 def test_a_drive_too_small_for_xfs_is_refused() -> None:

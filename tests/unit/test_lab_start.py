@@ -47,7 +47,7 @@ def not_started(*_: object) -> None:
 def test_a_lab_alone_takes_no_settings_of_a_group(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lab_module, "missing", lambda _: [])
+    monkeypatch.setattr(lab_module, "list_missing", lambda _: [])
     for modifier in ("", "loose_"):
         settings = {f"{modifier}group_replication_local_address": address}
         spec = LabSpec("mysql", rung="process", settings=settings)
@@ -85,7 +85,7 @@ def test_a_server_that_could_not_be_started_keeps_its_port(
     server = PostgresqlServer(tmp_path / "data", tmp_path / "run", account=ACCOUNT)
     monkeypatch.setattr(server, "_command", lambda: ([], None))
     monkeypatch.setattr(server, "_spawn", not_started)
-    monkeypatch.setattr(server_account, "show", lambda *_: None)
+    monkeypatch.setattr(server_account, "make_readable", lambda *_: None)
     if lacking == "the program":
         (tmp_path / "run").mkdir()
     why = "no such program" if lacking == "the program" else "No such file"

@@ -19,7 +19,7 @@ from tests.kit.state_folder import root as root
 
 
 def test_the_folder_is_for_its_owner_alone(root: Path) -> None:
-    assert state.root() == root
+    assert state.open_state_folder() == root
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
 
 
@@ -27,14 +27,14 @@ def test_the_folder_is_for_its_owner_alone(root: Path) -> None:
 def test_a_folder_others_may_use_is_refused(root: Path, mode: int) -> None:
     root.chmod(mode)
     with refused(ErrorId.FOLDER_OF_OTHER_USER, LabError):
-        state.root()
+        state.open_state_folder()
 
 
 def test_a_link_is_refused(root: Path, tmp_path: Path) -> None:
     root.rename(tmp_path / "elsewhere")
     root.symlink_to(tmp_path / "elsewhere")
     with refused(ErrorId.FOLDER_OF_OTHER_USER, LabError):
-        state.root()
+        state.open_state_folder()
 
 
 def test_a_runtime_folder_of_somebody_else_is_not_used(
@@ -46,10 +46,10 @@ def test_a_runtime_folder_of_somebody_else_is_not_used(
     was_there = folder.exists()
     try:
         if os.getuid() == user:
-            assert state.root() == folder
+            assert state.open_state_folder() == folder
         else:  # made by root in the test, so not the pretended account's
             with refused(ErrorId.FOLDER_OF_OTHER_USER, LabError, naming=str(folder)):
-                state.root()
+                state.open_state_folder()
     finally:
         if not was_there:
             with contextlib.suppress(OSError):  # somebody began to use it
@@ -114,7 +114,7 @@ def test_mend_removes_dead_labs_alone(root: Path, tmp_path: Path) -> None:
     alive, lock = state.create("alive")
     assert state.remove_dead() == ["dead"]
     assert not folder.exists()
-    assert state.entries() == [alive]
+    assert state.list_labs() == [alive]
     os.close(lock)
 
 

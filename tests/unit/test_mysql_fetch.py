@@ -9,7 +9,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.lab import programs
-from dbcheck.lab.fetch import configuration, mirror_of
+from dbcheck.lab.fetch import find_mirror, make_apt_configuration
 from tests.kit.refusals import refused
 
 
@@ -21,9 +21,9 @@ def test_the_machine_s_own_mirror_is_taken() -> None:
         "http://mirror.invalid/debian/ contrib\n"
         "http://mirror.invalid/debian/ main\n"
     )
-    assert mirror_of(targets) == "http://mirror.invalid/debian/"
+    assert find_mirror(targets) == "http://mirror.invalid/debian/"
     with refused(ErrorId.APT_WITHOUT_MIRROR, LabError) as caught:
-        mirror_of("https://packages.invalid/linux/debian/ stable\n")
+        find_mirror("https://packages.invalid/linux/debian/ stable\n")
     assert "DBCHECK_MYSQLD" in caught.value.hint
 
 
@@ -34,7 +34,7 @@ def test_the_way_to_the_mirror_is_taken_and_no_hook() -> None:
         'DPkg::Post-Invoke:: "rm -f x";\n'
         'Acquire::AllowInsecureRepositories "1";\n'
     )
-    text = configuration(Path("/tree"), host)
+    text = make_apt_configuration(Path("/tree"), host)
     assert "proxy.invalid" in text
     for word in ("DEP-11", "Invoke", "Insecure"):
         assert word not in text

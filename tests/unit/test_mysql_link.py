@@ -6,7 +6,7 @@ import mysql.connector
 import pytest
 
 from dbcheck.base.errors import EngineError, TableLost, TableRefused
-from dbcheck.engines.mysql.link import _error
+from dbcheck.engines.mysql.link import _table_or_engine_error
 
 DAMAGED = [
     (1034, "Index for table 'ledger' is corrupt; try to repair it"),
@@ -45,18 +45,26 @@ REFUSED = [
 
 @pytest.mark.parametrize(("number", "words"), DAMAGED)
 def test_an_error_that_names_damage_blames_the_table(number: int, words: str) -> None:
-    found = _error(mysql.connector.Error(words, number), words)
+    found = _table_or_engine_error(mysql.connector.Error(words, number), words)
     assert isinstance(found, TableLost)
     assert not found.missing
 
 
 @pytest.mark.parametrize(("number", "words"), REFUSED)
 def test_a_file_that_is_not_opened_is_no_damage(number: int, words: str) -> None:
-    assert isinstance(_error(mysql.connector.Error(words, number), words), TableRefused)
+    assert isinstance(
+        _table_or_engine_error(mysql.connector.Error(words, number), words),
+        TableRefused,
+    )
 
 
 def test_a_table_that_is_not_there_is_missing() -> None:
-    found = _error(mysql.connector.Error("Table 'ledger' doesn't exist", 1146), "")
+    found = _table_or_engine_error(
+        mysql.connector.Error("Table 'ledger' doesn't exist", 1146), ""
+    )
     assert isinstance(found, TableLost)
     assert found.missing
-    assert type(_error(mysql.connector.Error("Lock wait", 1205), "")) is EngineError
+    assert (
+        type(_table_or_engine_error(mysql.connector.Error("Lock wait", 1205), ""))
+        is EngineError
+    )

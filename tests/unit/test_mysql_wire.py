@@ -14,10 +14,10 @@ from dbcheck.engines.mysql.wire import (
     Ok,
     Refusal,
     Template,
-    answers,
-    answers_behind_row,
-    query,
-    texts,
+    parse_answers,
+    parse_row_and_answers,
+    parse_text_rows,
+    query_packets,
 )
 from dbcheck.rows.acks import Row
 from dbcheck.rows.table import LEDGER
@@ -60,7 +60,7 @@ ERROR = packet(b"\xff" + struct.pack("<H", 1213) + b"#40001" + b"Deadlock")
     ],
 )
 def test_an_answer_is_read(data: bytes, said: Ok | Refusal) -> None:
-    assert answers(data, 1) == (said if isinstance(said, Refusal) else [said])
+    assert parse_answers(data, 1) == (said if isinstance(said, Refusal) else [said])
 
 
 @pytest.mark.parametrize(
@@ -81,20 +81,20 @@ def test_an_answer_is_read(data: bytes, said: Ok | Refusal) -> None:
 )
 def test_what_is_no_answer_is_none(data: bytes) -> None:
     with pytest.raises(ProtocolViolation, match="repl(y|ies)"):
-        answers(data, 1)
+        parse_answers(data, 1)
 
 
 @pytest.mark.parametrize("whole", [OK, ERROR])
 def test_a_part_of_an_answer_is_not_one_yet(whole: bytes) -> None:
-    assert [answers(whole[:length], 1) for length in range(len(whole))] == [None] * len(
-        whole
-    )
+    assert [parse_answers(whole[:length], 1) for length in range(len(whole))] == [
+        None
+    ] * len(whole)
 
 
 @given(st.binary(max_size=40) | st.binary(max_size=40).map(packet))
 def test_no_bytes_do_anything_else(data: bytes) -> None:
     with contextlib.suppress(ProtocolViolation):
-        found = answers(data, 1)
+        found = parse_answers(data, 1)
         assert found is None or isinstance(found, list | Refusal)
 
 
@@ -106,7 +106,7 @@ def test_one_wrong_byte_never_opens_or_closes_a_transaction(
     open_still = ok(status=3)
     changed = open_still[:place] + bytes((value,)) + open_still[place + 1 :]
     with contextlib.suppress(ProtocolViolation):
-        said = answers(changed, 1)
+        said = parse_answers(changed, 1)
         if isinstance(said, list) and place != len(OK) - 4:
             assert said[0].is_open or place in (5, 6)
 
@@ -121,9 +121,9 @@ def several(*numbers: tuple[int, int]) -> bytes:
 
 def test_the_answers_to_several_statements_are_read_together() -> None:
     data = several((1, MORE), (2, MORE), (3, 2))
-    assert answers(data, 3) == [Ok(1, 7, True), Ok(1, 7, True), Ok(1, 7, False)]
+    assert parse_answers(data, 3) == [Ok(1, 7, True), Ok(1, 7, True), Ok(1, 7, False)]
     for length in range(len(data)):
-        assert answers(data[:length], 3) is None
+        assert parse_answers(data[:length], 3) is None
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_other_answers_than_to_those_statements_are_refused(
     data: bytes, count: int
 ) -> None:
     with pytest.raises(ProtocolViolation, match="repl(y|ies)"):
-        answers(data, count)
+        parse_answers(data, count)
 
 
 def test_the_first_refusal_is_the_last_answer() -> None:
     data = several((1, MORE)) + packet(ERROR[4:], 2)
-    assert answers(data, 4) == Refusal(1213, "Deadlock")
+    assert parse_answers(data, 4) == Refusal(1213, "Deadlock")
     with pytest.raises(ProtocolViolation, match="more replies"):
-        answers(data + several((3, 2)), 4)
+        parse_answers(data + several((3, 2)), 4)
 
 
 def execution(*, has_attributes: bool = False) -> Execution:
@@ -205,7 +205,7 @@ def test_a_statement_without_values_is_filled_as_it_is() -> None:
 @pytest.mark.parametrize("has_attributes", [False, True])
 def test_a_query_of_any_length_is_sent_whole(size: int, has_attributes: bool) -> None:
     sent, at, body, numbers = (
-        query(bytes(size), has_attributes=has_attributes),
+        query_packets(bytes(size), has_attributes=has_attributes),
         0,
         b"",
         [],
@@ -225,7 +225,7 @@ def test_an_id_that_no_row_can_have_is_nonsense() -> None:
     with pytest.raises(
         ProtocolViolation, match="impossible row id 18446744073709551615"
     ):
-        answers(len(packet).to_bytes(3, "little") + b"\x01" + packet, 1)
+        parse_answers(len(packet).to_bytes(3, "little") + b"\x01" + packet, 1)
 
 
 OPENED, CHANGED, ENDED = Ok(0, 0, True), Ok(1, 7, True), Ok(0, 0, False)
@@ -274,12 +274,12 @@ TWO = result(2, (b"a", None), (b"", b"b")) + result(1)
 
 
 def test_the_rows_of_several_queries_are_read() -> None:
-    assert texts(TWO, 2) == [[("a", None), ("", "b")], []]
-    assert texts(result(1, (b"x",)) + ERROR, 2) == Refusal(1213, "Deadlock")
+    assert parse_text_rows(TWO, 2) == [[("a", None), ("", "b")], []]
+    assert parse_text_rows(result(1, (b"x",)) + ERROR, 2) == Refusal(1213, "Deadlock")
 
 
 def test_rows_that_are_not_all_there_are_waited_for() -> None:
-    assert all(texts(TWO[:end], 2) is None for end in range(len(TWO)))
+    assert all(parse_text_rows(TWO[:end], 2) is None for end in range(len(TWO)))
 
 
 @pytest.mark.parametrize(
@@ -294,13 +294,15 @@ def test_rows_that_are_not_all_there_are_waited_for() -> None:
 )
 def test_rows_that_no_server_sends_are_refused(data: bytes) -> None:
     with pytest.raises(ProtocolViolation, match="row|packet"):
-        texts(data, 2)
+        parse_text_rows(data, 2)
 
 
 @given(st.binary(max_size=60))
 def test_no_answer_to_queries_is_anything_but_refused(data: bytes) -> None:
     with contextlib.suppress(ProtocolViolation):
-        assert not texts(data, 1) or isinstance(texts(data, 1), Refusal | list)
+        assert not parse_text_rows(data, 1) or isinstance(
+            parse_text_rows(data, 1), Refusal | list
+        )
 
 
 ONE = result(2, (b"ON", None))
@@ -308,23 +310,25 @@ BEHIND = ONE + packet(OK[4:], 7)
 
 
 def test_answers_behind_a_row_are_read_with_it() -> None:
-    assert answers_behind_row(BEHIND, 2, 1) == (("ON", None), answers(OK, 1))
-    assert all(answers_behind_row(BEHIND[:n], 2, 1) is None for n in range(len(BEHIND)))
+    assert parse_row_and_answers(BEHIND, 2, 1) == (("ON", None), parse_answers(OK, 1))
+    assert all(
+        parse_row_and_answers(BEHIND[:n], 2, 1) is None for n in range(len(BEHIND))
+    )
 
 
 @pytest.mark.parametrize("before", [b"", ONE], ids=["of the query", "behind it"])
 def test_a_refusal_ends_the_answers_behind_a_row(before: bytes) -> None:
-    assert answers_behind_row(before + ERROR, 2, 2) == Refusal(1213, "Deadlock")
+    assert parse_row_and_answers(before + ERROR, 2, 2) == Refusal(1213, "Deadlock")
 
 
 @pytest.mark.parametrize("data", [result(1), result(1, (b"a",), (b"b",))])
 def test_a_query_before_a_transaction_has_one_row(data: bytes) -> None:
     ended = packet(OK[4:], 5 if b"a" not in data else 7)
     with pytest.raises(ProtocolViolation, match="unexpected reply"):
-        answers_behind_row(data + ended, 1, 1)
+        parse_row_and_answers(data + ended, 1, 1)
 
 
 @pytest.mark.parametrize("columns", [1, 3])
 def test_a_query_before_a_transaction_answers_what_it_was_asked(columns: int) -> None:
     with pytest.raises(ProtocolViolation, match="unexpected reply"):
-        answers_behind_row(BEHIND, columns, 1)
+        parse_row_and_answers(BEHIND, columns, 1)

@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.audit.mysql import RULES, TABLES
 from dbcheck.audit.rules import flagged, judge
-from dbcheck.engines.mysql.check import product
+from dbcheck.engines.mysql.check import parse_product
 from dbcheck.engines.mysql.engine import MysqlEngine
 from dbcheck.model.audited import RuleStanding
 from dbcheck.model.managed import SERVICE
@@ -52,7 +52,7 @@ def facts(monkeypatch: pytest.MonkeyPatch, options: str = "") -> Any:
 
 
 def test_it_is_a_mysql_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert product(VERSION, COMMENT) == ("MySQL", (8, 0, 46))
+    assert parse_product(VERSION, COMMENT) == ("MySQL", (8, 0, 46))
     found = facts(monkeypatch)
     assert (found.product, found.version) == ("MySQL", "8.0.46")
     assert found.identity["server_uuid"] == VARIABLES["server_uuid"]

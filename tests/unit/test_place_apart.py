@@ -132,13 +132,19 @@ def test_the_journal_of_ext4_is_found_by_its_thread(
     monkeypatch.setattr(host_apart, "JBD2", str(tmp_path / jbd2))
     monkeypatch.setattr(host_apart, "EXT4", str(tmp_path / "ext4"))
     monkeypatch.setattr(host_apart, "PROCESSES", str(tmp_path / "proc"))
-    apart, why = host_apart.apart({"type": "ext4", "options": "rw"}, device)
+    apart, why = host_apart.find_separate_devices(
+        {"type": "ext4", "options": "rw"}, device
+    )
     assert (apart, not why) == (found, known)
 
 
 def test_other_filesystems_name_their_devices_or_have_none() -> None:
     options = r"rw,logdev=/dev/mapper/a\040b,rtdev=/dev/sdd,noquota"
     named = {"journal": "/dev/mapper/a b", "realtime section": "/dev/sdd"}
-    assert host_apart.apart({"type": "xfs", "options": options}, "sda") == (named, "")
+    assert host_apart.find_separate_devices(
+        {"type": "xfs", "options": options}, "sda"
+    ) == (named, "")
     for kind in ("ext2", "btrfs", "tmpfs", ""):
-        assert host_apart.apart({"type": kind, "options": "rw"}, "") == ({}, "")
+        assert host_apart.find_separate_devices(
+            {"type": kind, "options": "rw"}, ""
+        ) == ({}, "")

@@ -52,7 +52,7 @@ def test_nor_to_a_socket_at_which_nobody_is_known(
     host: str, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owners = {"/run/.s.PGSQL.5432": "postgres"}
-    monkeypatch.setattr(libpq, "socket_owner", owners.get)
+    monkeypatch.setattr(libpq, "find_socket_owner", owners.get)
     found = added(host=host, **more)
     assert found == ({"requirepeer": "postgres"} if host == "/run" else REFUSES)
 
@@ -61,7 +61,7 @@ def test_the_account_at_a_socket_is_asked_for_by_its_port(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     owners = {"/a/.s.PGSQL.1": "x", "/b/.s.PGSQL.2": "x", "/b/.s.PGSQL.1": "y"}
-    monkeypatch.setattr(libpq, "socket_owner", owners.get)
+    monkeypatch.setattr(libpq, "find_socket_owner", owners.get)
     assert added(host="/a,/b", port="1,2") == {"requirepeer": "x"}
     assert added(host="/a,/b", port="1") == REFUSES
     assert added(host="/b", port="1", requirepeer="eve") == {"requirepeer": "eve"}

@@ -10,8 +10,11 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
-from dbcheck.engines.mysql.check import refill_of
-from dbcheck.engines.postgresql.replication import require_no_subscription, subscribed
+from dbcheck.engines.mysql.check import find_refill
+from dbcheck.engines.postgresql.replication import (
+    find_subscriptions,
+    require_no_subscription,
+)
 from dbcheck.judge.item import Item, ItemId, Standing
 from dbcheck.judge.judge import judge, other_data
 from dbcheck.judge.server import not_refilled
@@ -73,7 +76,7 @@ def link(product: str = "MySQL", **rows: Any) -> Any:
     ],
 )
 def test_a_server_that_took_nothing_from_others_shows_nothing(found: Any) -> None:
-    assert refill_of(found, 0) is None
+    assert find_refill(found, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -81,11 +84,11 @@ def test_a_server_that_took_nothing_from_others_shows_nothing(found: Any) -> Non
     [(PLUGIN, DENIED), ([*PLUGIN, ("performance_schema", "OFF")], [])],
 )
 def test_a_clone_that_cannot_be_seen_is_not_known(variables: Any, cloned: Any) -> None:
-    refill = refill_of(link(variables=variables, cloned=cloned), 0)
+    refill = find_refill(link(variables=variables, cloned=cloned), 0)
     assert refill is not None
     assert refill.unknown and not refill.replaces
     assert "SELECT on performance_schema.clone_status" in refill.advice
-    joined = refill_of(link(variables=[*variables, *JOINS], cloned=cloned), 0)
+    joined = find_refill(link(variables=[*variables, *JOINS], cloned=cloned), 0)
     assert joined is not None
     assert not joined.unknown
 
@@ -95,14 +98,14 @@ def test_a_server_that_breaks_off_is_asked_once_more(statement: str) -> None:
     broken = ConnectionLost("the connection broke", 7, id=ErrorId.CONNECTION_LOST)
     answers: dict[str, Any] = {"variables": PLUGIN, statement: broken}
     with refused(ErrorId.CONNECTION_LOST, ConnectionLost, naming="broke"):
-        refill_of(link(**answers), 0)
+        find_refill(link(**answers), 0)
 
 
 @pytest.mark.parametrize("variables", [PLUGIN, [("performance_schema", "OFF")]])
 def test_a_server_that_shows_no_clone_or_makes_none_was_not_cloned(
     variables: Any,
 ) -> None:
-    assert refill_of(link(variables=variables), 0) is None
+    assert find_refill(link(variables=variables), 0) is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_a_server_that_shows_no_clone_or_makes_none_was_not_cloned(
     ],
 )
 def test_what_a_server_took_from_others_is_seen(found: Any, replaces: bool) -> None:
-    refill = refill_of(found, 0)
+    refill = find_refill(found, 0)
     assert refill is not None
     assert refill.replaces is replaces
     assert not refill.unknown
@@ -180,7 +183,7 @@ def test_what_a_server_took_from_others_is_seen(found: Any, replaces: bool) -> N
 def test_a_start_that_may_have_failed_is_not_said_to_have_happened(
     status: dict[str, str], certain: bool
 ) -> None:
-    refill = refill_of(link(refill=status.items(), group_state=DENIED), 0)
+    refill = find_refill(link(refill=status.items(), group_state=DENIED), 0)
     assert refill is not None
     assert ("may have failed" not in refill.how) is certain
 
@@ -189,7 +192,7 @@ def test_a_subscription_is_refused_before_a_cut_and_seen_after_it() -> None:
     found = link("PostgreSQL", refill=[("s1", "ledger"), ("s2", "classic")])
     with refused(ErrorId.SERVER_IS_REPLICA, EngineError, naming="subscription") as at:
         require_no_subscription(found, (LEDGER, CLASSIC))
-    refill = subscribed(found, (LEDGER, CLASSIC))
+    refill = find_subscriptions(found, (LEDGER, CLASSIC))
     assert at.value.id is ErrorId.SERVER_IS_REPLICA
     assert "DROP SUBSCRIPTION" in at.value.hint
     assert refill is not None
@@ -200,7 +203,7 @@ def test_a_subscription_is_refused_before_a_cut_and_seen_after_it() -> None:
 
 def test_a_server_without_a_subscription_is_taken() -> None:
     require_no_subscription(link("PostgreSQL"), (LEDGER,))
-    assert subscribed(link("PostgreSQL"), (LEDGER,)) is None
+    assert find_subscriptions(link("PostgreSQL"), (LEDGER,)) is None
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,12 @@ def test_the_innermost_mount_tells_the_filesystem(
         "22 20 0:9 / /a\\040b rw - tmpfs tmpfs rw\n",
         "23 20 8:3 / /a rw - btrfs /dev/c rw,space_cache=v2\n",
     ]
-    monkeypatch.setattr(wire, "lines", lambda _: iter(mounts))
+    monkeypatch.setattr(wire, "read_lines", lambda _: iter(mounts))
     monkeypatch.setattr(os.path, "realpath", lambda path: path)
-    found = [wire.mount_of(p)["type"] for p in ("/a/x", "/a", "/a b/c", "/ab")]
+    found = [wire.find_mount(p)["type"] for p in ("/a/x", "/a", "/a b/c", "/ab")]
     assert found == ["btrfs", "btrfs", "tmpfs", "ext4"]
     mounts = mounts[:1]
-    assert wire.mount_of("/x") == {
+    assert wire.find_mount("/x") == {
         "point": "/",
         "source": "/dev/a",
         "type": "ext4",
@@ -74,8 +74,8 @@ def test_own_addresses_are_without_loopback(monkeypatch: pytest.MonkeyPatch) -> 
         "/proc/net/if_inet6": f"{1:032x} 01 80 10 80 lo\n"
         "20010db8000000000000000000000007 02 40 00 80 eth0\n",
     }
-    monkeypatch.setattr(wire, "lines", lambda path: iter(files[path].splitlines()))
-    assert set(wire.addresses()) == {"192.0.2.2", "2001:db8::7"}
+    monkeypatch.setattr(wire, "read_lines", lambda path: iter(files[path].splitlines()))
+    assert set(wire.list_addresses()) == {"192.0.2.2", "2001:db8::7"}
 
 
 MACOS = """\
@@ -119,9 +119,9 @@ def test_without_proc_mounts_are_as_mount_lists_them(
     first: str,
 ) -> None:
     monkeypatch.setattr(wire, "MOUNTINFO", "/nowhere/mountinfo")
-    monkeypatch.setattr(wire, "program_lines", lambda *_: printed.splitlines())
+    monkeypatch.setattr(wire, "read_program_lines", lambda *_: printed.splitlines())
     monkeypatch.setattr(os.path, "realpath", lambda path: path)
-    found = wire.mount_of(path)
+    found = wire.find_mount(path)
     assert (found["source"], found["type"]) == (source, kind)
     assert found["options"].split(",")[0] == first
 
@@ -153,7 +153,9 @@ def test_the_server_of_a_folder_s_files_is_named(
     table.write_text(
         f"25 1 8:1 / / rw - xfs /dev/x rw\n92 25 0:45 / /w rw - {mounted}\n"
     )
-    assert wire.file_server(wire.covering_mount("/w/log", str(table))) == server
+    assert (
+        wire.find_file_server(wire.find_covering_mount("/w/log", str(table))) == server
+    )
 
 
 def test_without_proc_addresses_are_as_ifconfig_lists_them(
@@ -172,8 +174,8 @@ en0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> mtu 1500
 """
     monkeypatch.setattr(wire, "IPV4_ROUTES", "/nowhere/fib_trie")
     monkeypatch.setattr(wire, "IPV6_ADDRESSES", "/nowhere/if_inet6")
-    monkeypatch.setattr(wire, "program_lines", lambda *_: printed.splitlines())
-    assert set(wire.addresses()) == {"fe80::1", "2001:db8::7", "192.0.2.2"}
+    monkeypatch.setattr(wire, "read_program_lines", lambda *_: printed.splitlines())
+    assert set(wire.list_addresses()) == {"fe80::1", "2001:db8::7", "192.0.2.2"}
 
 
 def test_an_agent_of_a_targets_host_needs_linux(
@@ -186,8 +188,8 @@ def test_an_agent_of_a_targets_host_needs_linux(
 
 
 def test_what_cannot_be_read_is_empty(tmp_path: Path) -> None:
-    assert wire.first_line(str(tmp_path / "none")) == ""
-    assert list(wire.lines(str(tmp_path / "none"))) == []
+    assert wire.read_first_line(str(tmp_path / "none")) == ""
+    assert list(wire.read_lines(str(tmp_path / "none"))) == []
 
 
 def test_messages_are_taken_whole() -> None:

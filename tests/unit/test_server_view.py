@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.agent.host import data, view
 from dbcheck.agent.host.process import NO_PROCESS
-from dbcheck.agent.host.view import inner_path
+from dbcheck.agent.host.view import resolve_below_root
 
 
 def linked(root: Path, links: dict[str, str]) -> None:
@@ -39,17 +39,17 @@ def test_links_are_followed_below_the_root(
         "data/broken": "/nowhere/1",
     }
     linked(tmp_path, links)
-    assert inner_path(str(tmp_path), path) == found
+    assert resolve_below_root(str(tmp_path), path) == found
 
 
 def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
     linked(tmp_path, {"a": "b", "b": "/a"})
     with pytest.raises(OSError, match="symbolic links"):
-        inner_path(str(tmp_path), "/a")
+        resolve_below_root(str(tmp_path), "/a")
 
 
 def test_without_a_process_of_the_server_nothing_is_known(tmp_path: Path) -> None:
-    found = view.server_view([("data", str(tmp_path), [])])
+    found = view.compare_with_server_view([("data", str(tmp_path), [])])
     assert found["seen_otherwise"] == {}
     assert found["view_unread"]
 
@@ -68,7 +68,7 @@ def test_files_are_compared_as_each_process_finds_them(
     else:
         inside.hardlink_to(log)
     (process / "mountinfo").write_text("1 0 8:1 / / rw - xfs /dev/sdx rw\n")
-    found, unread = view.differences(str(process), [("redo log", str(log), [])])
+    found, unread = view.find_differences(str(process), [("redo log", str(log), [])])
     assert not unread
     assert found.keys() == ({"redo log"} if is_other else set())
     assert all("/dev/sdx" in text for text in found.values())
@@ -88,7 +88,7 @@ def test_what_differs_is_named_though_other_places_cannot_be_read(
         ("data", str(data), []),
         ("redo log", str(log), []),
     ]
-    found, unread = view.differences(str(process), places)
+    found, unread = view.find_differences(str(process), places)
     assert found.keys() == {"redo log"}
     assert str(data) in unread
 
@@ -105,15 +105,18 @@ def test_a_process_that_may_be_the_servers_is_found_behind_one_of_another_server
 ) -> None:
     here = of_server(tmp_path / "1", b"a") + "/cwd"
     other = of_server(tmp_path / "7", b"b")
-    assert data.names_of_server(here)
-    claimed, why = view.elsewhere([other], here)
+    assert data.read_server_names(here)
+    claimed, why = view.find_server_elsewhere([other], here)
     assert not claimed
     assert " 7 " in why
-    assert view.elsewhere([str(tmp_path / "ended")], here) == ("", NO_PROCESS)
-    assert view.elsewhere([str(tmp_path / "1")], here) == ("", NO_PROCESS)
+    assert view.find_server_elsewhere([str(tmp_path / "ended")], here) == (
+        "",
+        NO_PROCESS,
+    )
+    assert view.find_server_elsewhere([str(tmp_path / "1")], here) == ("", NO_PROCESS)
     for name in (b"a", b""):  # a copy has the name; what has none may be anything
         one = of_server(tmp_path / f"9{name.decode()}" / "9", name)
-        claimed, why = view.elsewhere([other, one], here)
+        claimed, why = view.find_server_elsewhere([other, one], here)
         assert " 9 " in claimed
         assert not why
 
@@ -124,6 +127,6 @@ def test_a_copy_may_have_lost_one_of_its_names(reverse: bool, tmp_path: Path) ->
     here, copy = (of_server(tmp_path / name, b"a") for name in ("1", "9"))
     uuid = b"server-uuid=3e11fa47-71ca-11e1-9e33-c80aa9429562\n"
     (Path(copy if reverse else here) / "cwd/auto.cnf").write_bytes(uuid)
-    claimed, why = view.elsewhere([copy], here + "/cwd")
+    claimed, why = view.find_server_elsewhere([copy], here + "/cwd")
     assert " 9 " in claimed
     assert not why

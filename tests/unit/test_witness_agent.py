@@ -18,7 +18,7 @@ from dbcheck.rows.acks import Ack, pack
 from tests.kit.files import AS_ROOT, let_write
 from tests.kit.witness_logs import RUN, entries
 
-TOKEN = agent.token_of(RUN, 0)
+TOKEN = agent.make_token(RUN, 0)
 
 
 def body_of(seq: int) -> bytes:
@@ -189,7 +189,7 @@ def test_a_failed_creation_leaves_nothing(
 def test_memory_or_an_unknown_filesystem_is_refused_unless_allowed(
     replies: Replies, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(agent, "mount_of", lambda _: {"type": kind})
+    monkeypatch.setattr(agent, "find_mount", lambda _: {"type": kind})
     question: dict[str, object] = {"run": RUN, "manifest": "", "volatile": False}
     assert code_of(replies.ask(agent.CREATE, **question)) == "volatile"
     question["volatile"] = True
@@ -256,8 +256,8 @@ def test_a_run_is_joined_once_for_each_log_announced(tmp_path: Path) -> None:
         assert [kind for kind, _ in got] == [wire.MARK]
         assert code_of(again.ask(agent.JOIN, run=RUN, log=number)) == "in-use"
         assert Path(tmp_path, RUN, f"acks-{number}.log").is_file()
-    assert code_of(again.append(1, token=agent.token_of(RUN, 1))) == "log"
-    second.append(1, token=agent.token_of(RUN, 1))
+    assert code_of(again.append(1, token=agent.make_token(RUN, 1))) == "log"
+    second.append(1, token=agent.make_token(RUN, 1))
     assert code_of(again.ask(agent.REMOVE, run=RUN)) == "in-use"
     for other in agents:
         other.agent.close()
@@ -305,7 +305,7 @@ def test_a_batch_for_another_log_of_the_run_is_refused(
     replies: Replies, tmp_path: Path
 ) -> None:
     replies.create()
-    assert code_of(replies.append(1, token=agent.token_of(RUN, 1))) == "log"
+    assert code_of(replies.append(1, token=agent.make_token(RUN, 1))) == "log"
 
 
 def test_runs_are_listed_oldest_first(replies: Replies) -> None:
@@ -326,14 +326,14 @@ def test_a_run_that_is_removed_meanwhile_does_not_spoil_the_list(
     for run_id in ("gone", "here"):
         replies.create(run_id)
         replies.agent.close()
-    read = agent.logs_announced
+    read = agent.count_announced_logs
 
     def logs_announced(path: str) -> int:
         if "gone" in path:
             Path(path, agent.MANIFEST_NAME).unlink()
         return read(path)
 
-    monkeypatch.setattr(agent, "logs_announced", logs_announced)
+    monkeypatch.setattr(agent, "count_announced_logs", logs_announced)
     assert replies.ask(agent.RUNS) == [(wire.RESULT, b'["here"]')]
 
 
@@ -583,7 +583,7 @@ def test_a_tilde_is_the_home_of_the_user(
 def test_a_tilde_and_a_name_is_the_home_of_that_user(replies: Replies) -> None:
     name = pwd.getpwuid(os.geteuid()).pw_name
     home = os.path.expanduser(f"~{name}")
-    assert folders.folder_of({"folder": f"/~{name}/acks"}) == f"{home}/acks"
+    assert folders.resolve_folder({"folder": f"/~{name}/acks"}) == f"{home}/acks"
     replies.folder = "/~no-such-user/acks"
     assert code_of(replies.create()) == "no-user"
 

@@ -240,14 +240,14 @@ def test_a_clock_of_the_witness_that_goes_back_changes_nothing() -> None:
     for seq, clock_us in enumerate((5 * 10**6, 10**6, 0, 2**64 - 1), start=1):
         [body] = pack([Ack(1, seq, seq, seq)])
         chain = maker.sha.digest()[: agent.CHAIN_BYTES]
-        maker.add_raw(agent.frame(agent.ACKS, 1, clock_us, chain, body))
+        maker.add_raw(agent.make_frame(agent.ACKS, 1, clock_us, chain, body))
     assert len(entries(maker.data())[0]) == 4
 
 
 def test_a_log_of_another_format_is_refused() -> None:
     empty_chain = hashlib.sha256().digest()[: agent.CHAIN_BYTES]
     newer = json.dumps({"format": 3, "run": RUN}).encode()
-    data = agent.frame(agent.HEADER, 0, 0, empty_chain, newer)
+    data = agent.make_frame(agent.HEADER, 0, 0, empty_chain, newer)
     with refused(ErrorId.RECORD_OF_ANOTHER_VERSION, WitnessError, naming="format 3"):
         entries(data)
 

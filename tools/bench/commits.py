@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dbcheck.engines.registry import open_engine
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.rows.table import LEDGER
 from tools.bench import peers
@@ -43,7 +43,7 @@ def main(words: Sequence[str]) -> None:
         spec = LabSpec(engine, rung="process")
         if given.flush_ms is not None:
             spec = LabSpec(engine, drive=DriveSpec(flush_ms=given.flush_ms))
-        lacking = missing(spec) + peers.missing(engine)
+        lacking = list_missing(spec) + peers.missing(engine)
         if lacking:
             console.print(f"{engine} is left out: {'; '.join(lacking)}")
             continue

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.lab.lab import missing
+from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.ports.listener import Phase
@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> None:
     shown = console()
     for engine in ("postgresql", "mariadb"):
         spec = LabSpec(engine, rung=given.rung)
-        if lacking := missing(spec):
+        if lacking := list_missing(spec):
             shown.print(f"{engine} is left out: {'; '.join(lacking)}")
             continue
         with (

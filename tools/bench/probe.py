@@ -23,7 +23,7 @@ from pathlib import Path
 from dbcheck.cycle.host import data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.flushes import Method
 from dbcheck.probe.latency import MAIN, Spread
@@ -68,7 +68,7 @@ def folders(flush_ms: float) -> Iterator[tuple[str, TargetHost, str, Path]]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield "disk", open_host("local:"), folder, Path(folder)
     spec = LabSpec("postgresql", drive=DriveSpec(flush_ms=flush_ms))
-    if missing(spec):
+    if list_missing(spec):
         return
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp") as folder,

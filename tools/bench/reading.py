@@ -23,7 +23,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.config import workload_file
 from dbcheck.engines.registry import open_engine
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.survivors import Inspector, Records
@@ -64,7 +64,7 @@ def main(words: Sequence[str]) -> None:
     shown = console()
     for engine in given.engine or ("postgresql", "mariadb"):
         spec = LabSpec(engine, rung="process")
-        if lacking := missing(spec):
+        if lacking := list_missing(spec):
             shown.print(f"{engine} is left out: {'; '.join(lacking)}")
             continue
         with (

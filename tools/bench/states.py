@@ -27,7 +27,7 @@ from dbcheck.explore import oracle
 from dbcheck.explore.folder import Exploration, Line
 from dbcheck.explore.labs import Labs
 from dbcheck.explore.opened import Opened
-from dbcheck.lab.lab import Lab, missing
+from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import ENGINES, FILESYSTEMS, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
@@ -67,7 +67,7 @@ def main(words: Sequence[str]) -> None:
     given = parser.parse_args(words)
     shown = console()
     for engine in given.engine or ("postgresql", "mariadb"):
-        if lacking := missing(LabSpec(engine, filesystem=given.fs)):
+        if lacking := list_missing(LabSpec(engine, filesystem=given.fs)):
             shown.print(f"{engine} is left out: {'; '.join(lacking)}")
             continue
         with tempfile.TemporaryDirectory(prefix="dbcheck-bench-") as folder:

@@ -103,7 +103,7 @@ def _frames(run_id: str, acks: int, chain: hashlib._Hash) -> Iterator[bytes]:
 
 
 def _chained(kind: int, count: int, body: bytes, chain: hashlib._Hash) -> bytes:
-    whole = agent.frame(kind, count, 1, chain.digest()[: agent.CHAIN_BYTES], body)
+    whole = agent.make_frame(kind, count, 1, chain.digest()[: agent.CHAIN_BYTES], body)
     chain.update(whole)
     return whole
 

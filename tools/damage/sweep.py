@@ -101,7 +101,7 @@ def _started(made: Prepared, kind: str, damage: str) -> Line:
     """Start the server; return what came of it."""
     server, line = made.server, Line(made.setup.product, kind, damage, "", "")
     path = str(server.log_file)
-    marks = server_log.mark(path)
+    marks = server_log.mark_log(path)
     try:
         ready = server.begin(READY_S)
         rows = _read(made) if ready else ""
@@ -109,7 +109,7 @@ def _started(made: Prepared, kind: str, damage: str) -> Line:
         ready, rows = False, ""
     finally:
         server.kill()
-    log = _trimmed(server_log.since(path, marks, LOG_BYTES_MAX)["text"])
+    log = _trimmed(server_log.read_since(path, marks, LOG_BYTES_MAX)["text"])
     if ready and "cannot log in" not in rows:
         return replace(line, verdict="rows" if rows else "harmless", why=rows, log=log)
     return replace(line, log=log, answer=rows if ready else "")

@@ -69,7 +69,7 @@ class Apt:
 
     def _fetched(self, folder: Path) -> Path:
         """Return a tree of the packages and all that they depend on."""
-        mirror = fetch.mirror_of(
+        mirror = fetch.find_mirror(
             fetch.run(["apt-get", "indextargets", "--format", fetch.TARGETS_AS])
         )
         tree = folder / "tree"

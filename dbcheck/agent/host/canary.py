@@ -53,7 +53,7 @@ IDLE_REPORT_S = 0.02
 GET_ATTRIBUTES = 2 << 30 | struct.calcsize("l") << 16 | ord("f") << 8 | 1
 
 
-def record(nonce: bytes, number: int, size: int) -> bytes:
+def make_record(nonce: bytes, number: int, size: int) -> bytes:
     """Return the *size* bytes that carry *number*; no sector of them is like another's.
 
     They are repeated by the sector, so a block of two numbers equals neither.
@@ -63,16 +63,16 @@ def record(nonce: bytes, number: int, size: int) -> bytes:
     return (head + bytes(unit - len(head))) * (size // unit)
 
 
-def number_in(data: bytes, nonce: bytes) -> int | None:
+def parse_number(data: bytes, nonce: bytes) -> int | None:
     """Return the number that *data* carries whole, 0 if it is empty, None if torn."""
     if len(data) >= HEAD.size:
         _, _, number = HEAD.unpack_from(data)
-        if number and data == record(nonce, number, len(data)):
+        if number and data == make_record(nonce, number, len(data)):
             return int(number)
     return None if data.strip(b"\0") else 0
 
 
-def ranges(numbers: Iterable[int]) -> list[list[int]]:
+def join_ranges(numbers: Iterable[int]) -> list[list[int]]:
     """Return *numbers*, which rise, as pairs of first and last."""
     found: list[list[int]] = []
     for number in numbers:
@@ -83,7 +83,7 @@ def ranges(numbers: Iterable[int]) -> list[list[int]]:
     return found
 
 
-def attributes(fd: int) -> int:
+def read_attributes(fd: int) -> int:
     """Return the attributes of an open file (chattr(1)), 0 where there are none."""
     found = bytearray(struct.calcsize("l"))  # the kernel fills in an int
     try:
@@ -163,7 +163,7 @@ class Canaries:
             "rings": len(self.direct),
             "ring_blocks": self._ring_blocks,
             "records_per_file": self._file_bytes // RECORD_BYTES,
-            "attributes": attributes(folder.lock),
+            "attributes": read_attributes(folder.lock),
         }
         fill_durably(folder.create(RUN), json.dumps(run).encode())
         for ring in range(len(self.direct)):
@@ -199,7 +199,7 @@ class Canaries:
         try:
             with mmap.mmap(-1, BLOCK_BYTES) as page:  # aligned, as O_DIRECT wants it
                 for number in self._numbers(interval_s):
-                    page[:] = record(self._nonce, number, BLOCK_BYTES)
+                    page[:] = make_record(self._nonce, number, BLOCK_BYTES)
                     at = (number - 1) % self._ring_blocks * BLOCK_BYTES
                     os.pwrite(fd, page, at)
                     self.direct[ring] = number
@@ -220,7 +220,7 @@ class Canaries:
                         fd = -1
                     self._held.delete(BUFFERED.format(index - 1))
                     fd = self._held.create(BUFFERED.format(index + 1), os.O_APPEND)
-                write_all(fd, record(self._nonce, number, RECORD_BYTES))
+                write_all(fd, make_record(self._nonce, number, RECORD_BYTES))
                 self.buffered = number
                 self._report(IDLE_REPORT_S)
         finally:
@@ -264,10 +264,10 @@ class _Reader:
         return run
 
     def ring(self, name: str, nonce: bytes) -> dict[str, Any]:
-        """Return what is left of one ring, see survivors()."""
+        """Return what is left of one ring, see read_survivors()."""
         blocks = list(self.pieces(name, BLOCK_BYTES, nonce))
         return {
-            "found": ranges(sorted(number for number in blocks if number)),
+            "found": join_ranges(sorted(number for number in blocks if number)),
             "torn": [slot for slot, number in enumerate(blocks) if number is None],
         }
 
@@ -282,10 +282,10 @@ class _Reader:
                 if self._room < 0:
                     text = f"{self._folder.path} holds more than canaries write"
                     raise Refusal("strangers", text)
-                yield number_in(data, nonce)
+                yield parse_number(data, nonce)
 
 
-def survivors(path: str) -> dict[str, Any]:
+def read_survivors(path: str) -> dict[str, Any]:
     """Return what is left of the canaries in the folder *path*.
 
     run: of run.json, None if that is gone.  buffered: ranges of whole numbers, and
@@ -298,13 +298,13 @@ def survivors(path: str) -> dict[str, Any]:
     with contextlib.suppress(FileNotFoundError, *broken):
         folder = Folder(path)
         try:
-            return _left_in(folder)
+            return _read_folder(folder)
         finally:
             folder.close()
     return {"run": None, "buffered": [], "first": 1, "rings": []}
 
 
-def _left_in(folder: Folder) -> dict[str, Any]:
+def _read_folder(folder: Folder) -> dict[str, Any]:
     reader, present = _Reader(folder), folder.names()
     run = reader.run()
     nonce = bytes.fromhex(run["nonce"])
@@ -316,7 +316,7 @@ def _left_in(folder: Folder) -> dict[str, Any]:
     records = [
         number for name in names for number in reader.pieces(name, RECORD_BYTES, nonce)
     ]
-    found = ranges(sorted(number for number in records if number))
+    found = join_ranges(sorted(number for number in records if number))
     oldest = int(names[0].rpartition("-")[2]) if names else 1
     first = (oldest - 1) * per_file + 1
     return {"run": run, "buffered": found, "first": first, "rings": rings}

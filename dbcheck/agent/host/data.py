@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from dbcheck.agent.host.open import open_regular
-from dbcheck.agent.wire import describe_error, lines, unescape
+from dbcheck.agent.wire import describe_error, read_lines, unescape
 
 ENTRIES_MAX = 200_000  # of a folder that are listed
 LINKS_MAX = 1000  # of a folder that are followed
@@ -39,17 +39,20 @@ class Files:
         if not names:
             return
         wanted = re.compile("|".join(map(translate, names)))
-        mounts = list(mount_table())
+        mounts = list(read_mount_table())
         try:
             own = os.stat(folder).st_dev
-            led = [*mounted_in(folder, mounts, wanted), *links_in(folder, wanted)]
+            led = [
+                *find_mounts_in(folder, mounts, wanted),
+                *find_links_in(folder, wanted),
+            ]
         except OSError as error:
             self.unseen = describe_error(error, folder)
             return
         seen = {own}
         for path in sorted(led):
             try:
-                where = home_of(path, mounts)
+                where = find_containing_folder(path, mounts)
                 device = os.stat(where).st_dev
             except OSError as error:
                 if os.path.lexists(path):  # it was not removed just now
@@ -60,14 +63,14 @@ class Files:
                 self.away[where] = device
 
 
-def mount_table() -> Iterator[tuple[str, str, str]]:
+def read_mount_table() -> Iterator[tuple[str, str, str]]:
     """Yield point, device ("8:1") and root of each mount (proc(5), mountinfo)."""
-    for line in lines("/proc/self/mountinfo"):
+    for line in read_lines("/proc/self/mountinfo"):
         fields = line.split()
         yield unescape(fields[4]), fields[2], unescape(fields[3])
 
 
-def mounted_in(
+def find_mounts_in(
     folder: str, mounts: Sequence[tuple[str, str, str]], wanted: re.Pattern[str]
 ) -> list[str]:
     """Return what is mounted directly in the folder under such a name."""
@@ -79,7 +82,7 @@ def mounted_in(
     ]
 
 
-def links_in(folder: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
+def find_links_in(folder: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
     """Return the links in the folder that have such a name.
 
     A folder that was not changed is not listed anew; but one that was changed just now
@@ -90,14 +93,14 @@ def links_in(folder: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
     # Anybody may set st_mtime, and put a folder in the place of another.
     version = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
     settled = status.st_ctime_ns < time.time_ns() - SETTLED_NS
-    return (listed if settled else listed.__wrapped__)(folder, wanted, version)
+    return (scan_links if settled else scan_links.__wrapped__)(folder, wanted, version)
 
 
 @lru_cache(maxsize=64)
-def listed(
+def scan_links(
     folder: str, wanted: re.Pattern[str], version: tuple[int, ...]
 ) -> tuple[str, ...]:
-    """Do what links_in() does; *version*: what of the folder changes with it."""
+    """Do what find_links_in() does; *version*: what of the folder changes with it."""
     found = []
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
@@ -110,7 +113,7 @@ def listed(
     return tuple(found)
 
 
-def home_of(path: str, mounts: Sequence[tuple[str, str, str]]) -> str:
+def find_containing_folder(path: str, mounts: Sequence[tuple[str, str, str]]) -> str:
     """Return the folder that *path* leads to, or that its file lies in.
 
     Raise OSError if the link is broken, or leads to neither a file nor a folder.
@@ -122,11 +125,13 @@ def home_of(path: str, mounts: Sequence[tuple[str, str, str]]) -> str:
     if not stat.S_ISREG(mode):
         raise OSError(0, "neither a file nor a folder", real)
     if any(point == real for point, _, _ in mounts):
-        return folder_of_mounted(real, mounts)
+        return find_folder_of_mounted_file(real, mounts)
     return os.path.dirname(real)
 
 
-def folder_of_mounted(file: str, mounts: Sequence[tuple[str, str, str]]) -> str:
+def find_folder_of_mounted_file(
+    file: str, mounts: Sequence[tuple[str, str, str]]
+) -> str:
     """Return the folder of a file that is mounted alone, else the file itself.
 
     Its filesystem may be mounted elsewhere too, and then shows the file's folder.
@@ -156,7 +161,7 @@ ARIA_UUID = slice(4, 20)
 MARK = re.compile(rb"dbcheck-mark-[0-9a-f]{32}")
 
 
-def data_names(path: str) -> dict[str, Any]:
+def read_data_names(path: str) -> dict[str, Any]:
     """Return the names that PostgreSQL, MySQL or dbcheck left in the directory *path*.
 
     They are the fields of model.places.DataNames.  Raise OSError without a directory.
@@ -164,10 +169,10 @@ def data_names(path: str) -> dict[str, Any]:
     unreadable: dict[str, str] = {}
     return {
         "empty": is_empty(path),
-        "system_identifier": system_identifier(path, unreadable),
-        "started_s": started_s(path, unreadable),
-        "server_uuid": server_uuid(path, unreadable),
-        "marks": marks(path, unreadable),
+        "system_identifier": read_system_identifier(path, unreadable),
+        "started_s": read_started_s(path, unreadable),
+        "server_uuid": read_server_uuid(path, unreadable),
+        "marks": read_marks(path, unreadable),
         "unreadable": unreadable,
     }
 
@@ -178,53 +183,57 @@ def is_empty(path: str) -> bool:
         return next(entries, None) is None
 
 
-def system_identifier(path: str, unreadable: dict[str, str]) -> str:
+def read_system_identifier(path: str, unreadable: dict[str, str]) -> str:
     """Return the first field of global/pg_control, a uint64 (catalog/pg_control.h)."""
     key = "system_identifier"
-    content = read(os.path.join(path, "global", "pg_control"), key, unreadable)
+    content = read_beginning(
+        os.path.join(path, "global", "pg_control"), key, unreadable
+    )
     if len(content) < 8:
         unreadable.setdefault(key, "global/pg_control is too short")
         return ""
     return str(struct.unpack_from("=Q", content)[0])
 
 
-def started_s(path: str, unreadable: dict[str, str]) -> int | None:
+def read_started_s(path: str, unreadable: dict[str, str]) -> int | None:
     """Return the third line of postmaster.pid (utils/pidfile.h)."""
-    content = read(os.path.join(path, "postmaster.pid"), "started_s", unreadable)
+    content = read_beginning(
+        os.path.join(path, "postmaster.pid"), "started_s", unreadable
+    )
     lines = content.decode("ascii", "replace").splitlines()
     if len(lines) < 3 or re.fullmatch("[0-9]{1,18}", lines[2].strip()) is None:
         return None
     return int(lines[2])
 
 
-def server_uuid(path: str, unreadable: dict[str, str]) -> str:
+def read_server_uuid(path: str, unreadable: dict[str, str]) -> str:
     """Return what auto.cnf names the server (MySQL manual, server_uuid)."""
-    content = read(os.path.join(path, "auto.cnf"), "server_uuid", unreadable)
+    content = read_beginning(os.path.join(path, "auto.cnf"), "server_uuid", unreadable)
     found = AUTO_CNF.search(content)
     return found.group(1).decode() if found else ""
 
 
-def names_of_server(path: str) -> list[str]:
+def read_server_names(path: str) -> list[str]:
     """Return what the server of *path* was named when its data were made.
 
     Of MariaDB that is the UUID of Aria (CF_UUID_OFFSET, ma_control_file.h).
     """
-    control = read(os.path.join(path, "aria_log_control"), "", {})
+    control = read_beginning(os.path.join(path, "aria_log_control"), "", {})
     aria = control[ARIA_UUID].hex()
-    found = [system_identifier(path, {}), server_uuid(path, {}), aria]
+    found = [read_system_identifier(path, {}), read_server_uuid(path, {}), aria]
     return [name for name in found if name]
 
 
-def marks(path: str, unreadable: dict[str, str]) -> list[str]:
+def read_marks(path: str, unreadable: dict[str, str]) -> list[str]:
     """Return the marks in the definitions (.frm) of dbcheck's tables on MariaDB."""
     found = set()
     frms = glob.iglob(os.path.join(glob.escape(path), "*", "marker.frm"))
     for frm in itertools.islice(frms, MARKED_MAX):
-        found.update(MARK.findall(read(frm, "marks", unreadable)))
+        found.update(MARK.findall(read_beginning(frm, "marks", unreadable)))
     return sorted(mark.decode() for mark in found)
 
 
-def read(path: str, key: str, unreadable: dict[str, str]) -> bytes:
+def read_beginning(path: str, key: str, unreadable: dict[str, str]) -> bytes:
     """Return the beginning of a file, b"" with a reason if it cannot be read.
 
     It may be a link, as to a faster disk, but nothing other than a file in the end.

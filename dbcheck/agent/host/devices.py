@@ -34,8 +34,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from dbcheck.agent.host.tools import printed, reason_in_output
-from dbcheck.agent.wire import first_line, unescape
+from dbcheck.agent.host.tools import find_reason_in_output, read_output
+from dbcheck.agent.wire import read_first_line, unescape
 
 BLOCK = "/sys/class/block"
 DEVICES_MAX = 64
@@ -54,7 +54,7 @@ class Devices:
                 continue
             folder = os.path.join(BLOCK, name)
             with contextlib.suppress(OSError):
-                counted = queues(folder)
+                counted = is_queue_counted(folder)
                 stat = os.open(os.path.join(folder, "stat"), os.O_RDONLY | os.O_CLOEXEC)
                 self._open[name] = (stat, counted)
 
@@ -78,7 +78,7 @@ class Devices:
         self._open.clear()
 
 
-def queues(folder: str) -> bool:
+def is_queue_counted(folder: str) -> bool:
     """Say whether the kernel queues requests of a device, and counts them.
 
     It counts none where queue/iostats is 0 (Documentation/ABI/stable/sysfs-block).
@@ -117,7 +117,9 @@ JOURNAL = "journal"
 XFS_ROLES = {"logdev": JOURNAL, "rtdev": "realtime section"}
 
 
-def sources(mount: dict[str, str], number: str, path: str) -> tuple[list[str], str]:
+def find_device_folders(
+    mount: dict[str, str], number: str, path: str
+) -> tuple[list[str], str]:
     """Return the sysfs folders of a filesystem's devices, or [] and why.
 
     mount: as mount_of() returns it.  number: of its device, MAJOR:MINOR.  path: of a
@@ -125,37 +127,37 @@ def sources(mount: dict[str, str], number: str, path: str) -> tuple[list[str], s
     """
     kind, source = mount["type"] or "unknown", mount["source"]
     if kind == "btrfs":
-        return btrfs(source, (path, mount["point"]))
+        return find_btrfs_folders(source, (path, mount["point"]))
     link = os.path.join(NUMBERED, number)
     if os.path.exists(link):
         return [os.path.realpath(link)], ""
     # Whoever mounts a FUSE filesystem names its source.
     if source.startswith("/dev/") and not kind.startswith("fuse"):
-        return named(kind, source)
+        return find_folders_by_source(kind, source)
     return [], f"{kind} on {source or '?'}: no block device found"
 
 
-def named(kind: str, source: str) -> tuple[list[str], str]:
-    """Do what sources() does, by the names in the table of mounts."""
+def find_folders_by_source(kind: str, source: str) -> tuple[list[str], str]:
+    """Do what find_device_folders() does, by the names in the table of mounts."""
     found = []
     for device in BETWEEN.split(source):
-        folder = block_folder(device)
+        folder = find_block_folder(device)
         if not folder:
             return [], f"{kind} on {source}: no block device {device} found"
         found.append(folder)
     return list(dict.fromkeys(found)), ""
 
 
-def btrfs(source: str, paths: tuple[str, ...]) -> tuple[list[str], str]:
-    """Do what sources() does; paths: folders on it, of which one can be opened."""
+def find_btrfs_folders(source: str, paths: tuple[str, ...]) -> tuple[list[str], str]:
+    """Do what find_device_folders() does; paths: folders on it, of which one can be opened."""
     about = f"btrfs on {source}"
     filesystem, count = "", 0
     for path in paths:
         with contextlib.suppress(OSError):
-            filesystem, count = btrfs_id(path)
+            filesystem, count = read_btrfs_id(path)
             break
     if not filesystem:
-        filesystem = btrfs_of(os.path.basename(block_folder(source)))
+        filesystem = find_btrfs_of_device(os.path.basename(find_block_folder(source)))
     folder = os.path.join(BTRFS, filesystem, "devices")
     try:
         names = sorted(os.listdir(folder)) if filesystem else []
@@ -168,7 +170,7 @@ def btrfs(source: str, paths: tuple[str, ...]) -> tuple[list[str], str]:
     return [os.path.realpath(os.path.join(folder, name)) for name in names], ""
 
 
-def btrfs_id(path: str) -> tuple[str, int]:
+def read_btrfs_id(path: str) -> tuple[str, int]:
     """Return the UUID of a Btrfs, and how many devices it has; raise OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     folder = os.open(path, flags)
@@ -180,7 +182,7 @@ def btrfs_id(path: str) -> tuple[str, int]:
     return re.sub("(.{8})(.{4})(.{4})(.{4})", r"\1-\2-\3-\4-", name.hex()), count
 
 
-def btrfs_of(device: str) -> str:
+def find_btrfs_of_device(device: str) -> str:
     """Return the UUID of the mounted Btrfs that a device is a part of, "" if none."""
     with contextlib.suppress(OSError):  # there is none in this kernel
         for name in os.listdir(BTRFS):
@@ -189,7 +191,7 @@ def btrfs_of(device: str) -> str:
     return ""
 
 
-def block_folder(device: str) -> str:
+def find_block_folder(device: str) -> str:
     """Return the sysfs folder of a device, by its path or name; "" if there is none."""
     with contextlib.suppress(OSError):  # not in every container's /dev
         number = os.stat(device).st_rdev if device.startswith("/") else 0
@@ -200,7 +202,7 @@ def block_folder(device: str) -> str:
     return os.path.realpath(folder) if os.path.exists(folder) else ""
 
 
-def foreign(folder: str) -> str:
+def name_disk_provider(folder: str) -> str:
     """Name the system that provides the disk at a sysfs *folder*, "" for a real drive.
 
     With NVMe the device is its controller, or of several paths their subsystem.
@@ -212,17 +214,19 @@ def foreign(folder: str) -> str:
     device = os.path.join(path, "device")
     for pattern in ("transport", "nvme*/transport"):
         for file in sorted(glob.glob(os.path.join(glob.escape(device), pattern))):
-            transport = first_line(file)
+            transport = read_first_line(file)
             if transport not in ("", "pcie", "apple-nvme"):
                 return "NVMe over " + transport
     for file in ("vendor", "model"):
-        named = first_line(os.path.join(device, file))
+        named = read_first_line(os.path.join(device, file))
         if EMULATED.search(named):
             return named
     return ""
 
 
-def apart(mount: dict[str, str], device: str) -> tuple[dict[str, str], str]:
+def find_separate_devices(
+    mount: dict[str, str], device: str
+) -> tuple[dict[str, str], str]:
     """Map each part of a filesystem on its own device to that device's path or name.
 
     mount: as mount_of() returns it.  device: its name in /sys, "" if it is unknown.
@@ -234,11 +238,11 @@ def apart(mount: dict[str, str], device: str) -> tuple[dict[str, str], str]:
         roles = XFS_ROLES.items()
         return {role: named[key] for key, role in roles if key in named}, ""
     if mount["type"] in ("ext3", "ext4"):
-        return ext4_journal(device)
+        return find_ext4_journal(device)
     return {}, ""
 
 
-def ext4_journal(device: str) -> tuple[dict[str, str], str]:
+def find_ext4_journal(device: str) -> tuple[dict[str, str], str]:
     """Return the device of the journal of ext3 or ext4, if it is another one."""
     try:
         journals = os.listdir(JBD2)
@@ -249,10 +253,12 @@ def ext4_journal(device: str) -> tuple[dict[str, str], str]:
         why = f"{JBD2} and {EXT4} do not report it"
     if any(re.fullmatch(re.escape(device) + r"-\d+", each) for each in journals):
         return {}, ""
-    thread = first_line(os.path.join(EXT4, device, "journal_task"))
+    thread = read_first_line(os.path.join(EXT4, device, "journal_task"))
     if thread == "<none>":
         return {}, ""
-    name = first_line(os.path.join(PROCESSES, thread, "comm")).partition("jbd2/")[2]
+    name = read_first_line(os.path.join(PROCESSES, thread, "comm")).partition("jbd2/")[
+        2
+    ]
     if thread.isdigit() and name in journals:  # older kernels cut long names off
         return {JOURNAL: name}, ""
     return {}, why
@@ -265,7 +271,7 @@ ATA_UNSAFE = (174, 192)
 ATA_CYCLES = 12
 
 
-def drive(layer: dict[str, Any], unreadable: dict[str, str]) -> dict[str, Any]:
+def describe_drive(layer: dict[str, Any], unreadable: dict[str, str]) -> dict[str, Any]:
     """Return one drive's identity and its counters of lost power.
 
     layer: as layer_of() returns it.  unreadable: takes why there are no counters.
@@ -276,45 +282,45 @@ def drive(layer: dict[str, Any], unreadable: dict[str, str]) -> dict[str, Any]:
     folder = os.path.join(BLOCK, name, "device")
     shown: dict[str, int] = {}
     if layer["kind"] == "disk" and os.path.exists(folder):
-        shown = counters(name, unreadable)
+        shown = read_power_loss_counters(name, unreadable)
     else:
         unreadable[f"{name}.counters"] = f"{name} is not a physical drive"
     return {
         "name": name,
-        "model": first_line(os.path.join(folder, "model")),
+        "model": read_first_line(os.path.join(folder, "model")),
         # NVMe, and SCSI with ATA behind it (drivers/nvme/host/sysfs.c,
         # drivers/scsi/scsi_sysfs.c).
-        "firmware": first_line(os.path.join(folder, "firmware_rev"))
-        or first_line(os.path.join(folder, "rev")),
-        "serial": first_line(os.path.join(folder, "serial"))
-        or first_line(os.path.join(BLOCK, name, "serial"))
-        or scsi_serial(folder),
-        "wwid": first_line(os.path.join(folder, "wwid"))
-        or first_line(os.path.join(BLOCK, name, "wwid")),
+        "firmware": read_first_line(os.path.join(folder, "firmware_rev"))
+        or read_first_line(os.path.join(folder, "rev")),
+        "serial": read_first_line(os.path.join(folder, "serial"))
+        or read_first_line(os.path.join(BLOCK, name, "serial"))
+        or read_scsi_serial(folder),
+        "wwid": read_first_line(os.path.join(folder, "wwid"))
+        or read_first_line(os.path.join(BLOCK, name, "wwid")),
         "write_cache": layer["write_cache"],
         "unsafe_shutdowns": shown.get("unsafe_shutdowns"),
         "power_cycles": shown.get("power_cycles"),
     }
 
 
-def counters(name: str, unreadable: dict[str, str]) -> dict[str, int]:
+def read_power_loss_counters(name: str, unreadable: dict[str, str]) -> dict[str, int]:
     """Return a drive's counters of lost power: nvme-cli's, else smartctl's."""
     device, why = "/dev/" + name, ""
     if name.startswith("nvme"):
-        text, why = printed("nvme", "smart-log", "-o", "json", device)
+        text, why = read_output("nvme", "smart-log", "-o", "json", device)
         if not why and (found := parse_nvme(text)):
             return found
-    text, failed = printed("smartctl", "-j", "-A", device)
+    text, failed = read_output("smartctl", "-j", "-A", device)
     found = {} if failed else parse_smartctl(text)
     if not found:
         none = f"smartctl reports none for {device}"
-        stated = reason_in_output(text)
+        stated = find_reason_in_output(text)
         said = f"smartctl: {stated}" if stated else none
         unreadable[f"{name}.counters"] = failed or why or said
     return found
 
 
-def scsi_serial(folder: str) -> str:
+def read_scsi_serial(folder: str) -> str:
     """Return the serial in page 0x80 of a SCSI device, "" if it has none.
 
     folder: the device's in /sys.  libata makes such a page of ATA drives.
@@ -329,19 +335,19 @@ def scsi_serial(folder: str) -> str:
 
 def parse_nvme(text: str) -> dict[str, int]:
     """Return the counters that `nvme smart-log -o json` shows."""
-    return numbers(parse(text), "unsafe_shutdowns", "power_cycles")
+    return pick_numbers(parse_json_object(text), "unsafe_shutdowns", "power_cycles")
 
 
 def parse_smartctl(text: str) -> dict[str, int]:
     """Return the counters that `smartctl -j -A` shows, of NVMe or of ATA."""
-    shown = parse(text)
+    shown = parse_json_object(text)
     nvme = shown.get("nvme_smart_health_information_log")
     if isinstance(nvme, dict):
-        return numbers(nvme, "unsafe_shutdowns", "power_cycles")
-    found = numbers(shown, "power_cycle_count")
+        return pick_numbers(nvme, "unsafe_shutdowns", "power_cycles")
+    found = pick_numbers(shown, "power_cycle_count")
     if found:
         found = {"power_cycles": found["power_cycle_count"]}
-    for number, value in ata_attributes(shown):
+    for number, value in parse_ata_attributes(shown):
         if number in ATA_UNSAFE:
             found.setdefault("unsafe_shutdowns", value)
         if number == ATA_CYCLES:
@@ -349,7 +355,7 @@ def parse_smartctl(text: str) -> dict[str, int]:
     return found
 
 
-def ata_attributes(shown: dict[str, Any]) -> Iterator[tuple[int, int]]:
+def parse_ata_attributes(shown: dict[str, Any]) -> Iterator[tuple[int, int]]:
     """Yield number and value of those attributes that are whole numbers."""
     try:
         table = list(shown["ata_smart_attributes"]["table"])
@@ -364,7 +370,7 @@ def ata_attributes(shown: dict[str, Any]) -> Iterator[tuple[int, int]]:
             yield number, value
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse_json_object(text: str) -> dict[str, Any]:
     """Return a JSON object, {} if *text* is none."""
     try:
         shown = json.loads(text)
@@ -373,7 +379,7 @@ def parse(text: str) -> dict[str, Any]:
     return shown if isinstance(shown, dict) else {}
 
 
-def numbers(shown: dict[str, Any], *names: str) -> dict[str, int]:
+def pick_numbers(shown: dict[str, Any], *names: str) -> dict[str, int]:
     """Return those of *names* that are whole numbers; nvme-cli may quote them."""
     found = {}
     for name in names:

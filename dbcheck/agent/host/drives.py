@@ -15,9 +15,20 @@ import time
 from collections.abc import Container, Sequence
 from typing import Any
 
-from dbcheck.agent.host.devices import BETWEEN, BLOCK, BTRFS, block_folder, scsi_serial
-from dbcheck.agent.host.mounts import Mounted, exposed, mounted, way_to
-from dbcheck.agent.wire import Refusal, first_line, lines, unescape
+from dbcheck.agent.host.devices import (
+    BETWEEN,
+    BLOCK,
+    BTRFS,
+    find_block_folder,
+    read_scsi_serial,
+)
+from dbcheck.agent.host.mounts import (
+    Mounted,
+    explain_exposure,
+    read_mounts,
+    resolve_links,
+)
+from dbcheck.agent.wire import Refusal, read_first_line, read_lines, unescape
 
 SWAPS = "/proc/swaps"
 # The filesystems of which the kernel shows, by a folder, that it holds one in memory
@@ -30,16 +41,16 @@ GONE_ID = -2  # and below: ids that no mount has, nor one that is not known (-1)
 LOOP_GET_STATUS64, LOOP_INFO_BYTES = 0x4C05, 232
 
 
-def named(serials: Sequence[str]) -> dict[str, list[str]]:
+def find_drives(serials: Sequence[str]) -> dict[str, list[str]]:
     """Return the names of the drives, not partitions, that have each serial."""
     found: dict[str, list[str]] = {serial: [] for serial in serials}
     for name in sorted(os.listdir(BLOCK)):
-        for serial in serials_of(name).intersection(found):
+        for serial in list_serials(name).intersection(found):
             found[serial].append(name)
     return found
 
 
-def serials_of(name: str) -> set[str]:
+def list_serials(name: str) -> set[str]:
     """Return what a drive may be called by that does not change with its name.
 
     That is the serial of NVMe and virtio, of SCSI and so of libata (page 0x80), the
@@ -50,17 +61,17 @@ def serials_of(name: str) -> set[str]:
     folder = os.path.join(BLOCK, name)
     if os.path.exists(os.path.join(folder, "partition")):
         return set()
-    if first_line(os.path.join(folder, "hidden")) == "1":
+    if read_first_line(os.path.join(folder, "hidden")) == "1":
         return set()
     files = ("device/serial", "serial", "device/wwid", "wwid")
-    found = {first_line(os.path.join(folder, file)).strip() for file in files}
-    found.add(scsi_serial(os.path.join(folder, "device")))
+    found = {read_first_line(os.path.join(folder, file)).strip() for file in files}
+    found.add(read_scsi_serial(os.path.join(folder, "device")))
     if os.path.exists(os.path.join(folder, "loop")):
-        found.add(loop_file(name))
+        found.add(identify_loop_file(name))
     return found - {""}
 
 
-def loop_file(name: str) -> str:
+def identify_loop_file(name: str) -> str:
     """Return "loop:DEVICE:INODE" of the file behind a loop device, "" if none is."""
     try:
         descriptor = os.open("/dev/" + name, os.O_RDONLY | os.O_CLOEXEC)
@@ -78,10 +89,10 @@ def loop_file(name: str) -> str:
 def await_drives(
     serials: Sequence[str], present: bool, time_s: float
 ) -> dict[str, list[str]]:
-    """Return what named() does once all drives are there, or none, or in *time_s*."""
+    """Return what find_drives() does once all drives are there, or none, or in *time_s*."""
     ends_s = time.monotonic() + time_s
     while True:
-        found = named(serials)
+        found = find_drives(serials)
         if all(bool(names) == present for names in found.values()):
             return found
         if time.monotonic() >= ends_s:
@@ -98,9 +109,9 @@ class Part:
     def __init__(self, serial: str, drive: str, name: str) -> None:
         self.serial, self.name = serial, name
         folder = os.path.join(BLOCK, name)
-        self.number = first_line(os.path.join(folder, "partition")) or "0"
-        self.nsid = first_line(os.path.join(BLOCK, drive, "nsid"))
-        self.device = first_line(os.path.join(folder, "dev"))
+        self.number = read_first_line(os.path.join(folder, "partition")) or "0"
+        self.nsid = read_first_line(os.path.join(BLOCK, drive, "nsid"))
+        self.device = read_first_line(os.path.join(folder, "dev"))
         holders = os.path.join(folder, "holders")
         self.holders = os.listdir(holders) if os.path.isdir(holders) else []
 
@@ -110,10 +121,10 @@ class Part:
         return self.serial, self.nsid, self.number
 
 
-def parts(serials: Sequence[str]) -> list[Part]:
+def list_parts(serials: Sequence[str]) -> list[Part]:
     """Return all block devices on the drives that have these serials."""
     found = []
-    for serial, drives in named(serials).items():
+    for serial, drives in find_drives(serials).items():
         for drive in drives:
             folder = os.path.realpath(os.path.join(BLOCK, drive))
             inside = [
@@ -125,7 +136,7 @@ def parts(serials: Sequence[str]) -> list[Part]:
     return found
 
 
-def device_at(path: str) -> str:
+def find_device_at(path: str) -> str:
     """Return the device of *path*, or of the folder that it would be made in."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
@@ -144,7 +155,7 @@ def survey(
     put something else where one is mounted, or among the notes.
     Raise OSError if the directory does not exist.
     """
-    there = parts(serials)
+    there = list_parts(serials)
     by_device = {part.device: part for part in there}
     by_name = {part.name: part for part in there}
     twins = [
@@ -153,8 +164,8 @@ def survey(
         if one.place == other.place
     ]
     mounts = [
-        mount_on(by_device[each.device], each)
-        for each in mounted()
+        describe_mount(by_device[each.device], each)
+        for each in read_mounts()
         if each.device in by_device
     ]
     busy = [f"{p.name} is a part of {', '.join(p.holders)}" for p in there if p.holders]
@@ -162,18 +173,18 @@ def survey(
     busy += [
         f"{other.point} is mounted below {each['point']}"
         for each in mounts
-        for other in mounted()
+        for other in read_mounts()
         if other.device not in by_device
         and other.point.startswith(each["point"].rstrip("/") + "/")
     ]
     busy += [
         f"{other.source} is mounted over {each['point']}"
         for each in mounts
-        for other in mounted()
+        for other in read_mounts()
         if (other.parent, other.point) == (each["id"], each["point"])
     ]
-    busy += in_several(by_name)
-    for line in list(lines(SWAPS))[1:]:
+    busy += find_multi_device_parts(by_name)
+    for line in list(read_lines(SWAPS))[1:]:
         name = os.path.basename(os.path.realpath(unescape(line.split()[0])))
         if name in by_name:
             busy.append(f"{name} is swapped to")
@@ -181,7 +192,7 @@ def survey(
     status = os.stat(real)
     return {
         "root": os.geteuid() == 0,
-        "drives": named(serials),
+        "drives": find_drives(serials),
         "twins": twins,
         "mounts": mounts,
         "busy": busy,
@@ -189,12 +200,12 @@ def survey(
         "places": [real, *map(os.path.realpath, filter(os.path.isabs, places))],
         "account": status.st_uid,
         "folder": [status.st_dev, status.st_ino],
-        "on_them": device_at(real) in by_device,
-        **_ways(mounts, notes, by_device),
+        "on_them": find_device_at(real) in by_device,
+        **_survey_paths(mounts, notes, by_device),
     }
 
 
-def in_several(names: Container[str]) -> list[str]:
+def find_multi_device_parts(names: Container[str]) -> list[str]:
     """Return which of these devices a filesystem of several devices lies on.
 
     Its number names none of them, so it is not among the mounts from them.
@@ -205,34 +216,34 @@ def in_several(names: Container[str]) -> list[str]:
             folder = os.path.join(BTRFS, filesystem, "devices")
             for name in os.listdir(folder) if os.path.isdir(folder) else ():
                 found[name] = f"{name} is a part of btrfs {filesystem}"
-    for each in mounted():
+    for each in read_mounts():
         if each.device.startswith("0:") and not each.type.startswith("fuse"):
             for device in BETWEEN.split(each.source):
                 if device.startswith("/dev/"):
-                    name = os.path.basename(block_folder(device))
+                    name = os.path.basename(find_block_folder(device))
                     found.setdefault(
                         name, f"{name} is a part of {each.type} on {each.point}"
                     )
     return [text for name, text in found.items() if name in names]
 
 
-def _ways(
+def _survey_paths(
     mounts: Sequence[dict[str, Any]], notes: str, devices: Container[str]
 ) -> dict[str, Any]:
     """Return what survey() says of the paths that root uses around the cut."""
-    links, real = way_to(notes)
+    links, real = resolve_links(notes)
     note = os.path.join(real, "drives-*.json") if os.path.lexists(real) else real
     used = [*(each["point"] for each in mounts), *links, note]
     on_them = any(
-        device_at(each) in devices for each in (real, *map(os.path.dirname, links))
+        find_device_at(each) in devices for each in (real, *map(os.path.dirname, links))
     )
     return {
-        "exposed": [why for path in used if (why := exposed(path))],
+        "exposed": [why for path in used if (why := explain_exposure(path))],
         "notes_on_them": notes if on_them else "",
     }
 
 
-def mount_on(part: Part, mount: Mounted) -> dict[str, Any]:
+def describe_mount(part: Part, mount: Mounted) -> dict[str, Any]:
     """Return one mount as plain values, with all that put_back() needs."""
     return {
         "id": mount.id,
@@ -257,7 +268,7 @@ def is_held(kind: str, name: str) -> bool:
     return kind in HELD and os.path.isdir(os.path.join(HELD_IN, HELD[kind], name))
 
 
-def device_of(mount: dict[str, Any]) -> str:
+def find_device_of_mount(mount: dict[str, Any]) -> str:
     """Return the device that now holds what was mounted, "" without any.
 
     Raise Refusal if several might.
@@ -265,7 +276,7 @@ def device_of(mount: dict[str, Any]) -> str:
     place = (mount["serial"], mount["nsid"], mount["number"])
     found = [
         path
-        for part in parts([mount["serial"]])
+        for part in list_parts([mount["serial"]])
         if part.place == place and os.path.exists(path := "/dev/" + part.name)
     ]
     if len(found) > 1:

@@ -18,24 +18,24 @@ from dbcheck.agent.host.data import Files
 from dbcheck.agent.host.devices import (
     BLOCK,
     JOURNAL,
-    apart,
-    block_folder,
-    drive,
-    foreign,
-    sources,
+    describe_drive,
+    find_block_folder,
+    find_device_folders,
+    find_separate_devices,
+    name_disk_provider,
 )
-from dbcheck.agent.host.open import block_device
-from dbcheck.agent.host.process import server_process
-from dbcheck.agent.host.tools import printed
-from dbcheck.agent.host.view import server_view
+from dbcheck.agent.host.open import pin_block_device
+from dbcheck.agent.host.process import describe_server_process
+from dbcheck.agent.host.tools import read_output
+from dbcheck.agent.host.view import compare_with_server_view
 from dbcheck.agent.wire import (
-    booted_us,
     clock_us,
     describe_error,
-    first_line,
-    host_names,
-    mount_of,
-    mounts,
+    find_mount,
+    list_mounts,
+    read_boot_time_us,
+    read_first_line,
+    read_host_names,
 )
 
 LAYERS_MAX = 64
@@ -65,7 +65,7 @@ class Volume:
         """Look at the directory *path*, which must be there."""
         self.path = os.path.realpath(path)
         self.device = os.stat(self.path).st_dev
-        self.mount = mount_of(self.path)
+        self.mount = find_mount(self.path)
         self.places: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
 
@@ -84,7 +84,9 @@ class Volume:
             "layers": layers,
             "apart": {role: os.path.basename(at) for role, at in self.apart().items()},
             "drives": [
-                drive(each, self.unreadable) for each in layers if not each["below"]
+                describe_drive(each, self.unreadable)
+                for each in layers
+                if not each["below"]
             ],
         }
         if not facts["filesystem"]:
@@ -116,14 +118,14 @@ class Volume:
         if not os.path.exists(source):  # as /dev/root, and the several of bcachefs
             first = next(iter(self.sources()), "")
             source = "/dev/" + os.path.basename(first) if first else source
-        with block_device(source) as device:
+        with pin_block_device(source) as device:
             if device:
                 command = ("blkid", "-p", "-s", "UUID", "-o", "value", device)
                 text = self.tool(key, *command)
                 if key in self.unreadable:
                     why = self.unreadable[key].replace(device, source)
                     self.unreadable[key] = why
-        found = text.strip() or linked_uuid(source)
+        found = text.strip() or find_linked_uuid(source)
         if found:
             self.unreadable.pop(key, None)
         else:
@@ -153,7 +155,9 @@ class Volume:
                         os.path.join(slaves, slave) for slave in os.listdir(slaves)
                     )
                     below = sorted(map(os.path.realpath, paths))
-            found.append(layer_of(folder, name, [os.path.basename(b) for b in below]))
+            found.append(
+                describe_layer(folder, name, [os.path.basename(b) for b in below])
+            )
             queue += below
             if len(found) > LAYERS_MAX:
                 self.unreadable["layers"] = f"more than {LAYERS_MAX} block devices"
@@ -162,7 +166,7 @@ class Volume:
 
     def sources(self) -> list[str]:
         """Return the sysfs folders of the devices that it is made of, [] if unknown."""
-        found, why = sources(self.mount, self.number, self.path)
+        found, why = find_device_folders(self.mount, self.number, self.path)
         if why:
             self.unreadable["layers"] = why
         return found
@@ -170,8 +174,8 @@ class Volume:
     def apart(self) -> dict[str, str]:
         """Return the sysfs folders of devices that take no files of ours, by role."""
         first = next(iter(self.sources()), "")
-        named, why = apart(self.mount, os.path.basename(first))
-        found = {role: block_folder(device) for role, device in named.items()}
+        named, why = find_separate_devices(self.mount, os.path.basename(first))
+        found = {role: find_block_folder(device) for role, device in named.items()}
         for role, folder in found.items():
             if not folder:
                 why = f"{role}: no block device {named[role]}"
@@ -181,14 +185,14 @@ class Volume:
 
     def tool(self, fact: str, name: str, *arguments: str) -> str:
         """Return what a program prints, "" with a reason if it does not run."""
-        text, why = printed(name, *arguments)
+        text, why = read_output(name, *arguments)
         if why:
             self.unreadable[fact] = why
             return ""
         return text
 
 
-def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
+def collect_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
     """Return the facts of the host and of the volumes of *places*.
 
     places: name and path of each, and the names of files in it that count, as shell
@@ -202,24 +206,24 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
             unseen[name] = "the server does not report its path"
             continue
         try:
-            real = assigned(volumes, name, path)
+            real = assign_place(volumes, name, path)
         except OSError as error:
             unseen[name] = describe_error(error, path)
             continue
-        away_from(volumes, unseen, name, Files(real, files))
+        assign_outlying_files(volumes, unseen, name, Files(real, files))
     unreadable: dict[str, str] = {}
     found = {
-        **host_names(),
+        **read_host_names(),
         "clock_us": clock_us(),
-        "uptime_s": uptime_s(unreadable),
-        "booted_us": booted_us(),
+        "uptime_s": read_uptime_s(unreadable),
+        "booted_us": read_boot_time_us(),
         "data_directory": volumes[0].path,
-        "made": made(volumes[0].path, unreadable),
-        "changed": changed(volumes[0].path, unreadable),
+        "made": read_births(volumes[0].path, unreadable),
+        "changed": read_change_times(volumes[0].path, unreadable),
         "volumes": [volume.all() for volume in volumes],
         "unseen": unseen,
-        "process": server_process(volumes[0].path),
-        **server_view(places),
+        "process": describe_server_process(volumes[0].path),
+        **compare_with_server_view(places),
     }
     for name in ("hostname", "machine_id", "boot_id"):
         if not found[name]:
@@ -227,7 +231,7 @@ def host_facts(places: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
     return {**found, "unreadable": unreadable}
 
 
-def assigned(volumes: list[Volume], name: str, path: str) -> str:
+def assign_place(volumes: list[Volume], name: str, path: str) -> str:
     """Put a place on the volume that it lies on; return its path, links followed."""
     found = Volume(path)
     same = [volume for volume in volumes if volume.device == found.device]
@@ -236,7 +240,7 @@ def assigned(volumes: list[Volume], name: str, path: str) -> str:
     return found.path
 
 
-def away_from(
+def assign_outlying_files(
     volumes: list[Volume], unseen: dict[str, str], name: str, files: Files
 ) -> None:
     """Put files of a place that lie on other filesystems on the volumes of those."""
@@ -245,33 +249,33 @@ def away_from(
     for number, path in enumerate(files.away, start=1):
         label = f"{name} files {number}" if number > 1 else f"{name} files"
         try:
-            assigned(volumes, label, path)
+            assign_place(volumes, label, path)
         except OSError as error:
             unseen[label] = describe_error(error, path)
 
 
-def made(data: str, unreadable: dict[str, str]) -> dict[str, str]:
+def read_births(data: str, unreadable: dict[str, str]) -> dict[str, str]:
     """Return inode and birth of the data directory and of what lasts in it.
 
     A copy that is put in its place has others.
     """
     found = {}
-    for name, status in statuses(data, LASTING, "made", unreadable):
-        birth = born(os.path.join(data, name))
+    for name, status in read_statuses(data, LASTING, "made", unreadable):
+        birth = read_birth_time(os.path.join(data, name))
         found[name or "."] = f"inode {status.st_ino}{birth}"
     return found
 
 
-def changed(data: str, unreadable: dict[str, str]) -> dict[str, int]:
+def read_change_times(data: str, unreadable: dict[str, str]) -> dict[str, int]:
     """Return the ctime of files that no server writes, by name; ns since 1970.
 
     A copy that is written over them leaves inode and birth, and gives back the mtime.
     """
-    seen = statuses(data, UNTOUCHED, "changed", unreadable)
+    seen = read_statuses(data, UNTOUCHED, "changed", unreadable)
     return {name: status.st_ctime_ns for name, status in seen}
 
 
-def statuses(
+def read_statuses(
     data: str, names: Sequence[str], fact: str, unreadable: dict[str, str]
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Yield name and status of those of the files *names* in *data* that are there.
@@ -287,16 +291,16 @@ def statuses(
             unreadable[f"{fact} {name}"] = error.strerror or str(error)
 
 
-def uptime_s(unreadable: dict[str, str]) -> float | None:
+def read_uptime_s(unreadable: dict[str, str]) -> float | None:
     """Return how long the kernel has run, from /proc/uptime (proc(5))."""
-    fields = first_line("/proc/uptime").split()
+    fields = read_first_line("/proc/uptime").split()
     if not fields:
         unreadable["uptime_s"] = "/proc/uptime cannot be read"
         return None
     return float(fields[0])
 
 
-def linked_uuid(device: str) -> str:
+def find_linked_uuid(device: str) -> str:
     """Return the UUID by which udev has a link to *device*, "" if there is none."""
     with contextlib.suppress(OSError):  # no udev here
         for name in os.listdir(BY_UUID):
@@ -306,7 +310,7 @@ def linked_uuid(device: str) -> str:
     return ""
 
 
-def born(path: str) -> str:
+def read_birth_time(path: str) -> str:
     """Return when a file was created, as text; "" if the filesystem does not store it.
 
     Python's os.stat() does not report it; statx(2) does, in C libraries that have it.
@@ -324,28 +328,30 @@ def born(path: str) -> str:
     return f" of {seconds}.{nanoseconds:09}" if mask & want_birth else ""
 
 
-def layer_of(folder: str, name: str, below: list[str]) -> dict[str, Any]:
+def describe_layer(folder: str, name: str, below: list[str]) -> dict[str, Any]:
     """Return one block device as plain values."""
-    queue = queue_of(folder)
+    queue = find_queue_folder(folder)
     kinds = ("partition", "dm", "md", "loop")
     kind = next((k for k in kinds if os.path.exists(os.path.join(folder, k))), "disk")
     return {
         "name": name,
         "kind": kind,
-        "dm_name": first_line(os.path.join(folder, "dm", "name")),
-        "dm_uuid": first_line(os.path.join(folder, "dm", "uuid")),
-        "backing_file": first_line(os.path.join(folder, "loop", "backing_file")),
-        "write_cache": first_line(os.path.join(queue, "write_cache")),
-        "fua": first_line(os.path.join(queue, "fua")),
+        "dm_name": read_first_line(os.path.join(folder, "dm", "name")),
+        "dm_uuid": read_first_line(os.path.join(folder, "dm", "uuid")),
+        "backing_file": read_first_line(os.path.join(folder, "loop", "backing_file")),
+        "write_cache": read_first_line(os.path.join(queue, "write_cache")),
+        "fua": read_first_line(os.path.join(queue, "fua")),
         "below": below,
-        "direct": first_line(os.path.join(folder, "loop", "dio")) == "1",
-        "md": md_of(os.path.join(folder, "md")),
-        "foreign": foreign(folder) if kind == "disk" else "",
-        "backing": backing_of(first_line(os.path.join(folder, "loop", "backing_file"))),
+        "direct": read_first_line(os.path.join(folder, "loop", "dio")) == "1",
+        "md": read_md_array(os.path.join(folder, "md")),
+        "foreign": name_disk_provider(folder) if kind == "disk" else "",
+        "backing": find_backing_filesystem(
+            read_first_line(os.path.join(folder, "loop", "backing_file"))
+        ),
     }
 
 
-def queue_of(folder: str) -> str:
+def find_queue_folder(folder: str) -> str:
     """Return the folder of a device's queue; a partition has its disk's."""
     queue = os.path.join(folder, "queue")
     if os.path.isdir(queue):
@@ -353,28 +359,34 @@ def queue_of(folder: str) -> str:
     return os.path.join(os.path.dirname(folder), "queue")
 
 
-def look(
+def read_mounts_and_caches(
     points: list[str], devices: list[str], places: list[tuple[str, str, list[str]]]
 ) -> dict[str, dict[str, Any]]:
     """Return the options of mounts, and the write_cache of block devices, as of now.
 
-    And where *places* lie, which are those of host_facts().  Mounts and caches
+    And where *places* lie, which are those of collect_facts().  Mounts and caches
     are read from the kernel's own files.  A folder is listed again only after it
     changed; a drive that answers nothing can delay that.
     """
-    options = {mount["point"]: mount["options"] for mount in mounts()}
+    options = {mount["point"]: mount["options"] for mount in list_mounts()}
     folders = {name: os.path.realpath(os.path.join(BLOCK, name)) for name in devices}
     return {
         "mounts": {point: options.get(point, "") for point in points},
         "caches": {
-            name: first_line(os.path.join(queue_of(folder), "write_cache"))
+            name: read_first_line(
+                os.path.join(find_queue_folder(folder), "write_cache")
+            )
             for name, folder in folders.items()
         },
-        "places": {name: lies_on(path, files) for name, path, files in places},
+        "places": {
+            name: find_filesystem_of_place(path, files) for name, path, files in places
+        },
     }
 
 
-def lies_on(path: str, files: list[str]) -> list[tuple[str, str, str]] | None:
+def find_filesystem_of_place(
+    path: str, files: list[str]
+) -> list[tuple[str, str, str]] | None:
     """Return path (links followed), filesystem and its device of a place.
 
     The same of each folder on another device that files of it lie in follows, as far as
@@ -390,12 +402,14 @@ def lies_on(path: str, files: list[str]) -> list[tuple[str, str, str]] | None:
     return [(each.path, each.mount["type"], each.number) for each in volumes]
 
 
-def backing_of(file: str) -> str:
+def find_backing_filesystem(file: str) -> str:
     """Return the filesystem of a loop device's file, "" if it cannot be seen here."""
-    return mount_of(file)["type"] if os.path.isfile(file) else ""
+    return find_mount(file)["type"] if os.path.isfile(file) else ""
 
 
-def md_of(folder: str) -> dict[str, str]:
+def read_md_array(folder: str) -> dict[str, str]:
     """Return what is known of an array, {} of what is none."""
-    facts = {name: first_line(os.path.join(folder, file)) for name, file in MD.items()}
+    facts = {
+        name: read_first_line(os.path.join(folder, file)) for name, file in MD.items()
+    }
     return {name: value for name, value in facts.items() if value}

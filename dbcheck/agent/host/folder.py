@@ -13,10 +13,10 @@ import os
 import re
 
 from dbcheck.agent.host.open import (
-    folder_in,
-    names_in,
-    naming,
+    list_names,
+    name_path_in_errors,
     open_folder,
+    open_folder_in,
     open_regular,
 )
 from dbcheck.agent.wire import Refusal, describe_error
@@ -29,7 +29,7 @@ ENTRIES_MAX = 10_000  # that are listed
 WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (acl(5))
 
 
-def places_for(data: str) -> list[str]:
+def list_canary_places(data: str) -> list[str]:
     """Return where canaries may be: beside the data directory, or inside it."""
     return [os.path.join(os.path.dirname(data), BESIDE), os.path.join(data, INSIDE)]
 
@@ -37,7 +37,7 @@ def places_for(data: str) -> list[str]:
 def choose_folder(data_directory: str, wanted: str) -> tuple[str, int]:
     """Return the folder for the canaries, and the device (st_dev) that it must be on.
 
-    *wanted*, if it is not "", else the first of places_for() that this user may write.
+    *wanted*, if it is not "", else the first of list_canary_places() that this user may write.
     Links are followed here, once and for all.  Refuse a folder on another filesystem.
     """
     data = os.path.realpath(data_directory)
@@ -48,7 +48,7 @@ def choose_folder(data_directory: str, wanted: str) -> tuple[str, int]:
             f"{data} is a single file that is mounted; no folder to write in was found"
             " on its filesystem",
         )
-    choices = places_for(data)
+    choices = list_canary_places(data)
     if wanted:
         above, name = os.path.split(wanted)
         choices = [os.path.join(os.path.realpath(above), name)]
@@ -84,7 +84,7 @@ class Folder:
             held.callback(os.close, self._parent)
             if new_on is not None:
                 self._make(new_on)
-            self.fd = folder_in(self._parent, self._name, path)
+            self.fd = open_folder_in(self._parent, self._name, path)
             held.callback(os.close, self.fd)
             if new_on is not None:
                 self._require_private(new_on)
@@ -95,7 +95,7 @@ class Folder:
             raise Refusal(
                 "folder", f"{self.path}: another filesystem is mounted there now"
             )
-        with naming(self.path):
+        with name_path_in_errors(self.path):
             os.mkdir(self._name, 0o700, dir_fd=self._parent)
 
     def _require_private(self, device: int) -> None:
@@ -120,7 +120,7 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the names in it; raise OSError if there are far too many."""
-        return names_in(self.fd, self.path, ENTRIES_MAX)
+        return list_names(self.fd, self.path, ENTRIES_MAX)
 
     def take(self, *, new: bool = False) -> None:
         """Lock it; raise Refusal if it is not dbcheck's, or if canaries write there.
@@ -148,7 +148,7 @@ class Folder:
     def create(self, name: str, flags: int = 0) -> int:
         """Return a descriptor of a new file, to be written."""
         flags |= os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with naming(os.path.join(self.path, name)):
+        with name_path_in_errors(os.path.join(self.path, name)):
             return os.open(name, flags, 0o600, dir_fd=self.fd)
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
@@ -157,7 +157,7 @@ class Folder:
         Raise OSError, or Refusal if it cannot be one that canaries made.
         """
         path = os.path.join(self.path, name)
-        with naming(path):
+        with name_path_in_errors(path):
             fd = open_regular(name, flags, folder=self.fd)
         status, own = os.fstat(fd), os.fstat(self.fd)
         # Not its device: on overlayfs that of files is another than that of folders.
@@ -178,7 +178,7 @@ class Folder:
 
     def remove(self) -> None:
         """Delete it with all that canaries left; it must have been taken."""
-        with naming(self.path):
+        with name_path_in_errors(self.path):
             for name in sorted(self.names(), key=lambda name: name == MARKER):
                 if OURS.fullmatch(name):
                     self.delete(name)
@@ -209,14 +209,14 @@ def remove(path: str) -> bool:
     return True
 
 
-def clear(data_directory: str) -> dict[str, object]:
+def clear_canaries(data_directory: str) -> dict[str, object]:
     """Delete the canaries of earlier runs beside and inside a data directory.
 
     Return the folders that are removed, and those that are kept, with the reasons.
     """
     removed: list[str] = []
     kept: dict[str, str] = {}
-    for path in places_for(os.path.realpath(data_directory)):
+    for path in list_canary_places(os.path.realpath(data_directory)):
         try:
             if remove(path):
                 removed.append(path)

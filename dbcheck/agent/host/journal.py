@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dbcheck.agent.host.servers import of_server
-from dbcheck.agent.wire import Refusal, lines
+from dbcheck.agent.host.servers import find_server_processes
+from dbcheck.agent.wire import Refusal, read_lines
 
 JOURNAL = "journal:"  # and a data directory: its server logs by way of syslog
 # systemd names a cgroup after each unit: that of its own manager, which is under
@@ -40,22 +40,22 @@ def mark_journal(directory: str) -> dict[str, list[int]]:
     Raise Refusal if the server is not a systemd service, or this user may see none
     of its messages.
     """
-    unit = unit_of(directory)
-    if not journalctl(unit, "--lines=1", 1)[0]:
+    unit = find_unit(directory)
+    if not run_journalctl(unit, "--lines=1", 1)[0]:
         raise Refusal("journal", "the journal has no message of " + unit)
     return {unit: [math.ceil(time.time()), 0]}
 
 
-def unit_of(directory: str) -> str:
+def find_unit(directory: str) -> str:
     """Return the service of the server that works in *directory*.
 
     One of a user's manager stands behind the unit of that: user@1000.service/x.service.
     Raise Refusal if it is no service.
     """
     why = "the server does not run as a systemd service"
-    for folder in of_server(directory):
-        for path in CGROUP.findall("".join(lines(folder + "/cgroup"))):
-            units, below = units_in(path)
+    for folder in find_server_processes(directory):
+        for path in CGROUP.findall("".join(read_lines(folder + "/cgroup"))):
+            units, below = parse_units(path)
             if not units:
                 continue
             if not units[-1].endswith(SERVICE) or USER_MANAGER.fullmatch(units[-1]):
@@ -67,7 +67,7 @@ def unit_of(directory: str) -> str:
     raise Refusal("journal", why)
 
 
-def units_in(path: str) -> tuple[list[str], list[str]]:
+def parse_units(path: str) -> tuple[list[str], list[str]]:
     """Return the units that a cgroup's path names, and what is below the last one.
 
     The system's is first; a user's manager has others below its own.
@@ -75,9 +75,9 @@ def units_in(path: str) -> tuple[list[str], list[str]]:
     parts = path.split("/")[1:]
     units: list[str] = []
     while True:
-        while parts and SLICE.fullmatch(unescaped(parts[0])):
+        while parts and SLICE.fullmatch(unescape_unit(parts[0])):
             parts.pop(0)
-        name = unescaped(parts[0]) if parts else ""
+        name = unescape_unit(parts[0]) if parts else ""
         if not UNIT.fullmatch(name):
             return units, parts
         units.append(name)
@@ -86,7 +86,7 @@ def units_in(path: str) -> tuple[list[str], list[str]]:
             return units, parts
 
 
-def unescaped(name: str) -> str:
+def unescape_unit(name: str) -> str:
     """Return a unit's name without the "_" that tells it from a file of the kernel's.
 
     systemd, src/basic/cgroup-util.c, cg_escape.
@@ -94,10 +94,10 @@ def unescaped(name: str) -> str:
     return name[1:] if name.startswith("_") else name
 
 
-def since_journal(marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
+def read_journal_since(marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
     """Return the service's messages since then, see log.since()."""
     ((unit, (start_s, _)),) = marks.items()
-    text, truncated = journalctl(unit, "--since=@" + str(start_s), limit)
+    text, truncated = run_journalctl(unit, "--since=@" + str(start_s), limit)
     return {
         "text": text.decode("utf-8", "replace"),
         "truncated": truncated,
@@ -105,7 +105,7 @@ def since_journal(marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
     }
 
 
-def journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
+def run_journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
     """Return at most *limit* bytes of a service's messages, and whether it was more.
 
     Raise Refusal if journalctl(1) does not run.
@@ -114,9 +114,11 @@ def journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
     if program is None:
         raise Refusal("journal", "journalctl is not installed")
     options = ("--quiet", "--no-pager", "--output=cat", option)
-    command = [program, *options, *matches_of(unit)]
+    command = [program, *options, *make_unit_matches(unit)]
     try:
-        printed, failure = beginning(command, limit + 1, JOURNALCTL_TIMEOUT_S)
+        printed, failure = read_output_beginning(
+            command, limit + 1, JOURNALCTL_TIMEOUT_S
+        )
     except OSError as error:
         raise Refusal("journal", "journalctl: " + type(error).__name__) from None
     if failure:
@@ -124,10 +126,10 @@ def journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
     return printed[:limit], len(printed) > limit
 
 
-def matches_of(unit: str) -> list[str]:
+def make_unit_matches(unit: str) -> list[str]:
     """Return which fields a service's messages have (systemd.journal-fields(7)).
 
-    unit: as unit_of() returns it.  Units of several users may have one name.
+    unit: as find_unit() returns it.  Units of several users may have one name.
     """
     manager, _, name = unit.rpartition("/")
     if not manager:
@@ -136,7 +138,7 @@ def matches_of(unit: str) -> list[str]:
     return ["_SYSTEMD_USER_UNIT=" + name, "_SYSTEMD_OWNER_UID=" + owner]
 
 
-def beginning(
+def read_output_beginning(
     command: Sequence[str], limit: int, timeout_s: float
 ) -> tuple[bytes, str]:
     """Return what a program prints, *limit* bytes at most, and why it failed, or "".
@@ -180,19 +182,19 @@ SHUTDOWNS_TIMEOUT_S = 20
 LINE_BYTES_MAX = 1000
 
 
-def shutdown_record(boot_id: str, since_us: int) -> str:
+def find_shutdown_record(boot_id: str, since_us: int) -> str:
     """Describe the record that shows an orderly shutdown, "" if none does.
 
     boot_id: of the kernel that took the load.  since_us: the host's own clock then,
     microseconds since the epoch.
     """
-    if from_wtmp(WTMP, since_us):
+    if is_shutdown_in_wtmp(WTMP, since_us):
         return "wtmp records the shutdown"
-    line = from_journal(boot_id, since_us)
+    line = find_shutdown_in_journal(boot_id, since_us)
     return "the journal reports: " + line if line else ""
 
 
-def from_wtmp(path: str, since_us: int) -> bool:
+def is_shutdown_in_wtmp(path: str, since_us: int) -> bool:
     """Return whether a shutdown is the first change of state since then.
 
     A boot that comes first shows that the kernel before it wrote none.
@@ -205,7 +207,7 @@ def from_wtmp(path: str, since_us: int) -> bool:
             content = file.read(WTMP_READ_BYTES)
     except (OSError, StopIteration):
         return False
-    for kind, user, moment_us in records(content, layout):
+    for kind, user, moment_us in parse_wtmp_records(content, layout):
         if moment_us < since_us:
             continue
         if kind == RUN_LEVEL and user == SHUTDOWN_USER:
@@ -215,7 +217,7 @@ def from_wtmp(path: str, since_us: int) -> bool:
     return False
 
 
-def records(
+def parse_wtmp_records(
     content: bytes, layout: tuple[int, int, str, int]
 ) -> Iterator[tuple[int, bytes, int]]:
     """Yield type, user and moment in microseconds of each whole record."""
@@ -227,7 +229,7 @@ def records(
         yield kind, user, seconds * 1000000 + micro
 
 
-def from_journal(boot_id: str, since_us: int) -> str:
+def find_shutdown_in_journal(boot_id: str, since_us: int) -> str:
     """Return the line of that boot's journal that reports its shutdown, "" if none."""
     program = shutil.which("journalctl")
     if program is None or not boot_id:
@@ -239,7 +241,9 @@ def from_journal(boot_id: str, since_us: int) -> str:
         *matches,
     ]
     try:
-        printed, failure = beginning(command, LINE_BYTES_MAX, SHUTDOWNS_TIMEOUT_S)
+        printed, failure = read_output_beginning(
+            command, LINE_BYTES_MAX, SHUTDOWNS_TIMEOUT_S
+        )
     except OSError:
         return ""
     lines = printed.decode(errors="replace").strip().splitlines()

@@ -12,9 +12,9 @@ import stat
 import zlib
 from typing import IO, Any
 
-from dbcheck.agent.host.journal import JOURNAL, mark_journal, since_journal
-from dbcheck.agent.host.open import names_in, open_regular
-from dbcheck.agent.host.process import error_file
+from dbcheck.agent.host.journal import JOURNAL, mark_journal, read_journal_since
+from dbcheck.agent.host.open import list_names, open_regular
+from dbcheck.agent.host.process import find_error_file
 from dbcheck.agent.wire import Refusal
 
 PACKED = (".gz", ".xz", ".bz2", ".zst")
@@ -26,28 +26,28 @@ SCAN_BYTES_MAX = 1 << 28  # of all logs, also of the dumps in them
 ENTRIES_MAX = 200_000  # of the folder of a log that are listed
 
 
-def mark(path: str) -> dict[str, list[int]]:
+def mark_log(path: str) -> dict[str, list[int]]:
     """Return where the log ends now: in the journal, or in files.
 
     path: the log, or a folder of logs, as PostgreSQL's collector writes them, or
           JOURNAL or STDERR and a data directory, or COLLECTOR and both.
     """
     if path.startswith(COLLECTOR):
-        directory, folder = collected(path)
+        directory, folder = parse_collector(path)
         found = mark_files(folder)
         with contextlib.suppress(Refusal, OSError):  # it may be kept nowhere
-            found.update(mark(STDERR + directory))
+            found.update(mark_log(STDERR + directory))
         return found
     if path.startswith(STDERR):
         directory = path[len(STDERR) :]
-        file = error_file(directory)
+        file = find_error_file(directory)
         return mark_files(file) if file else mark_journal(directory)
     if path.startswith(JOURNAL):
         return mark_journal(path[len(JOURNAL) :])
     return mark_files(path)
 
 
-def collected(path: str) -> tuple[str, str]:
+def parse_collector(path: str) -> tuple[str, str]:
     """Return the data directory and the collector's folder that COLLECTOR names."""
     directory, _, folder = path[len(COLLECTOR) :].partition("//")
     return directory, "/" + folder
@@ -60,23 +60,23 @@ def mark_files(path: str) -> dict[str, list[int]]:
     stand where it was.
     """
     found = {}
-    for file in files(path):
+    for file in list_log_files(path):
         with os.fdopen(open_regular(file), "rb") as stream:
             os.fsync(stream.fileno())
             status = os.fstat(stream.fileno())
-            end = end_before(stream, status.st_size)
+            end = checksum_end(stream, status.st_size)
         found[file] = [status.st_ino, status.st_size, status.st_mtime_ns, end]
     return found
 
 
-def end_before(stream: IO[bytes], size: int) -> int:
+def checksum_end(stream: IO[bytes], size: int) -> int:
     """Return the CRC-32 of the last bytes of *stream* before *size*."""
     start = max(0, size - END_BYTES)
     stream.seek(start)
     return zlib.crc32(stream.read(size - start))
 
 
-def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
+def read_since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
     """Return what came after *marks*, oldest file first, at most *limit* bytes.
 
     Long lines are cut: MySQL dumps a damaged page a hundred times, 48 KiB each, before
@@ -88,28 +88,30 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
     Raise OSError, or Refusal if there is no such log.
     """
     if path.startswith(COLLECTOR):
-        return since_collected(*collected(path), marks, limit)
+        return read_collected_since(*parse_collector(path), marks, limit)
     if path.startswith((JOURNAL, STDERR)):
         if not all(map(os.path.isabs, marks)):
-            return since_journal(marks, limit)
+            return read_journal_since(marks, limit)
         path = min(marks, key=len)  # the others were rotated out of it
     known = {mark[0]: mark for mark in marks.values()}
     newest = max(marks.values(), key=lambda mark: mark[2:3], default=None)
     text, unread = b"", SCAN_BYTES_MAX
     rewound, seen = False, set()
-    for file in sorted(files(path), key=lambda file: os.stat(file).st_mtime_ns):
+    for file in sorted(
+        list_log_files(path), key=lambda file: os.stat(file).st_mtime_ns
+    ):
         with os.fdopen(open_regular(file), "rb") as stream:
             status = os.fstat(stream.fileno())
             mark = known.get(status.st_ino, [0, 0])
             start = mark[1]
             if not 0 <= start <= status.st_size or mark[3:] not in (
                 [],
-                [end_before(stream, start)],
+                [checksum_end(stream, start)],
             ):
                 start, rewound = 0, True
             stream.seek(start)
             size = status.st_size - start
-            text += _lines(stream, limit + 1 - len(text), min(size, unread))
+            text += _read_lines(stream, limit + 1 - len(text), min(size, unread))
             unread -= size
         seen.add(status.st_ino)
     gone = newest is not None and newest[0] not in seen
@@ -120,18 +122,18 @@ def since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
     }
 
 
-def since_collected(
+def read_collected_since(
     directory: str, folder: str, marks: dict[str, list[int]], limit: int
 ) -> dict[str, Any]:
-    """Return what since() does, of a collector's folder and of standard error."""
+    """Return what read_since() does, of a collector's folder and of standard error."""
     inside = {
         file: mark for file, mark in marks.items() if os.path.dirname(file) == folder
     }
     outside = {file: mark for file, mark in marks.items() if file not in inside}
-    found = since(folder, inside, limit)
+    found = read_since(folder, inside, limit)
     if outside:
         try:
-            early = since(STDERR + directory, outside, limit)
+            early = read_since(STDERR + directory, outside, limit)
         except (Refusal, OSError):  # it was there before
             return {**found, "truncated": True}
         found["early"] = early["text"]
@@ -140,7 +142,7 @@ def since_collected(
     return found
 
 
-def _lines(stream: IO[bytes], room: int, size: int) -> bytes:
+def _read_lines(stream: IO[bytes], room: int, size: int) -> bytes:
     """Return the next *size* bytes, *room* bytes at most, with long lines cut."""
 
     def piece() -> bytes:
@@ -164,7 +166,7 @@ def _lines(stream: IO[bytes], room: int, size: int) -> bytes:
     return b"".join(kept)
 
 
-def files(path: str) -> list[str]:
+def list_log_files(path: str) -> list[str]:
     """Return the log and what was rotated out of it, or all files of a folder.
 
     Raise OSError if *path* is not there, or Refusal if it is neither of these.
@@ -172,7 +174,7 @@ def files(path: str) -> list[str]:
     folder, name = path, ""
     if not stat.S_ISDIR(os.stat(path).st_mode):
         folder, name = os.path.split(path)
-    names = names_in(folder, folder, ENTRIES_MAX)
+    names = list_names(folder, folder, ENTRIES_MAX)
     paths = [
         os.path.join(folder, each)
         for each in names

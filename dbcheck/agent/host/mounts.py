@@ -14,8 +14,8 @@ import stat
 from collections.abc import Container, Iterator
 from pathlib import Path
 
-from dbcheck.agent.host.open import naming, open_folder
-from dbcheck.agent.wire import Refusal, describe_error, lines, unescape
+from dbcheck.agent.host.open import name_path_in_errors, open_folder
+from dbcheck.agent.wire import Refusal, describe_error, read_lines, unescape
 from dbcheck.base.system import steps
 
 MOUNTINFO = "/proc/self/mountinfo"
@@ -41,23 +41,23 @@ class Mounted:
         self.options = ",".join(o for o in own + more if o not in NOT_OPTIONS)
 
 
-def mounted() -> Iterator[Mounted]:
+def read_mounts() -> Iterator[Mounted]:
     """Yield all mounts, those that cover others last."""
-    for line in lines(MOUNTINFO):
+    for line in read_lines(MOUNTINFO):
         yield Mounted(line)
 
 
-def mount_id(fdinfo: str) -> int:
+def parse_mount_id(fdinfo: str) -> int:
     """Return the mount that an open file is on (proc(5), fdinfo), -1 if unknown."""
-    for line in lines(fdinfo):
+    for line in read_lines(fdinfo):
         if line.startswith("mnt_id:"):
             return int(line.split()[1])
     return -1
 
 
-def mount_of_handle(handle: int) -> int:
+def read_mount_id(handle: int) -> int:
     """Return the mount that a descriptor of this process is on, -1 if unknown."""
-    return mount_id(f"/proc/self/fdinfo/{handle}")
+    return parse_mount_id(f"/proc/self/fdinfo/{handle}")
 
 
 class _Way:
@@ -81,7 +81,7 @@ class _Way:
         The owner of a folder under a mount cannot be seen, so that folder may not lie
         in a sticky one.
         """
-        mount = mount_of_handle(folder)
+        mount = read_mount_id(folder)
         if mount in self._dead:
             return
         self._seen.setdefault(mount, path)
@@ -102,8 +102,8 @@ class _Way:
 
     def require_root_serves(self) -> None:
         """Raise Refusal if another user's program names the owners of folders."""
-        for each in mounted():
-            if each.id in self._seen and is_of_user(each):
+        for each in read_mounts():
+            if each.id in self._seen and is_user_fuse(each):
                 place = self._seen[each.id]
                 raise self._refusal(f"{place} is served by a program of another user")
 
@@ -112,12 +112,12 @@ class _Way:
         return Refusal(OTHERS, text)
 
 
-def is_of_user(mount: Mounted) -> bool:
+def is_user_fuse(mount: Mounted) -> bool:
     """Return whether it is FUSE that another user than root mounted (mount.fuse(8))."""
     return mount.type.startswith("fuse") and "user_id=0" not in mount.options.split(",")
 
 
-def folder_above(
+def open_folder_above(
     path: str, dead: Container[int] = (), *, search_only: bool = True
 ) -> int:
     """Return a descriptor of the folder that the last name of *path* is in.
@@ -139,7 +139,7 @@ def folder_above(
     return folder
 
 
-def way_to(path: str) -> tuple[list[str], str]:
+def resolve_links(path: str) -> tuple[list[str], str]:
     """Return the links on the way to *path*, and where it leads: a path without links.
 
     The links include the folders that are passed only on the way to a link.  All comes
@@ -151,37 +151,37 @@ def way_to(path: str) -> tuple[list[str], str]:
     return list(dict.fromkeys(links)), str(last.parent)
 
 
-def without_links(path: str) -> str:
+def resolve_path(path: str) -> str:
     """Return the path without links that *path* leads to.
 
-    Raise as folder_above() does if others can exchange one of the links.
+    Raise as open_folder_above() does if others can exchange one of the links.
     """
-    links, real = way_to(path)
+    links, real = resolve_links(path)
     for link in links:
-        os.close(folder_above(link))
+        os.close(open_folder_above(link))
     return real
 
 
-def make_private(folder: str) -> None:
+def make_private_folder(folder: str) -> None:
     """Make a folder where it is missing, in one that is nobody else's to change.
 
     One that is there may lie in a sticky folder: who uses it looks at it, and at its
-    owner (folder_above).  Raise as folder_above() does.
+    owner (folder_above).  Raise as open_folder_above() does.
     """
     if os.path.lexists(folder):
         return
-    above = folder_above(folder)
+    above = open_folder_above(folder)
     try:
-        with contextlib.suppress(FileExistsError), naming(folder):
+        with contextlib.suppress(FileExistsError), name_path_in_errors(folder):
             os.mkdir(os.path.basename(folder), 0o700, dir_fd=above)
     finally:
         os.close(above)
 
 
-def exposed(point: str) -> str:
+def explain_exposure(point: str) -> str:
     """Return why others could lead root elsewhere than to *point*, "" if none could."""
     try:
-        os.close(folder_above(point))
+        os.close(open_folder_above(point))
     except Refusal as refusal:
         return str(refusal)
     except OSError as error:

@@ -23,7 +23,7 @@ _SEARCH, _LIST = getattr(os, "O_PATH", 0) | _FOLDER, os.O_RDONLY | _FOLDER
 
 
 @contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
+def name_path_in_errors(path: str) -> Iterator[None]:
     """Let an OSError name *path*, and not the part of it that a descriptor leaves."""
     try:
         yield
@@ -53,7 +53,9 @@ def open_folder(
         for depth, part in enumerate(parts, 1):
             reached += "/" + part
             above = depth < len(parts)
-            inner = folder_in(folder, part, reached, search_only=above or search_only)
+            inner = open_folder_in(
+                folder, part, reached, search_only=above or search_only
+            )
             os.close(folder)
             folder = inner
             look(folder, reached)
@@ -63,13 +65,15 @@ def open_folder(
     return folder
 
 
-def folder_in(parent: int, name: str, path: str, *, search_only: bool = False) -> int:
+def open_folder_in(
+    parent: int, name: str, path: str, *, search_only: bool = False
+) -> int:
     """Return a descriptor of the folder *name* in the folder *parent*, no link.
 
     path: its path, for errors.  search_only: it need not be readable.
     """
     try:
-        with naming(path):
+        with name_path_in_errors(path):
             return os.open(name, _SEARCH if search_only else _LIST, dir_fd=parent)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
@@ -96,14 +100,14 @@ def open_regular(
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(0, "not a regular file", path)
-        with naming(path):
+        with name_path_in_errors(path):
             return os.open(f"/proc/self/fd/{handle}", flags | os.O_CLOEXEC)
     finally:
         os.close(handle)
 
 
 @contextlib.contextmanager
-def block_device(path: str) -> Iterator[str]:
+def pin_block_device(path: str) -> Iterator[str]:
     """Give a path that leads a program to the block device at *path*, and no other.
 
     "" if there is none, as in the /dev of some containers.  Its opening may do anything
@@ -121,7 +125,7 @@ def block_device(path: str) -> Iterator[str]:
         os.close(handle)
 
 
-def names_in(folder: int | str, path: str, most: int) -> list[str]:
+def list_names(folder: int | str, path: str, most: int) -> list[str]:
     """Return the names in a folder; raise OSError if there are more than *most*.
 
     folder: its path or descriptor.  path: for errors.

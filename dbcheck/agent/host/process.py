@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dbcheck.agent.host.open import folder_in, naming, open_regular
-from dbcheck.agent.host.servers import DELETED, of_server
+from dbcheck.agent.host.open import name_path_in_errors, open_folder_in, open_regular
+from dbcheck.agent.host.servers import DELETED, find_server_processes
 from dbcheck.agent.wire import Refusal, describe_error
 
 PRELOAD = "/etc/ld.so.preload"  # ld.so(8)
@@ -40,14 +40,14 @@ ELF_ENTRY = "24xQ"  # the header's e_entry
 DYNSYM = 11
 
 
-def error_file(directory: str) -> str:
+def find_error_file(directory: str) -> str:
     """Return the file that the server's standard error goes to, "" if it is not a file.
 
     That of PostgreSQL's processes is a pipe to the logging collector, which itself
     keeps what the server was started with (syslogger.c, SysLogger_Start).
     Raise Refusal if what is written there cannot be read.
     """
-    for folder in of_server(directory):
+    for folder in find_server_processes(directory):
         link = folder + "/fd/2"
         try:
             path, status = os.readlink(link), os.stat(link)
@@ -64,21 +64,21 @@ def error_file(directory: str) -> str:
     return ""
 
 
-def server_process(directory: str) -> dict[str, Any]:
+def describe_server_process(directory: str) -> dict[str, Any]:
     """Return what may keep the flushes of the server of *directory* from its files.
 
     See model.host.ServerProcess.
     """
-    folder = next(of_server(directory), "")  # which started the others
+    folder = next(find_server_processes(directory), "")  # which started the others
     if not folder:
-        return unread_process(NO_PROCESS)
+        return make_unread_process(NO_PROCESS)
     try:
-        return described(folder)
+        return describe_process(folder)
     except OSError as error:
-        return unread_process(describe_error(error, folder))
+        return make_unread_process(describe_error(error, folder))
 
 
-def unread_process(why: str) -> dict[str, Any]:
+def make_unread_process(why: str) -> dict[str, Any]:
     """Return that the process could not be read."""
     return {
         "no_sync": "",
@@ -89,19 +89,19 @@ def unread_process(why: str) -> dict[str, Any]:
     }
 
 
-def described(folder: str) -> dict[str, Any]:
+def describe_process(folder: str) -> dict[str, Any]:
     """Return what is known of the process in *folder*; raise OSError."""
-    command = text_of(folder + "/cmdline").split("\0")
-    variables = text_of(folder + "/environ").split("\0")
+    command = read_text(folder + "/cmdline").split("\0")
+    variables = read_text(folder + "/environ").split("\0")
     preloaded = [v.partition("=")[2] for v in variables if v.startswith("LD_PRELOAD=")]
     root = folder + "/root"
     with contextlib.suppress(FileNotFoundError):
-        lines = preload_file(root).splitlines()
+        lines = read_preload_file(root).splitlines()
         preloaded += [line.partition("#")[0] for line in lines]
     program = os.readlink(folder + "/exe")
     replaced: dict[str, list[str]] = {}
     unread = ""
-    for path, where in mapped(folder).items():
+    for path, where in list_mapped_files(folder).items():
         name = os.path.basename(path)
         was_removed = name.endswith(DELETED)
         if was_removed:
@@ -109,11 +109,13 @@ def described(folder: str) -> dict[str, Any]:
         if path == program or C_LIBRARY.fullmatch(name):
             continue
         try:
-            if found := defined(where if was_removed else root + path, FLUSHES):
+            if found := find_defined_symbols(
+                where if was_removed else root + path, FLUSHES
+            ):
                 replaced[path] = sorted(found)
         except (OSError, struct.error) as error:
-            unread = unread or reason(error, path)
-    no_sync, no_sync_unread = no_sync_of(folder, command)
+            unread = unread or describe_read_error(error, path)
+    no_sync, no_sync_unread = find_sync_bypass(folder, command)
     return {
         "no_sync": no_sync,
         "no_sync_unread": no_sync_unread,
@@ -123,7 +125,7 @@ def described(folder: str) -> dict[str, Any]:
     }
 
 
-def preload_file(root: str) -> str:
+def read_preload_file(root: str) -> str:
     """Return what /etc/ld.so.preload holds for a process; raise OSError.
 
     root: its own, in which its account may have put or mounted any file of the host
@@ -135,11 +137,11 @@ def preload_file(root: str) -> str:
         top = os.open(root, os.O_PATH | os.O_CLOEXEC)
         held.callback(os.close, top)
         try:
-            folder = folder_in(top, "etc", os.path.dirname(path), search_only=True)
+            folder = open_folder_in(top, "etc", os.path.dirname(path), search_only=True)
         except Refusal as refusal:
             raise OSError(0, str(refusal), path) from None
         held.callback(os.close, folder)
-        with naming(path):
+        with name_path_in_errors(path):
             file = open_regular(os.path.basename(path), folder=folder)
     with os.fdopen(file, "rb") as stream:
         if not os.fstat(file).st_mode & stat.S_IROTH:
@@ -147,39 +149,39 @@ def preload_file(root: str) -> str:
         return stream.read(READ_MAX).decode("utf-8", "replace")
 
 
-def no_sync_of(folder: str, command: list[str]) -> tuple[str, str]:
+def find_sync_bypass(folder: str, command: list[str]) -> tuple[str, str]:
     """Return by what a process flushes nothing, "" if it flushes, or why it is unknown.
 
     Its own variable is read: it may be set in any option file and group, under any
     spelling, and a file may have been changed since the server read it.
     command: its command line, which alone is looked at where its memory is not shown.
     """
-    word = next((each for each in command[1:] if is_no_sync(each)), "")
+    word = next((each for each in command[1:] if is_no_sync_option(each)), "")
     try:
-        if not syncs_are_off(folder):
+        if not are_syncs_off(folder):
             return "", ""
     except (OSError, struct.error) as error:
-        why = f"whether {NO_SYNC} is set is not known: {reason(error, folder)}"
+        why = f"whether {NO_SYNC} is set is not known: {describe_read_error(error, folder)}"
         return word, "" if word else why
     return word or NO_SYNC + " (in an option file)", ""
 
 
-def reason(error: OSError | struct.error, place: str) -> str:
+def describe_read_error(error: OSError | struct.error, place: str) -> str:
     """Return *error* as text, with the file that it names, or else *place*."""
     if isinstance(error, OSError):
         return describe_error(error, place)
     return f"{place}: {error}"
 
 
-def syncs_are_off(folder: str) -> bool:
+def are_syncs_off(folder: str) -> bool:
     """Return whether a server's process flushes nothing; raise OSError, struct.error.
 
     OSError if the program has the option, and does not show the variable.
     """
     program = folder + "/exe"
-    variable = defined(program, (NO_SYNC_VARIABLE,))
+    variable = find_defined_symbols(program, (NO_SYNC_VARIABLE,))
     if not variable:
-        if contains(program, NO_SYNC.encode()):
+        if contains_text(program, NO_SYNC.encode()):
             raise OSError(0, f"it does not show {NO_SYNC_VARIABLE.decode()}", program)
         return False
     ((address, size),) = variable.values()
@@ -199,7 +201,7 @@ def syncs_are_off(folder: str) -> bool:
     return any(value)
 
 
-def contains(path: str, text: bytes) -> bool:
+def contains_text(path: str, text: bytes) -> bool:
     """Return whether *text* stands in a file; raise OSError."""
     end = b""
     with os.fdopen(open_regular(path, follow=True), "rb") as file:
@@ -212,7 +214,7 @@ def contains(path: str, text: bytes) -> bool:
     return False
 
 
-def is_no_sync(option: str) -> bool:
+def is_no_sync_option(option: str) -> bool:
     """Return whether a word of the command line switches the flushes off."""
     name, _, value = option.lower().replace("_", "-").partition("=")
     for prefix in ("--loose-", "--enable-", "--"):
@@ -223,27 +225,29 @@ def is_no_sync(option: str) -> bool:
     return False
 
 
-def mapped(folder: str) -> dict[str, str]:
+def list_mapped_files(folder: str) -> dict[str, str]:
     """Return the files that a process has mapped as code, and a link to each.
 
     By proc(5), maps and map_files: root may follow such a link also to a file that was
     removed, as an upgrade removes the libraries that a server still runs with.
     """
     found: dict[str, str] = {}
-    for line in text_of(folder + "/maps").splitlines():
+    for line in read_text(folder + "/maps").splitlines():
         fields = line.split(None, 5)
         if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
             found[fields[5]] = f"{folder}/map_files/{fields[0]}"
     return found
 
 
-def text_of(path: str) -> str:
+def read_text(path: str) -> str:
     """Return the beginning of a file; raise OSError."""
     with os.fdopen(open_regular(path, follow=True), "rb") as file:
         return file.read(READ_MAX).decode("utf-8", "replace")
 
 
-def defined(path: str, wanted: Sequence[bytes]) -> dict[str, tuple[int, int]]:
+def find_defined_symbols(
+    path: str, wanted: Sequence[bytes]
+) -> dict[str, tuple[int, int]]:
     """Return which symbols an ELF object defines for others: address and size of each.
 
     wanted: their names.  Raise OSError, struct.error.  Of an object of 32 bits nothing
@@ -267,7 +271,7 @@ def defined(path: str, wanted: Sequence[bytes]) -> dict[str, tuple[int, int]]:
                 continue
             file.seek(sections[link][1])
             names = file.read(min(sections[link][2], TABLE_MAX))
-            places = dict(named(names, wanted))
+            places = dict(find_names(names, wanted))
             if not places:
                 continue
             file.seek(offset)
@@ -278,7 +282,7 @@ def defined(path: str, wanted: Sequence[bytes]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def named(names: bytes, wanted: Sequence[bytes]) -> Iterator[tuple[int, str]]:
+def find_names(names: bytes, wanted: Sequence[bytes]) -> Iterator[tuple[int, str]]:
     """Yield where each wanted name stands in a table of them, also as another's end."""
     for name in wanted:
         at = names.find(name + b"\0")

@@ -22,33 +22,33 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from dbcheck.agent.host.drives import GONE_ID, POLL_S, device_of, is_held
+from dbcheck.agent.host.drives import GONE_ID, POLL_S, find_device_of_mount, is_held
 from dbcheck.agent.host.mounts import (
     OTHERS,
-    folder_above,
-    make_private,
-    mount_id,
-    mount_of_handle,
-    mounted,
-    without_links,
+    make_private_folder,
+    open_folder_above,
+    parse_mount_id,
+    read_mount_id,
+    read_mounts,
+    resolve_path,
 )
-from dbcheck.agent.host.open import naming, open_regular
+from dbcheck.agent.host.open import name_path_in_errors, open_regular
 from dbcheck.agent.host.servers import (
     PROCESSES,
-    end,
-    guards_of,
+    find_guards,
+    is_account_process,
     is_guard,
-    is_of_account,
+    kill_if_meant,
     works_elsewhere,
 )
-from dbcheck.agent.host.tools import PATHS, found
+from dbcheck.agent.host.tools import PATHS, find_program
 from dbcheck.agent.wire import (
     Refusal,
     describe_error,
     fill_durably,
-    first_line,
-    host_names,
-    lines,
+    read_first_line,
+    read_host_names,
+    read_lines,
 )
 
 MNT_DETACH, UMOUNT_NOFOLLOW = 2, 8  # umount(2)
@@ -67,14 +67,14 @@ XFS_MAGIC = b"XFSB"  # xfs_format.h: XFS_SB_MAGIC
 DAMAGE = ("Structure needs cleaning", "Bad magic number in super-block")
 
 
-def ran(
+def run_program(
     command: Sequence[str], time_s: float, handles: Collection[int] = ()
 ) -> tuple[int, str]:
     """Return the exit code of a program, and what it printed; -1 if it did not end.
 
     handles: descriptors that it has, too, under the same numbers.
     """
-    program = found(command[0]) or command[0]
+    program = find_program(command[0]) or command[0]
     try:
         done = subprocess.run(
             [program, *command[1:]],
@@ -100,53 +100,55 @@ def end_server(
 ) -> dict[str, Any]:
     """Kill the server of *directory*: by the commands, then what is left of it.
 
-    See pids().  What would start it again is ended first.  time_s: for each command.
+    See list_server_pids().  What would start it again is ended first.  time_s: for each command.
     left: processes that are still there in the end.
     """
-    killed = pids(directory, account, folder)
-    guards = {guard for pid in killed for guard in guards_of(pid, account)}
+    killed = list_server_pids(directory, account, folder)
+    guards = {guard for pid in killed for guard in find_guards(pid, account)}
     for command in commands:
-        ran(command, time_s)
+        run_program(command, time_s)
     ends_s = time.monotonic() + KILL_S
 
     def is_left(pid: int) -> bool:
         is_guarding = pid in guards and is_guard(str(pid), account)
-        return is_guarding or is_of_server(pid, directory, account, folder)
+        return is_guarding or is_server_process(pid, directory, account, folder)
 
     def remaining() -> list[int]:
-        of_server = pids(directory, account, folder)
-        guards.update(guard for pid in of_server for guard in guards_of(pid, account))
+        of_server = list_server_pids(directory, account, folder)
+        guards.update(guard for pid in of_server for guard in find_guards(pid, account))
         return [*filter(is_left, sorted(guards)), *of_server]
 
     left = remaining()
     while left and time.monotonic() < ends_s:
         for pid in left:
-            end(pid, is_left)
+            kill_if_meant(pid, is_left)
         time.sleep(POLL_S)
         left = remaining()
     return {"killed": killed, "left": left}
 
 
-def pids(directory: str, account: int, folder: Sequence[int]) -> list[int]:
+def list_server_pids(directory: str, account: int, folder: Sequence[int]) -> list[int]:
     """Return the processes of the server of *directory*.
 
     account: its owner.  folder: st_dev and st_ino that it had before the cut.  A server
     in a container may work in another directory of the same path.
     """
     every = sorted(map(int, filter(str.isdigit, os.listdir(PROCESSES))))
-    return [pid for pid in every if is_of_server(pid, directory, account, folder)]
+    return [pid for pid in every if is_server_process(pid, directory, account, folder)]
 
 
-def is_of_server(pid: int, directory: str, account: int, folder: Sequence[int]) -> bool:
-    """Return whether a process is one of pids() now."""
+def is_server_process(
+    pid: int, directory: str, account: int, folder: Sequence[int]
+) -> bool:
+    """Return whether a process is one of list_server_pids() now."""
     process = os.path.join(PROCESSES, str(pid))
-    is_of_it = is_of_account(process, directory, account)
+    is_of_it = is_account_process(process, directory, account)
     return is_of_it and not works_elsewhere(process, directory, folder)
 
 
-def started_s(pid: int) -> float:
+def read_started_s(pid: int) -> float:
     """Return when a process started, in seconds since the host did; 0.0 if it ended."""
-    stat = first_line(os.path.join(PROCESSES, str(pid), "stat"))
+    stat = read_first_line(os.path.join(PROCESSES, str(pid), "stat"))
     fields = stat.rpartition(")")[2].split()
     if len(fields) <= START_TIME:
         return 0.0
@@ -157,15 +159,15 @@ def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
     """Unmount that very mount; return the error's number, 0 if it was.
 
     By its name in the folder above it, which is held: a descriptor of the mount itself
-    would keep it busy (seen on Linux 6.18).  dead: see folder_above().  Raise OSError,
+    would keep it busy (seen on Linux 6.18).  dead: see open_folder_above().  Raise OSError,
     or Refusal if it is another mount that would be unmounted, or could be.
     """
-    folder = folder_above(mount["point"], dead)
+    folder = open_folder_above(mount["point"], dead)
     try:
         name = os.path.basename(mount["point"])
         handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
-            if mount_of_handle(handle) != mount["id"]:
+            if read_mount_id(handle) != mount["id"]:
                 raise Refusal("point", f"{mount['point']} has another mount over it")
         finally:
             os.close(handle)
@@ -197,7 +199,7 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
                 error = unmount(mount, MNT_DETACH if late else 0, dead)
             except (OSError, Refusal) as why:
                 if is_mounted(mount):  # else systemd was quicker
-                    refused[mount["point"]] = reason(why, mount["point"])
+                    refused[mount["point"]] = refusal_reason(why, mount["point"])
                 break
             if late:
                 lazy.add(mount["id"])
@@ -205,18 +207,18 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
                 break
             time.sleep(POLL_S)
     ends_s = time.monotonic() + time_s
-    while not refused and any(map(is_kept, mounts)) and time.monotonic() < ends_s:
+    while not refused and any(map(is_still_held, mounts)) and time.monotonic() < ends_s:
         time.sleep(POLL_S)
-    kept = [mount for mount in mounts if is_kept(mount)]
+    kept = [mount for mount in mounts if is_still_held(mount)]
     return {
-        "off": [not is_kept(mount) for mount in mounts],
+        "off": [not is_still_held(mount) for mount in mounts],
         "lazy": [mount["id"] in lazy for mount in mounts],
-        "holders": holders(kept),
+        "holders": list_holders(kept),
         "refused": refused,
     }
 
 
-def reason(why: OSError | Refusal, place: str) -> str:
+def refusal_reason(why: OSError | Refusal, place: str) -> str:
     """Return why nothing was done at that path."""
     return str(why) if isinstance(why, Refusal) else describe_error(why, place)
 
@@ -224,21 +226,23 @@ def reason(why: OSError | Refusal, place: str) -> str:
 def is_mounted(mount: dict[str, Any]) -> bool:
     """Return whether that very mount is still there."""
     wanted = (mount["id"], mount["point"], mount["device"])
-    return any((each.id, each.point, each.device) == wanted for each in mounted())
+    return any((each.id, each.point, each.device) == wanted for each in read_mounts())
 
 
-def is_kept(mount: dict[str, Any]) -> bool:
+def is_still_held(mount: dict[str, Any]) -> bool:
     """Return whether the kernel still holds the filesystem, as it was mounted then.
 
     Once it held none, or was started again, another drive may have the name; but what
     was mounted there since must not be in memory while the drive is absent.
     """
     if mount["id"] <= GONE_ID:
-        return not device_of(mount) and bool(covered(mount["point"]))
+        return not find_device_of_mount(mount) and bool(
+            find_covering_mount(mount["point"])
+        )
     return is_mounted(mount) or is_held(mount["type"], mount["name"])
 
 
-def holders(mounts: list[dict[str, Any]]) -> list[str]:
+def list_holders(mounts: list[dict[str, Any]]) -> list[str]:
     """Return what uses the filesystems: processes with files on them, then own mounts.
 
     All processes of a mount namespace share its mounts, so one stands for them.
@@ -250,15 +254,15 @@ def holders(mounts: list[dict[str, Any]]) -> list[str]:
     devices = {mount["device"] for mount in mounts}
     for name in filter(str.isdigit, os.listdir(PROCESSES)):
         folder = os.path.join(PROCESSES, name)
-        user = f"process {name} ({first_line(folder + '/comm')}, "
+        user = f"process {name} ({read_first_line(folder + '/comm')}, "
         if has_file(folder, mounts):
             files.append(user + "a file)")
         elif has_mount(folder, devices):
-            own.setdefault(namespace(folder), user + "a mount of its own)")
+            own.setdefault(identify_namespace(folder), user + "a mount of its own)")
     return [*files, *own.values()][:HOLDERS_MAX]
 
 
-def namespace(process: str) -> str:
+def identify_namespace(process: str) -> str:
     """Return what names the process's mount namespace, or the process if unknown."""
     try:
         return os.readlink(process + "/ns/mnt")
@@ -277,20 +281,22 @@ def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
         with contextlib.suppress(OSError):
             handle = os.open(f"{process}/{link}", os.O_PATH | os.O_CLOEXEC)
             try:
-                if mount_of_handle(handle) in ids:
+                if read_mount_id(handle) in ids:
                     return True
             finally:
                 os.close(handle)
     with contextlib.suppress(OSError):
         for number in os.listdir(process + "/fdinfo"):
-            if mount_id(f"{process}/fdinfo/{number}") in ids:
+            if parse_mount_id(f"{process}/fdinfo/{number}") in ids:
                 return True
     return False
 
 
 def has_mount(process: str, devices: set[str]) -> bool:
     """Return whether the process's mount namespace has one of them mounted."""
-    return any(line.split()[2] in devices for line in lines(process + "/mountinfo"))
+    return any(
+        line.split()[2] in devices for line in read_lines(process + "/mountinfo")
+    )
 
 
 def put_back(mounts: list[dict[str, Any]], time_s: float) -> list[dict[str, Any]]:
@@ -301,13 +307,13 @@ def put_back(mounts: list[dict[str, Any]], time_s: float) -> list[dict[str, Any]
     """
     done = {}
     for mount in sorted(mounts, key=lambda each: len(each["point"])):
-        done[mount["id"]] = one_back(mount, time_s)
+        done[mount["id"]] = put_one_back(mount, time_s)
     return [done[mount["id"]] for mount in mounts]
 
 
-def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
+def put_one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
     """Check and mount one of them."""
-    device = awaited_device(mount)
+    device = await_device(mount)
     result = {"device": "", "checked": "", "failure": "", "damaged": False}
     if not device:
         place = "drive" if mount["number"] == "0" else "partition " + mount["number"]
@@ -316,37 +322,37 @@ def one_back(mount: dict[str, Any], time_s: float) -> dict[str, Any]:
     result["device"] = os.path.basename(device)
     if is_mounted_from(mount, device):  # systemd did so
         return result
-    if other := covered(mount["point"]):
+    if other := find_covering_mount(mount["point"]):
         why = f"{mount['point']} has another filesystem mounted on it, from {other}"
         return {**result, "failure": why}
     try:
-        handle = point_of(mount["point"])
+        handle = open_mount_point(mount["point"])
     except (OSError, Refusal) as error:
-        why = f"{device} was not mounted: {reason(error, mount['point'])}"
+        why = f"{device} was not mounted: {refusal_reason(error, mount['point'])}"
         if isinstance(error, Refusal) and error.code == OTHERS:
             why += "; make that folder root's alone (chown root, chmod go-w)"
         return {**result, "failure": why}
     try:
-        return {**result, **checked_and_mounted(mount, device, handle, time_s)}
+        return {**result, **check_and_mount(mount, device, handle, time_s)}
     finally:
         os.close(handle)
 
 
-def point_of(path: str) -> int:
+def open_mount_point(path: str) -> int:
     """Return a descriptor of the folder to mount on, which nothing is mounted on.
 
     But for what waits to mount it (autofs), and is not asked to.  Raise OSError, or
     Refusal if it could be another folder than the one before the cut.
     """
-    above = folder_above(path)
+    above = open_folder_above(path)
     try:
         name = os.path.basename(path)
         handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-        mount = mount_of_handle(handle)
-        waiting = {each.id for each in mounted() if each.type == "autofs"}
+        mount = read_mount_id(handle)
+        waiting = {each.id for each in read_mounts() if each.type == "autofs"}
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             why = "is a link, or not a folder"
-        elif mount != mount_of_handle(above) and mount not in waiting:
+        elif mount != read_mount_id(above) and mount not in waiting:
             why = "has another filesystem mounted on it"
         else:
             return handle
@@ -356,13 +362,13 @@ def point_of(path: str) -> int:
         os.close(above)
 
 
-def checked_and_mounted(
+def check_and_mount(
     mount: dict[str, Any], device: str, handle: int, time_s: float
 ) -> dict[str, Any]:
-    """Return what one_back() adds; handle: of the folder to mount on."""
+    """Return what put_one_back() adds; handle: of the folder to mount on."""
     checked = ""
-    if mount["type"].startswith("ext") and found("e2fsck"):
-        code, text = ran(("e2fsck", "-p", device), time_s)
+    if mount["type"].startswith("ext") and find_program("e2fsck"):
+        code, text = run_program(("e2fsck", "-p", device), time_s)
         checked = text or "nothing"
         failed = code < 0 or code & (FSCK_DAMAGED | FSCK_FAILED)
         if failed and not is_mounted_from(mount, device):
@@ -374,10 +380,12 @@ def checked_and_mounted(
     # The dot has the kernel follow the link to the folder; move_mount(2), which newer
     # programs use, refuses that link itself.
     folder = f"/proc/self/fd/{handle}/."
-    code, text = ran((*mount_program(), *kind, device, folder), time_s, [handle])
+    code, text = run_program(
+        (*mount_command(), *kind, device, folder), time_s, [handle]
+    )
     if code and not is_mounted_from(mount, device):
         text = text.replace(folder, mount["point"])
-        damaged = any(each in text for each in DAMAGE) or lost_magic(mount, device)
+        damaged = any(each in text for each in DAMAGE) or has_lost_magic(mount, device)
         why = f"{device} cannot be mounted on {mount['point']}: {text}"
         return {"checked": checked, "failure": why, "damaged": damaged}
     if not code and not is_mounted_from({**mount, "id": GONE_ID}, device):
@@ -386,22 +394,22 @@ def checked_and_mounted(
     return {"checked": checked}
 
 
-def mount_program() -> Sequence[str]:
+def mount_command() -> Sequence[str]:
     """Return how mount(8) is run so that it hands paths to the kernel as they are.
 
     That of busybox always does (1.35), and has no option for it.
     """
-    program = os.path.basename(os.path.realpath(found("mount")))
+    program = os.path.basename(os.path.realpath(find_program("mount")))
     return ("mount",) if "busybox" in program else ("mount", "--no-canonicalize")
 
 
-def covered(point: str) -> str:
+def find_covering_mount(point: str) -> str:
     """Return what is mounted there, "" if nothing is but what waits to mount it."""
-    there = [e.source for e in mounted() if e.point == point and e.type != "autofs"]
+    there = [e.source for e in read_mounts() if e.point == point and e.type != "autofs"]
     return there[-1] if there else ""
 
 
-def lost_magic(mount: dict[str, Any], device: str) -> bool:
+def has_lost_magic(mount: dict[str, Any], device: str) -> bool:
     """Return whether the first bytes of XFS are read, and are something else.
 
     mount(8) has the same words for that as for an option that is refused.
@@ -416,11 +424,11 @@ def lost_magic(mount: dict[str, Any], device: str) -> bool:
     return len(first) == len(XFS_MAGIC) and first != XFS_MAGIC
 
 
-def awaited_device(mount: dict[str, Any]) -> str:
-    """Return device_of() once it is there, "" if it does not come in its time."""
+def await_device(mount: dict[str, Any]) -> str:
+    """Return find_device_of_mount() once it is there, "" if it does not come in its time."""
     ends_s = time.monotonic() + BACK_S
     while True:
-        device = device_of(mount)
+        device = find_device_of_mount(mount)
         if device or time.monotonic() >= ends_s:
             return device
         time.sleep(POLL_S)
@@ -434,14 +442,14 @@ def is_mounted_from(mount: dict[str, Any], device: str) -> bool:
         each.point == mount["point"]
         and each.device == wanted
         and each.id != mount["id"]
-        for each in mounted()
+        for each in read_mounts()
     )
 
 
 FORMAT = 2
 
 
-def path_of(folder: str, serials: Sequence[str]) -> str:
+def note_path(folder: str, serials: Sequence[str]) -> str:
     """Return where the note on the drives that have these serials is kept."""
     digest = hashlib.sha256("\0".join(sorted(set(serials))).encode()).hexdigest()
     return os.path.join(folder, f"drives-{digest[:24]}.json")
@@ -453,38 +461,38 @@ def write_note(folder: str, seen: dict[str, Any]) -> None:
     *folder* must not be on one of the drives.  Raise Refusal if that fails, or if
     another account could exchange the note.
     """
-    path = path_of(folder, list(seen["drives"]))
+    path = note_path(folder, list(seen["drives"]))
     try:
-        make_private(without_links(folder))
-        with opened(path) as held:
-            store(held, path, seen)
+        make_private_folder(resolve_path(folder))
+        with open_note_folder(path) as held:
+            store_note(held, path, seen)
     except OSError as error:
         raise Refusal("note", describe_error(error, path)) from None
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[int]:
+def open_note_folder(path: str) -> Iterator[int]:
     """Give a descriptor of the folder of a note, which only root may write in.
 
     A note says what root mounts and unmounts, and whose processes it ends.  The folder,
     or one above it, may be a link of root's, as /var/lib is on some hosts.  Raise
-    OSError, or Refusal as folder_above() does.
+    OSError, or Refusal as open_folder_above() does.
     """
     above, name = os.path.split(path)
-    real = os.path.join(without_links(above), name)
-    folder = folder_above(real, search_only=False)
+    real = os.path.join(resolve_path(above), name)
+    folder = open_folder_above(real, search_only=False)
     try:
-        with naming(path):
+        with name_path_in_errors(path):
             yield folder
     finally:
         os.close(folder)
 
 
-def store(folder: int, path: str, seen: dict[str, Any]) -> None:
+def store_note(folder: int, path: str, seen: dict[str, Any]) -> None:
     """Write the note in the folder with that descriptor; raise OSError."""
     note = {
         "format": FORMAT,
-        "boot_id": host_names()["boot_id"],
+        "boot_id": read_host_names()["boot_id"],
         "uptime_s": time.clock_gettime(time.CLOCK_BOOTTIME),
         "seen": seen,
     }
@@ -505,23 +513,23 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
     that directory.  newer: all of them were started since.  path: of the note.  Raise
     OSError, or Refusal if it cannot be read.
     """
-    path = path_of(folder, serials)
+    path = note_path(folder, serials)
     try:
-        with opened(path) as held:
+        with open_note_folder(path) as held:
             file = open_regular(os.path.basename(path), folder=held)
         with os.fdopen(file) as stream:
             note = json.load(stream)
         if note["format"] != FORMAT:
             raise Refusal("note-read", f"{path} was written by another dbcheck")
         seen, since_s = note["seen"], float(note["uptime_s"])
-        same = note["boot_id"] == host_names()["boot_id"]
+        same = note["boot_id"] == read_host_names()["boot_id"]
         device, inode = map(int, seen["folder"])
         place = str(seen["directory"]), int(seen["account"]), (device, inode)
     except FileNotFoundError:
         return {"seen": None}
     except (ValueError, TypeError, KeyError) as error:
         raise Refusal("note-read", f"{path} is damaged: {error!r}") from None
-    started = {pid: started_s(pid) for pid in pids(*place)}
+    started = {pid: read_started_s(pid) for pid in list_server_pids(*place)}
     server = {pid: at_s for pid, at_s in started.items() if at_s}  # the others ended
     newer = bool(server) and (not same or min(server.values()) > since_s)
     return {
@@ -535,7 +543,7 @@ def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
 
 def remove_note(folder: str, serials: Sequence[str]) -> None:
     """Delete it; the folder stays, as another target's note may be about to come."""
-    path = path_of(folder, serials)
-    with contextlib.suppress(FileNotFoundError), opened(path) as held:
+    path = note_path(folder, serials)
+    with contextlib.suppress(FileNotFoundError), open_note_folder(path) as held:
         os.unlink(os.path.basename(path), dir_fd=held)
         os.fsync(held)

@@ -16,34 +16,34 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dbcheck.agent.host.canary import Canaries, survivors
-from dbcheck.agent.host.data import data_names
+from dbcheck.agent.host.canary import Canaries, read_survivors
+from dbcheck.agent.host.data import read_data_names
 from dbcheck.agent.host.devices import Devices
 from dbcheck.agent.host.drives import await_drives, survey
-from dbcheck.agent.host.facts import host_facts, look
-from dbcheck.agent.host.folder import clear, remove
-from dbcheck.agent.host.journal import shutdown_record
-from dbcheck.agent.host.log import mark, since
+from dbcheck.agent.host.facts import collect_facts, read_mounts_and_caches
+from dbcheck.agent.host.folder import clear_canaries, remove
+from dbcheck.agent.host.journal import find_shutdown_record
+from dbcheck.agent.host.log import mark_log, read_since
 from dbcheck.agent.host.remount import (
     end_server,
-    is_kept,
+    is_still_held,
     put_back,
-    ran,
     read_note,
     remove_note,
+    run_program,
     take_off,
     write_note,
 )
-from dbcheck.agent.host.timing import file_windows, fileio, time_writes
-from dbcheck.agent.host.tools import readings
+from dbcheck.agent.host.timing import count_flush_requests, run_fio, time_writes
+from dbcheck.agent.host.tools import read_everything
 from dbcheck.agent.wire import (
     Refusal,
     ReplyStream,
     RequestHandler,
     call,
-    first_line,
-    host_names,
     prepare_process,
+    read_first_line,
+    read_host_names,
     require_linux,
     serve,
 )
@@ -51,7 +51,7 @@ from dbcheck.agent.wire import (
 SUDO_TIMEOUT_S = 10
 
 
-def as_root(*command: str) -> str | None:
+def run_as_root(*command: str) -> str | None:
     """Run a command as root by sudo; return its output, None if sudo refuses."""
     if shutil.which("sudo") is None:
         return None
@@ -84,7 +84,7 @@ class Trigger:
                 why = error.strerror or str(error)
                 raise Refusal("trigger", f"cannot write to {path}: {why}") from None
             return
-        if as_root("-l", "tee", path) is None:
+        if run_as_root("-l", "tee", path) is None:
             raise Refusal("sudo", f"sudo -n does not allow this user to run tee {path}")
         self._tee = subprocess.Popen(
             ("sudo", "-n", "tee", path),
@@ -126,22 +126,22 @@ SERIAL = "/sys/class/dmi/id/product_serial"  # only root may read it
 IDENTITY, ARM, RESET, READINGS, COUNT, FILE_WINDOWS, TIME, FILEIO = range(11, 19)
 SURVEY, AWAIT_DRIVES, END_SERVER, TAKE_OFF, PUT_BACK, START_SERVER = range(19, 25)
 WRITE_NOTE, READ_NOTE, REMOVE_NOTE, KEPT, LOOK = range(25, 30)
-COMPLETED = 111  # a report: when, and the numbers completed: see counts()
+COMPLETED = 111  # a report: when, and the numbers completed: see report_layout()
 
 
-def identity() -> dict[str, Any]:
+def read_identity() -> dict[str, Any]:
     """Read what identifies this host; a value that cannot be read is empty."""
-    return {**host_names(), "serial": serial()}
+    return {**read_host_names(), "serial": read_serial()}
 
 
-def serial() -> str:
+def read_serial() -> str:
     """Return the machine's serial number, "" if there is none or it is hidden."""
     if os.geteuid() == 0 or not os.path.exists(SERIAL):
-        return first_line(SERIAL)
-    return (as_root("cat", SERIAL) or "").strip()
+        return read_first_line(SERIAL)
+    return (run_as_root("cat", SERIAL) or "").strip()
 
 
-def counts(rings: int) -> struct.Struct:
+def report_layout(rings: int) -> struct.Struct:
     """Return how a report of so many rings is packed.
 
     The host's monotonic clock in microseconds when the numbers were read; the last
@@ -163,24 +163,24 @@ class Agent(RequestHandler):
         self._trigger: Trigger | None = None
         self._counted: tuple[list[str], Devices] | None = None
         self._verbs: dict[int, Callable[[Any], object]] = {
-            FACTS: lambda ask: host_facts(ask["places"]),
-            MARK_LOG: lambda ask: mark(ask["path"]),
-            READ_LOG: lambda ask: since(ask["path"], ask["marks"], ask["limit"]),
+            FACTS: lambda ask: collect_facts(ask["places"]),
+            MARK_LOG: lambda ask: mark_log(ask["path"]),
+            READ_LOG: lambda ask: read_since(ask["path"], ask["marks"], ask["limit"]),
             START: self._start,
             STOP: self._stop,
-            READ: lambda ask: survivors(ask["folder"]),
-            SHUTDOWN: lambda ask: shutdown_record(ask["boot_id"], ask["since_us"]),
+            READ: lambda ask: read_survivors(ask["folder"]),
+            SHUTDOWN: lambda ask: find_shutdown_record(ask["boot_id"], ask["since_us"]),
             REMOVE: self._remove,
-            CLEAR: lambda ask: clear(ask["path"]),
-            DATA_NAMES: lambda ask: data_names(ask["path"]),
-            IDENTITY: lambda _: identity(),
+            CLEAR: lambda ask: clear_canaries(ask["path"]),
+            DATA_NAMES: lambda ask: read_data_names(ask["path"]),
+            IDENTITY: lambda _: read_identity(),
             ARM: self._arm,
             RESET: self._reset,
-            READINGS: lambda ask: readings(ask["devices"], ask["datasets"]),
+            READINGS: lambda ask: read_everything(ask["devices"], ask["datasets"]),
             COUNT: self._count,
             TIME: time_writes,
-            FILEIO: fileio,
-            FILE_WINDOWS: lambda ask: file_windows(
+            FILEIO: run_fio,
+            FILE_WINDOWS: lambda ask: count_flush_requests(
                 ask["folder"], ask["devices"], ask["writes"]
             ),
             SURVEY: lambda ask: survey(**ask),
@@ -188,12 +188,12 @@ class Agent(RequestHandler):
             END_SERVER: lambda ask: end_server(**ask),
             TAKE_OFF: lambda ask: take_off(ask["mounts"], ask["time_s"]),
             PUT_BACK: lambda ask: put_back(ask["mounts"], ask["time_s"]),
-            START_SERVER: lambda ask: ran(ask["command"], ask["time_s"]),
-            KEPT: lambda ask: [is_kept(mount) for mount in ask["mounts"]],
+            START_SERVER: lambda ask: run_program(ask["command"], ask["time_s"]),
+            KEPT: lambda ask: [is_still_held(mount) for mount in ask["mounts"]],
             WRITE_NOTE: lambda ask: write_note(**ask),
             READ_NOTE: lambda ask: read_note(**ask),
             REMOVE_NOTE: lambda ask: remove_note(**ask),
-            LOOK: lambda ask: look(**ask),
+            LOOK: lambda ask: read_mounts_and_caches(**ask),
         }
 
     def answer(self, verb: int, payload: bytes) -> object:
@@ -208,7 +208,7 @@ class Agent(RequestHandler):
             self._canaries.stop()
             self._canaries = None
         self._let_go()
-        self._count_no_more()
+        self._close_counters()
 
     def _start(self, ask: Any) -> dict[str, Any]:
         if self._canaries is not None:
@@ -246,11 +246,11 @@ class Agent(RequestHandler):
     def _count(self, ask: Any) -> dict[str, Any]:
         names = ask["devices"]
         if self._counted is None or self._counted[0] != names:
-            self._count_no_more()
+            self._close_counters()
             self._counted = names, Devices(names)
         return self._counted[1].read()
 
-    def _count_no_more(self) -> None:
+    def _close_counters(self) -> None:
         if self._counted is not None:
             self._counted[1].close()
             self._counted = None
@@ -260,7 +260,7 @@ class Agent(RequestHandler):
 
     def _tell(self, buffered: int, direct: list[int]) -> None:
         now_us = time.monotonic_ns() // 1000
-        report = counts(len(direct)).pack(now_us, buffered, *direct)
+        report = report_layout(len(direct)).pack(now_us, buffered, *direct)
         self._replies.offer(COMPLETED, report)
 
 

@@ -15,7 +15,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 
-from dbcheck.agent.wire import first_line, lines
+from dbcheck.agent.wire import read_first_line, read_lines
 
 # Their numbers on all machines but Alpha and MIPS (linux/asm-generic/unistd.h); Python
 # has both calls since 3.9.
@@ -45,7 +45,7 @@ STATE, PARENT = 0, 1  # proc(5), stat, counted from the field after the name
 ENDED = ("Z", "X", "")
 
 
-def end(pid: int, is_meant: Callable[[int], bool]) -> None:
+def kill_if_meant(pid: int, is_meant: Callable[[int], bool]) -> None:
     """Send SIGKILL to a process if *is_meant* says that it is the one that is meant.
 
     A process that ends meanwhile may leave its number to another one.  So it is looked
@@ -53,7 +53,7 @@ def end(pid: int, is_meant: Callable[[int], bool]) -> None:
     moment between the look and the signal stays.  Raise OSError.
     """
     try:
-        handle = syscall(PIDFD_OPEN, pid, 0)
+        handle = make_system_call(PIDFD_OPEN, pid, 0)
     except ProcessLookupError:
         return
     except OSError:  # not known, or forbidden in a container
@@ -65,13 +65,13 @@ def end(pid: int, is_meant: Callable[[int], bool]) -> None:
             if handle < 0:
                 os.kill(pid, signal.SIGKILL)
             else:
-                syscall(PIDFD_SEND_SIGNAL, handle, signal.SIGKILL, None, 0)
+                make_system_call(PIDFD_SEND_SIGNAL, handle, signal.SIGKILL, None, 0)
     finally:
         if handle >= 0:
             os.close(handle)
 
 
-def syscall(number: int, *arguments: int | None) -> int:
+def make_system_call(number: int, *arguments: int | None) -> int:
     """Make a system call and return its result; raise OSError if it fails."""
     if os.uname().machine.startswith(NUMBERED_OTHERWISE):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -82,7 +82,7 @@ def syscall(number: int, *arguments: int | None) -> int:
     return found
 
 
-def of_server(directory: str) -> Iterator[str]:
+def find_server_processes(directory: str) -> Iterator[str]:
     """Yield the folder in /proc of each process of the server of *directory*.
 
     PostgreSQL, MySQL and MariaDB all change to their data directory (proc(5), cwd),
@@ -96,7 +96,7 @@ def of_server(directory: str) -> Iterator[str]:
         own = os.stat(wanted)
     except OSError:
         return
-    for folder in of_account(wanted, own.st_uid):
+    for folder in find_account_processes(wanted, own.st_uid):
         try:
             works_there = os.path.samestat(os.stat(folder + "/cwd"), own)
         except OSError:  # it ended
@@ -105,8 +105,8 @@ def of_server(directory: str) -> Iterator[str]:
             yield folder
 
 
-def of_account(directory: str, account: int) -> Iterator[str]:
-    """Do what of_server() does, for a directory that may be on a dead drive.
+def find_account_processes(directory: str, account: int) -> Iterator[str]:
+    """Do what find_server_processes() does, for a directory that may be on a dead drive.
 
     In the order of their ids: the process that started the others is mostly the first.
     directory: with links followed; that of a process has the same path, and may be
@@ -114,26 +114,26 @@ def of_account(directory: str, account: int) -> Iterator[str]:
     """
     for name in sorted(filter(str.isdigit, os.listdir(PROCESSES)), key=int):
         folder = os.path.join(PROCESSES, name)
-        if is_of_account(folder, directory, account):
+        if is_account_process(folder, directory, account):
             yield folder
 
 
-def is_of_account(process: str, directory: str, account: int) -> bool:
-    """Return whether the process with that folder in /proc is one of of_account()."""
+def is_account_process(process: str, directory: str, account: int) -> bool:
+    """Return whether the process with that folder in /proc is one of find_account_processes()."""
     if not works_in(process, directory, account):
         return False
-    program = program_of(process)
-    names = first_line(process + "/comm"), os.path.basename(program)
+    program = read_program_path(process)
+    names = read_first_line(process + "/comm"), os.path.basename(program)
     if any(map(SERVER.fullmatch, names)):
         return True
     if holds_data(process, directory):
         return True
     # PostgreSQL's logger lets go of what it was started with.
-    parent = os.path.join(PROCESSES, parent_of(process))
+    parent = os.path.join(PROCESSES, read_parent(process))
     return (
         works_in(parent, directory, account)
         and program != ""
-        and program_of(parent) == program
+        and read_program_path(parent) == program
         and holds_data(parent, directory)
     )
 
@@ -148,7 +148,7 @@ def works_in(process: str, directory: str, account: int) -> bool:
         return False
 
 
-def program_of(process: str) -> str:
+def read_program_path(process: str) -> str:
     """Return the path of a process's program, "" if it is not shown (proc(5), exe).
 
     Other than its name (comm), it stays as it is if the process renames itself.
@@ -160,14 +160,14 @@ def program_of(process: str) -> str:
     return path[: -len(DELETED)] if path.endswith(DELETED) else path
 
 
-def parent_of(process: str) -> str:
+def read_parent(process: str) -> str:
     """Return the id of the process that started it, "" if it ended."""
-    return fields_of(process)[PARENT]
+    return read_stat_fields(process)[PARENT]
 
 
-def fields_of(process: str) -> list[str]:
+def read_stat_fields(process: str) -> list[str]:
     """Return the first fields after its name in proc(5), stat; "" if it ended."""
-    return [*first_line(process + "/stat").rpartition(")")[2].split(), "", ""]
+    return [*read_first_line(process + "/stat").rpartition(")")[2].split(), "", ""]
 
 
 def holds_data(process: str, directory: str) -> bool:
@@ -176,7 +176,7 @@ def holds_data(process: str, directory: str) -> bool:
     What copies or restores a server's files opens some of them as well, and PostgreSQL
     is not told from that by them.
     """
-    if any(" " + SEGMENT in line for line in lines(process + "/maps")):
+    if any(" " + SEGMENT in line for line in read_lines(process + "/maps")):
         return True
     top = directory.rstrip("/") + "/"
     try:
@@ -196,14 +196,14 @@ def holds_data(process: str, directory: str) -> bool:
 
 def is_writable(fdinfo: str) -> bool:
     """Return whether a file is open to be written (proc(5), fdinfo: flags)."""
-    for line in lines(fdinfo):
+    for line in read_lines(fdinfo):
         if line.startswith("flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
     return False
 
 
 def works_elsewhere(process: str, directory: str, known: Sequence[int]) -> bool:
-    """Return whether a process of of_account() surely works in another directory.
+    """Return whether a process of find_account_processes() surely works in another directory.
 
     known: st_dev and st_ino of the server's.  Its drive may have come back under
     another number, so it is also the one that is there now.  On a dead filesystem
@@ -221,11 +221,11 @@ def works_elsewhere(process: str, directory: str, known: Sequence[int]) -> bool:
         return True
 
 
-def guards_of(pid: int, account: int) -> Iterator[int]:
+def find_guards(pid: int, account: int) -> Iterator[int]:
     """Yield the processes above that of a server that would start it again."""
     process = str(pid)
     for _ in range(GUARDS_MAX):
-        process = parent_of(os.path.join(PROCESSES, process))
+        process = read_parent(os.path.join(PROCESSES, process))
         if not is_guard(process, account):
             return
         yield int(process)
@@ -241,9 +241,9 @@ def is_guard(pid: str, account: int) -> bool:
         owner = os.stat(process).st_uid
     except OSError:
         return False
-    script = first_line(process + "/cmdline").split("\0")[1:2]
-    names = [first_line(process + "/comm"), *map(os.path.basename, script)]
-    if fields_of(process)[STATE] in ENDED:
+    script = read_first_line(process + "/cmdline").split("\0")[1:2]
+    names = [read_first_line(process + "/comm"), *map(os.path.basename, script)]
+    if read_stat_fields(process)[STATE] in ENDED:
         return False
     return owner in (account, 0) and any(map(GUARD.fullmatch, names))
 

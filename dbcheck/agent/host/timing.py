@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dbcheck.agent.host.devices import Devices
-from dbcheck.agent.host.open import naming, open_folder
-from dbcheck.agent.host.tools import PATHS, found
+from dbcheck.agent.host.open import name_path_in_errors, open_folder
+from dbcheck.agent.host.tools import PATHS, find_program
 from dbcheck.agent.wire import Refusal
 
 WITHOUT = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
@@ -38,7 +38,7 @@ def open_unnamed(folder: str, flags: int = 0) -> int:
     path = os.path.realpath(folder)
     parent = open_folder(path)
     try:
-        with naming(path):
+        with name_path_in_errors(path):
             flags |= os.O_RDWR | os.O_CLOEXEC
             try:
                 return os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=parent)
@@ -54,7 +54,7 @@ def open_unnamed(folder: str, flags: int = 0) -> int:
         os.close(parent)
 
 
-def file_windows(folder: str, devices: list[str], writes: int) -> list[Any]:
+def count_flush_requests(folder: str, devices: list[str], writes: int) -> list[Any]:
     """Write blocks of a file and flush each with fdatasync(2); return the counters.
 
     They are read before the first write, after each flush and after each wait, which is
@@ -108,20 +108,22 @@ def time_writes(ask: dict[str, Any]) -> dict[str, Any]:
             os.pwrite(file, whole, 0)
             os.fsync(file)
             with whole[:size] as block:
-                write = writer(file, method, block, offset)
+                write = make_writer(file, method, block, offset)
                 try:
                     write()
                 except OSError as error:
                     why = error.strerror or str(error)
                     seen = counted.read()
                     return {"took_ns": [], "before": seen, "after": seen, "why": why}
-                return timed(write, counted, block, ask["count"], ask["time_s"])
+                return time_each_write(
+                    write, counted, block, ask["count"], ask["time_s"]
+                )
     finally:
         counted.close()
         os.close(file)
 
 
-def writer(
+def make_writer(
     file: int, method: str, block: memoryview, offset: int
 ) -> Callable[[], object]:
     """Return what writes *block* at *offset*, and comes back once it is durable."""
@@ -142,7 +144,7 @@ def writer(
     return write_and_sync
 
 
-def timed(
+def time_each_write(
     write: Callable[[], object],
     counted: Devices,
     block: memoryview,
@@ -180,14 +182,14 @@ MORE_S = 20  # that fio may take to begin and to end
 TEXT_BYTES_MAX = 1 << 20
 
 
-def fileio(ask: dict[str, Any]) -> dict[str, str]:
+def run_fio(ask: dict[str, Any]) -> dict[str, str]:
     """Return what fio prints as JSON, or why it could not be run.
 
     folder: where the file is, which has no name.  at_once: threads that each write and
     flush a block, or blocks in flight that are never flushed.  flushed: which of both.
     time_s: for how long.
     """
-    program = found("fio")
+    program = find_program("fio")
     if not program:
         return {"text": "", "why": "fio is not installed"}
     at_once, time_s = int(ask["at_once"]), min(int(ask["time_s"]), FIO_TIME_MAX_S)
@@ -215,12 +217,12 @@ def fileio(ask: dict[str, Any]) -> dict[str, str]:
             "--output-format=json",
             *kind,
         ]
-        return outcome(command, time_s + MORE_S)
+        return read_fio_output(command, time_s + MORE_S)
     finally:
         os.close(file)
 
 
-def outcome(command: list[str], timeout_s: int) -> dict[str, str]:
+def read_fio_output(command: list[str], timeout_s: int) -> dict[str, str]:
     """Return what fio prints, or the reason why it failed."""
     try:
         done = subprocess.run(

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 
-from dbcheck.agent.wire import first_line
+from dbcheck.agent.wire import read_first_line
 
 DENIED = re.compile("permission denied|not permitted|must be root", re.IGNORECASE)
 TOOL_TIMEOUT_S = 10
@@ -27,18 +27,18 @@ VENDORS = (
 PATHS = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", *VENDORS))
 
 
-def found(name: str) -> str:
+def find_program(name: str) -> str:
     """Return the path of a program, "" if it is not installed."""
     return shutil.which(name, path=PATHS) or ""
 
 
-def printed(name: str, *arguments: str) -> tuple[str, str]:
+def read_output(name: str, *arguments: str) -> tuple[str, str]:
     """Return what a program prints, and "" or the reason why it could not do its work.
 
     smartctl's exit status is a set of bits, of which the first two mean that it could
     not (smartctl(8)).
     """
-    program = found(name)
+    program = find_program(name)
     if not program:
         return "", f"{name} is not installed"
     try:
@@ -54,12 +54,14 @@ def printed(name: str, *arguments: str) -> tuple[str, str]:
     text = done.stdout.decode(errors="replace")
     failed = done.returncode & 3 if name == "smartctl" else done.returncode
     if failed:
-        why = reason(done.stderr.decode(errors="replace")) or reason_in_output(text)
+        why = pick_reason_line(
+            done.stderr.decode(errors="replace")
+        ) or find_reason_in_output(text)
         return text, f"{name}: {why or f'exit status {done.returncode}'}"
     return text, ""
 
 
-def reason_in_output(text: str) -> str:
+def find_reason_in_output(text: str) -> str:
     """Return why a program could not do its work, by what it prints, "" if unknown.
 
     smartctl has a list of messages in its JSON, with their severity (smartctl(8),
@@ -71,25 +73,25 @@ def reason_in_output(text: str) -> str:
         shown = json.loads(text)
     except (ValueError, RecursionError):
         lines = (each for each in text.splitlines() if each.startswith("Error"))
-        return short(next(lines, ""))
+        return shorten(next(lines, ""))
     try:
         if "smartctl" in shown:
             messages = list(shown["smartctl"]["messages"])
             errors = (each for each in messages if each.get("severity") == "error")
-            return short(next(errors, messages[0])["string"])
+            return shorten(next(errors, messages[0])["string"])
         if "Controllers" in shown:
-            return short(shown["Controllers"][0]["Command Status"]["Description"])
-        return short(shown["error"])
+            return shorten(shown["Controllers"][0]["Command Status"]["Description"])
+        return shorten(shown["error"])
     except (LookupError, TypeError, AttributeError):
         return ""
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """Return the first line of a text, not too long."""
     return text.strip().splitlines()[0][:LINE_MAX] if text.strip() else ""
 
 
-def reason(printed_errors: str) -> str:
+def pick_reason_line(printed_errors: str) -> str:
     """Return the line that says why a program could not do its work, "" without any.
 
     That is the one that names a missing right, as nvme prints its usage after it, else
@@ -97,7 +99,7 @@ def reason(printed_errors: str) -> str:
     """
     lines = [line.strip() for line in printed_errors.splitlines() if line.strip()]
     denied = [each for each in lines if DENIED.search(each)]
-    return short((denied or lines or [""])[0])
+    return shorten((denied or lines or [""])[0])
 
 
 BLOCK = "/sys/class/block"
@@ -139,17 +141,17 @@ RAID_COMMANDS = {
 }
 
 
-def readings(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
+def read_everything(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
     """Return what is shown of the host, of block devices and of ZFS datasets.
 
     of: the device or dataset, "" the host.  what: names it.  how: the file or command
     that was read.  text: its content.  why: the reason if it could not be read.
     """
-    shown = [file_reading("", path, path) for path in HOST_FILES]
+    shown = [read_kernel_file("", path, path) for path in HOST_FILES]
     for kind in ("vm", "container"):
-        shown.append(virt(kind))
+        shown.append(read_virtualization(kind))
     docker = "yes" if os.path.exists(DOCKER) else "no"
-    shown.append(reading("", DOCKER, DOCKER, docker, ""))
+    shown.append(make_reading("", DOCKER, DOCKER, docker, ""))
     there = [
         name
         for name in devices[:DEVICES_MAX]
@@ -160,53 +162,53 @@ def readings(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
 
     # Together: a drive that spins up, or hangs, takes its time for each tool.
     with ThreadPoolExecutor(max(1, len(there))) as pool:
-        for found_there in pool.map(of_device, there):
+        for found_there in pool.map(read_device, there):
             shown += found_there
     for name in datasets[:DEVICES_MAX]:
         if DATASET.fullmatch(name):
             properties = ("-Hp", "-o", "property,value", "sync,logbias,recordsize")
-            shown.append(tool_reading(name, "zfs", "zfs", "get", *properties, name))
+            shown.append(read_tool(name, "zfs", "zfs", "get", *properties, name))
     shown += [
-        tool_reading("", what, *command, limit=RAID_BYTES_MAX)
+        read_tool("", what, *command, limit=RAID_BYTES_MAX)
         for what, command in RAID_COMMANDS.items()
-        if found(command[0])
+        if find_program(command[0])
     ]
     return shown
 
 
-def virt(kind: str) -> dict[str, str]:
+def read_virtualization(kind: str) -> dict[str, str]:
     """Return what systemd-detect-virt(1) prints; it exits with 1 after "none"."""
     command = ("systemd-detect-virt", f"--{kind}")
-    text, why = printed(*command)
-    return reading("", kind, " ".join(command), text, "" if text.strip() else why)
+    text, why = read_output(*command)
+    return make_reading("", kind, " ".join(command), text, "" if text.strip() else why)
 
 
-def of_device(name: str) -> list[dict[str, str]]:
+def read_device(name: str) -> list[dict[str, str]]:
     """Return what the kernel and the tools for such a device show of it."""
     folder, device = os.path.join(BLOCK, name), "/dev/" + name
     shown = []
     for pattern in DEVICE_FILES:
         for path in glob.glob(os.path.join(glob.escape(folder), pattern)):
-            shown.append(file_reading(name, pattern, path))
+            shown.append(read_kernel_file(name, pattern, path))
     if os.path.exists(os.path.join(folder, "dm")):
-        mapped = first_line(os.path.join(folder, "dm", "name"))
-        table = tool_reading(name, "dmsetup table", "dmsetup", "table", mapped)
-        shown.append({**table, "text": without_keys(table["text"])})
+        mapped = read_first_line(os.path.join(folder, "dm", "name"))
+        table = read_tool(name, "dmsetup table", "dmsetup", "table", mapped)
+        shown.append({**table, "text": remove_keys(table["text"])})
     elif name.startswith("nvme"):
         for verb in ("id-ctrl", "id-ns", "smart-log"):
             command = ("nvme", verb, "-o", "json", device)
-            shown.append(tool_reading(name, "nvme " + verb, *command))
+            shown.append(read_tool(name, "nvme " + verb, *command))
         command = ("nvme", "get-feature", "-f", "6", device)
-        shown.append(tool_reading(name, "nvme get-feature", *command))
+        shown.append(read_tool(name, "nvme get-feature", *command))
     elif name.startswith("sd"):
-        shown.append(tool_reading(name, "hdparm", "hdparm", "-W", device))
-        shown.append(tool_reading(name, "sdparm", "sdparm", "--get=WCE", device))
+        shown.append(read_tool(name, "hdparm", "hdparm", "-W", device))
+        shown.append(read_tool(name, "sdparm", "sdparm", "--get=WCE", device))
         options = ("-j", "-i", "-H", "-A")
-        shown.append(tool_reading(name, "smartctl", "smartctl", *options, device))
+        shown.append(read_tool(name, "smartctl", "smartctl", *options, device))
     return shown
 
 
-def without_keys(table: str) -> str:
+def remove_keys(table: str) -> str:
     """Return a table of device-mapper without the options of most targets."""
     lines, is_shown = [], False
     for line in table.splitlines():
@@ -220,26 +222,26 @@ def without_keys(table: str) -> str:
     return "\n".join(lines)
 
 
-def file_reading(of: str, what: str, path: str) -> dict[str, str]:
+def read_kernel_file(of: str, what: str, path: str) -> dict[str, str]:
     """Return the first line of a file of the kernel."""
     try:
         with open(path, "rb") as file:
             line = file.readline(TEXT_BYTES_MAX)
     except OSError as error:
-        return reading(of, what, path, "", error.strerror or str(error))
-    return reading(of, what, path, line.decode(errors="replace").strip(), "")
+        return make_reading(of, what, path, "", error.strerror or str(error))
+    return make_reading(of, what, path, line.decode(errors="replace").strip(), "")
 
 
-def tool_reading(
+def read_tool(
     of: str, what: str, *command: str, limit: int = TEXT_BYTES_MAX
 ) -> dict[str, str]:
     """Return what a tool prints."""
-    text, why = printed(*command)
+    text, why = read_output(*command)
     if len(text) > limit:
         text, why = "", f"{command[0]}: it prints more than {limit} bytes"
-    return reading(of, what, " ".join(command), text, why)
+    return make_reading(of, what, " ".join(command), text, why)
 
 
-def reading(of: str, what: str, how: str, text: str, why: str) -> dict[str, str]:
+def make_reading(of: str, what: str, how: str, text: str, why: str) -> dict[str, str]:
     """Return one of them."""
     return {"of": of, "what": what, "how": how, "text": text, "why": why}

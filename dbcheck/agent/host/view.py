@@ -14,17 +14,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import translate
 from typing import Any
 
-from dbcheck.agent.host.data import links_in, names_of_server
+from dbcheck.agent.host.data import find_links_in, read_server_names
 from dbcheck.agent.host.process import NO_PROCESS
-from dbcheck.agent.host.servers import of_account, of_server, pid_of
-from dbcheck.agent.wire import covering_mount, describe_error, mounts
+from dbcheck.agent.host.servers import (
+    find_account_processes,
+    find_server_processes,
+    pid_of,
+)
+from dbcheck.agent.wire import describe_error, find_covering_mount, list_mounts
 
 OWN = "/proc/self"
 LINKS_DEEP_MAX = 40  # as the kernel follows of one path (path_resolution(7))
 LOOKS = 3  # a server renames and removes files meanwhile
 
 
-def server_view(places: Sequence[tuple[str, str, Sequence[str]]]) -> dict[str, Any]:
+def compare_with_server_view(
+    places: Sequence[tuple[str, str, Sequence[str]]],
+) -> dict[str, Any]:
     """Return what the server finds at *places* that this host does not show there.
 
     The data directory is the first of them.  seen_otherwise: name of a place, or of its
@@ -35,18 +41,18 @@ def server_view(places: Sequence[tuple[str, str, Sequence[str]]]) -> dict[str, A
     found: dict[str, str] = {}
     try:
         account = os.stat(directory).st_uid
-        if of_this := list(of_server(directory)):
-            found, why = compared(of_this, places)
+        if of_this := list(find_server_processes(directory)):
+            found, why = compare_views(of_this, places)
         else:
-            others = of_account(os.path.realpath(directory), account)
-            claimed, why = elsewhere(others, directory)
+            others = find_account_processes(os.path.realpath(directory), account)
+            claimed, why = find_server_elsewhere(others, directory)
             found = {places[0][0]: claimed} if claimed else {}
     except OSError as error:
         why = describe_error(error, directory)
     return {"seen_otherwise": found, "view_unread": why}
 
 
-def elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
+def find_server_elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
     """Return which process may be the server's, or "" and why none of them is.
 
     Raise OSError if the folder of one cannot be seen.
@@ -55,14 +61,17 @@ def elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
     server's data has its names; but one of MySQL that was made without auto.cnf has
     another.
     """
-    here = names_of_server(directory)
+    here = read_server_names(directory)
     first: dict[tuple[int, int] | None, str] = {}
     for process in processes:
-        first.setdefault(identity(process + "/cwd"), process)
-    for other in (None, identity(directory)):  # it ended, or was started only now
+        first.setdefault(read_file_identity(process + "/cwd"), process)
+    for other in (
+        None,
+        read_file_identity(directory),
+    ):  # it ended, or was started only now
         first.pop(other, None)
     for process in first.values():
-        there = names_of_server(process + "/cwd")
+        there = read_server_names(process + "/cwd")
         if not (there and here) or not set(here).isdisjoint(there):
             text = f"finds another folder at {directory} than this host does"
             return f"process {pid_of(process)} {text}", ""
@@ -72,23 +81,23 @@ def elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
     return "", f"{one} belongs to another server (its data have another id)"
 
 
-def compared(
+def compare_views(
     processes: Sequence[str], places: Sequence[tuple[str, str, Sequence[str]]]
 ) -> tuple[dict[str, str], str]:
-    """Return what server_view() does of processes; raise OSError.
+    """Return what compare_with_server_view() does of processes; raise OSError.
 
     One stands for all that find the same files.
     """
     found: dict[str, str] = {}
     unread = ""
-    own = view_of(OWN)
+    own = identify_view(OWN)
     seen = set()
     for process in processes:
         try:
-            view = view_of(process)
+            view = identify_view(process)
             if view not in seen and view != own:
-                differing, why = differences(process, places)
-                view_of(process)  # which raises if it ended meanwhile
+                differing, why = find_differences(process, places)
+                identify_view(process)  # which raises if it ended meanwhile
                 found.update(differing)
                 unread = unread or why
         except (FileNotFoundError, ProcessLookupError):  # a session may end
@@ -97,31 +106,31 @@ def compared(
     return found, unread if seen else "the server's processes ended"
 
 
-def view_of(process: str) -> tuple[str, int, int]:
+def identify_view(process: str) -> tuple[str, int, int]:
     """Return what two processes share that find the same files; raise OSError."""
     root = os.stat(os.path.join(process, "root", ""))
     return os.readlink(process + "/ns/mnt"), root.st_dev, root.st_ino
 
 
-def differences(
+def find_differences(
     process: str, places: Sequence[tuple[str, str, Sequence[str]]]
 ) -> tuple[dict[str, str], str]:
     """Return where a process finds other files, and why not all is known, or "".
 
-    As server_view() does.  A place that this process does not find is left out: what it
+    As compare_with_server_view() does.  A place that this process does not find is left out: what it
     lies on is unknown anyhow.
     """
     found: dict[str, str] = {}
     unread = ""
     for name, path, names in places:
         try:
-            if not os.path.isabs(path) or identity(path) is None:
+            if not os.path.isabs(path) or read_file_identity(path) is None:
                 continue
-            if text := difference(process, path):
+            if text := describe_difference(process, path):
                 found[name] = text
                 continue
-            for file in files_of(process, path, names):
-                if text := difference(process, file):
+            for file in list_place_files(process, path, names):
+                if text := describe_difference(process, file):
                     found[f"{name} files"] = text
                     break
         except OSError as error:
@@ -129,7 +138,7 @@ def differences(
     return found, unread
 
 
-def files_of(process: str, path: str, names: Sequence[str]) -> Iterator[str]:
+def list_place_files(process: str, path: str, names: Sequence[str]) -> Iterator[str]:
     """Yield what of a place may be another file for the process; raise OSError.
 
     path: of the place, which is one folder for both.  names: of what counts in it, as
@@ -140,8 +149,8 @@ def files_of(process: str, path: str, names: Sequence[str]) -> Iterator[str]:
         return
     wanted = re.compile("|".join(map(translate, names)))
     for table in (process, OWN):
-        folder = inner_path(table + "/root", path)
-        points = [each["point"] for each in mounts(table + "/mountinfo")]
+        folder = resolve_below_root(table + "/root", path)
+        points = [each["point"] for each in list_mounts(table + "/mountinfo")]
         if not points:
             raise OSError(errno.EACCES, "it cannot be read", table + "/mountinfo")
         for point in points:
@@ -149,19 +158,19 @@ def files_of(process: str, path: str, names: Sequence[str]) -> Iterator[str]:
             first = within.split("/")[0]
             if first not in (os.curdir, os.pardir) and wanted.fullmatch(first):
                 yield os.path.join(path, within)
-    yield from links_in(os.path.realpath(path), wanted)
+    yield from find_links_in(os.path.realpath(path), wanted)
 
 
-def difference(process: str, path: str) -> str:
+def describe_difference(process: str, path: str) -> str:
     """Return what a process finds at *path*, "" if it is the same; raise OSError."""
     text = ""
     for _ in range(LOOKS):
-        inner = inner_path(process + "/root", path)
-        there = identity(process + "/root" + inner)
-        here = identity(path)
+        inner = resolve_below_root(process + "/root", path)
+        there = read_file_identity(process + "/root" + inner)
+        here = read_file_identity(path)
         if there == here:
             return ""
-        mount = covering_mount(inner, process + "/mountinfo")
+        mount = find_covering_mount(inner, process + "/mountinfo")
         what = "another file or folder" if there else "nothing"
         text = (
             f"process {os.path.basename(process)} finds {what} at {path}: "
@@ -170,7 +179,7 @@ def difference(process: str, path: str) -> str:
     return text
 
 
-def inner_path(root: str, path: str) -> str:
+def resolve_below_root(root: str, path: str) -> str:
     """Return *path* below *root* without links in it; raise OSError.
 
     The kernel would follow an absolute link from this process's own root.
@@ -197,7 +206,7 @@ def inner_path(root: str, path: str) -> str:
     return found or "/"
 
 
-def identity(path: str) -> tuple[int, int] | None:
+def read_file_identity(path: str) -> tuple[int, int] | None:
     """Return device and inode of what is at *path*, None if nothing; raise OSError."""
     try:
         status = os.stat(path)

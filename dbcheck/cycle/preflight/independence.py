@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping
 
-from dbcheck.agent.wire import booted_us
+from dbcheck.agent.wire import read_boot_time_us
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.model.host import HostBefore
@@ -105,7 +105,7 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
     theirs = (witness.machine_id, witness.boot_id)
     same = same_host((machine_id(), boot_id()), theirs)
     if not same:
-        _require_another_start(booted_us(), witness)
+        _require_another_start(read_boot_time_us(), witness)
     if same is None and not witness.addresses:
         raise UsageError(
             f"the witness {witness.hostname} shows neither ids nor addresses, so it may"

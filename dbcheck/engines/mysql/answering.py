@@ -23,7 +23,7 @@ _STATUS: Mapping[str, tuple[str, ...]] = {
 _OF_A_GROUP = {"group_replication_applier", "group_replication_recovery"}
 
 
-def answering(link: Link, product: str) -> Answering:
+def identify_server(link: Link, product: str) -> Answering:
     """Ask the server behind *link*; raise EngineError if it does not answer.
 
     MariaDB's data can be identified only by a connection in dbcheck's database.
@@ -54,7 +54,7 @@ def is_replica(link: Link, product: str) -> bool:
     return False
 
 
-def uptime(link: Link) -> tuple[dict[str, str], int, int]:
+def read_uptime(link: Link) -> tuple[dict[str, str], int, int]:
     """Return the status variables, the second in which they were read, and the clock.
 
     Uptime is the difference of two whole seconds: that in which its statement began

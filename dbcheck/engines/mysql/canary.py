@@ -27,9 +27,9 @@ from dbcheck.base.errors import (
     TableLost,
     TableRefused,
 )
-from dbcheck.engines.mysql.check import product_of
-from dbcheck.engines.mysql.grants import missing, quote_account
-from dbcheck.engines.mysql.link import MysqlLink, code_of
+from dbcheck.engines.mysql.check import read_product
+from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
+from dbcheck.engines.mysql.link import MysqlLink, error_code
 from dbcheck.engines.tables import MARK
 
 TABLE = "canary"
@@ -81,10 +81,10 @@ def plant(connect: Open, database: str, epoch: int) -> HeldRow:
     try:
         with connect() as link:
             link.rows("canary_session", {"wait_s": _PLANT_S})
-            _require_able(link, database)
+            _require_canary_possible(link, database)
             _create(link, database)
-            _try_out(connect, link, epoch)
-        return HeldRow(_hold(connect, epoch))
+            _test_orderly_end(connect, link, epoch)
+        return HeldRow(_hold_row(connect, epoch))
     except (NoCanary, OtherServer):
         raise
     except EngineError as error:
@@ -100,7 +100,7 @@ def is_there(connect: Open, epoch: int) -> bool | None:
     """
     with connect() as link:
         link.rows("canary_session", {"wait_s": _READ_S})
-        return _look(link, epoch)
+        return _read_row(link, epoch)
 
 
 def drop(link: MysqlLink) -> None:
@@ -109,7 +109,7 @@ def drop(link: MysqlLink) -> None:
     try:
         link.rows("drop_canary")
     except EngineError as error:
-        if code_of(error) != _LOCKED:
+        if error_code(error) != _LOCKED:
             raise
         raise EngineError(
             f"another session has the table {TABLE} locked: another run is active,"
@@ -120,7 +120,7 @@ def drop(link: MysqlLink) -> None:
         ) from error
 
 
-def _look(link: MysqlLink, epoch: int) -> bool | None:
+def _read_row(link: MysqlLink, epoch: int) -> bool | None:
     try:
         return bool(link.rows("canary", {"epoch": epoch}))
     except TableRefused:  # not a fault of the ledger, which is read next
@@ -128,7 +128,7 @@ def _look(link: MysqlLink, epoch: int) -> bool | None:
     except TableLost as error:
         return None if error.missing else False
     except EngineError as error:
-        number = code_of(error)
+        number = error_code(error)
         if number == _LOCKED:
             return None
         if number in _HANDLER:
@@ -136,16 +136,18 @@ def _look(link: MysqlLink, epoch: int) -> bool | None:
         raise
 
 
-def _require_able(link: MysqlLink, database: str) -> None:
+def _require_canary_possible(link: MysqlLink, database: str) -> None:
     _, _, account = link.row("server")
-    if missing([row[0] for row in link.rows("grants")], database, TABLE, _LOCK):
+    if find_missing_privileges(
+        [row[0] for row in link.rows("grants")], database, TABLE, _LOCK
+    ):
         raise NoCanary(
             "no crash canary: the account lacks LOCK TABLES",
             id=ErrorId.PRIVILEGE_MISSING,
             hint=f"Run: grant lock tables on `{database}`.*"
             f" to {quote_account(account)};",
         )
-    if product_of(link) == "MySQL":
+    if read_product(link) == "MySQL":
         _require_myisam(dict(link.rows("variables")), account)
 
 
@@ -166,7 +168,7 @@ def _require_myisam(variables: Mapping[str, str], account: str) -> None:
 
 def _create(link: MysqlLink, database: str) -> None:
     """Create the table if it is not there; replace it if a cut has damaged it."""
-    name = product_of(link)
+    name = read_product(link)
     found = link.rows("table", {"database": database, "name": TABLE})
     if found and found[0] != ("BASE TABLE", _ENGINES[name], MARK):
         kind, engine, _ = found[0]
@@ -176,16 +178,16 @@ def _create(link: MysqlLink, database: str) -> None:
             id=ErrorId.TABLE_OF_OTHERS,
             hint=f"Rename or drop {database}.{TABLE}.",
         )
-    if found and _look(link, _PROBE) is True:
+    if found and _read_row(link, _PROBE) is True:
         return
     link.rows("drop_canary")
     link.rows(f"create_canary_{name.lower()}")
     link.rows("plant_canary", {"epoch": _PROBE})
 
 
-def _try_out(connect: Open, link: MysqlLink, epoch: int) -> None:
+def _test_orderly_end(connect: Open, link: MysqlLink, epoch: int) -> None:
     """End a session as a shutdown does, and see that its row stays."""
-    held = _hold(connect, -epoch)
+    held = _hold_row(connect, -epoch)
     try:
         (thread,) = held.row("canary_thread")
         link.rows("end_canary", {"thread": thread})
@@ -199,7 +201,7 @@ def _try_out(connect: Open, link: MysqlLink, epoch: int) -> None:
         held.close()
 
 
-def _hold(connect: Open, epoch: int) -> MysqlLink:
+def _hold_row(connect: Open, epoch: int) -> MysqlLink:
     link = connect()
     try:
         link.rows("canary_session", {"wait_s": _PLANT_S})

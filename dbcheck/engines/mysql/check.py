@@ -16,11 +16,11 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, OtherServer, unless_refused
 from dbcheck.engines.mysql import galera, group_replication
 from dbcheck.engines.mysql.answering import is_replica
-from dbcheck.engines.mysql.grants import missing, quote_account
+from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import OPTION
 from dbcheck.engines.registry import NAME_ANOTHER
-from dbcheck.engines.tables import besides_of, require_ours, require_plain
+from dbcheck.engines.tables import parse_foreign_objects, require_ours, require_plain
 from dbcheck.model.server import Refill
 from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
@@ -73,7 +73,7 @@ _STARTED = {
 }
 
 
-def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
+def find_refill(link: MysqlLink, since_us: int) -> Refill | None:
     """Return what the server may have taken from others, None if nothing shows any.
 
     since_us: as Engine.refill() has it.  Raise EngineError.
@@ -81,14 +81,14 @@ def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
     if is_replica(link, link.product):
         how = "follows another server as its replica"
         return Refill(how, _OF_A_REPLICA, replaces=True)
-    variables = lowered(link.rows("variables"))
-    status = lowered(link.rows("refill"))
-    if node := in_galera(variables, status):
+    variables = lower_names(link.rows("variables"))
+    status = lower_names(link.rows("refill"))
+    if node := describe_galera(variables, status):
         return Refill(node, _OF_A_CLUSTER, replaces=True)
-    cloned = _cloned(link, since_us, variables)
+    cloned = _describe_clone(link, since_us, variables)
     if cloned is not None and not cloned.unknown:
         return cloned
-    if joined := in_group(link, variables):
+    if joined := describe_group(link, variables):
         return Refill(joined, _WITHOUT_GROUP)
     for counter, (how, advice) in _STARTED.items():
         if status.get(counter, "0") not in OFF:
@@ -96,7 +96,7 @@ def refill_of(link: MysqlLink, since_us: int) -> Refill | None:
     return cloned
 
 
-def _cloned(
+def _describe_clone(
     link: MysqlLink, since_us: int, variables: Mapping[str, str]
 ) -> Refill | None:
     """Return that the server's data were cloned from another server, or may have been.
@@ -121,10 +121,10 @@ def _cloned(
     return Refill(how, _TO_SEE_CLONES, unknown=True)
 
 
-def in_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:
+def describe_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:
     """Return that the server is in a Galera cluster, as in Refill.how; "" if it is not.
 
-    variables, status: lowered().  wsrep_on = OFF keeps its own commits from the others,
+    variables, status: lower_names().  wsrep_on = OFF keeps its own commits from the others,
     and theirs go on to reach it.
     """
     if galera.is_node(variables):
@@ -134,10 +134,10 @@ def in_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:
     return ""
 
 
-def in_group(link: MysqlLink, variables: Mapping[str, str]) -> str:
+def describe_group(link: MysqlLink, variables: Mapping[str, str]) -> str:
     """Return that the server is in a replication group, or joins it at startup.
 
-    As in Refill.how; "" if neither is seen.  variables: lowered(); they alone count for
+    As in Refill.how; "" if neither is seen.  variables: lower_names(); they alone count for
     an account without SELECT on performance_schema.replication_group_members, and with
     performance_schema = OFF.
     """
@@ -150,7 +150,7 @@ def in_group(link: MysqlLink, variables: Mapping[str, str]) -> str:
     return ""
 
 
-def lowered(rows: Sequence[Any]) -> dict[str, str]:
+def lower_names(rows: Sequence[Any]) -> dict[str, str]:
     """Return variables by their names in lower case: servers write some in other."""
     return {name.lower(): value for name, value in rows}
 
@@ -198,7 +198,7 @@ _LEFT_ITS_GROUP = (
 )
 
 
-def product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
+def parse_product(version: str, comment: str) -> tuple[str, tuple[int, ...]]:
     """Return the product's name and its version as numbers.
 
     Raise EngineError if it is another product, or too old.
@@ -241,20 +241,20 @@ def require_known(variables: Mapping[str, str]) -> None:
                 )
 
 
-def product_of(link: MysqlLink) -> str:
+def read_product(link: MysqlLink) -> str:
     """Return "MySQL" or "MariaDB", whichever answers.
 
-    Raise EngineError as product() does.
+    Raise EngineError as parse_product() does.
     """
     version, comment, _ = link.row("server")
-    name, _ = product(version, comment)
+    name, _ = parse_product(version, comment)
     return name
 
 
 def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
     """Raise EngineError unless this is a supported server that takes writes."""
     version, comment, account = link.row("server")
-    name, numbers = product(version, comment)
+    name, numbers = parse_product(version, comment)
     require_known(variables)
     for setting in _READ_ONLY:
         if variables.get(setting, "") not in OFF:
@@ -305,19 +305,19 @@ def require_packet(variables: Mapping[str, str], payload_bytes: int) -> None:
             f"max_allowed_packet is {limit:,} bytes, and the workload sends up to"
             f" {needed:,} in one packet",
             id=ErrorId.PACKET_LIMIT_TOO_SMALL,
-            hint=f"Run: set global max_allowed_packet = {_rounded_up(needed)}; or use"
+            hint=f"Run: set global max_allowed_packet = {_round_up(needed)}; or use"
             " a workload with a smaller payload_bytes.",
         )
 
 
-def _rounded_up(size: int) -> int:
+def _round_up(size: int) -> int:
     """Return the next power of two."""
     return 1 << (size - 1).bit_length()
 
 
 def require_redo_log(link: MysqlLink) -> None:
     """Raise EngineError if the redo log is disabled: no crash could be survived."""
-    status = lowered(link.rows("uptime"))
+    status = lower_names(link.rows("uptime"))
     if status.get("innodb_redo_log_enabled", "ON") in OFF:
         raise EngineError(
             "the server's redo log is disabled: a power cut would destroy its data",
@@ -326,13 +326,13 @@ def require_redo_log(link: MysqlLink) -> None:
         )
 
 
-def require_alone(link: MysqlLink) -> None:
+def require_standalone(link: MysqlLink) -> None:
     """Raise EngineError for a server that fetches what it lost from its peers.
 
     One that is a member now may be started as one again, whatever its settings are.
     """
-    variables = lowered(link.rows("variables"))
-    if joined := in_group(link, variables):
+    variables = lower_names(link.rows("variables"))
+    if joined := describe_group(link, variables):
         raise EngineError(
             f"the server {joined}",
             id=ErrorId.SERVER_IN_CLUSTER,
@@ -341,7 +341,7 @@ def require_alone(link: MysqlLink) -> None:
             " group_replication_start_on_boot = OFF, and start it as a member only once"
             " its rows were read. The other members would hide its losses.",
         )
-    if node := in_galera(variables, lowered(link.rows("refill"))):
+    if node := describe_galera(variables, lower_names(link.rows("refill"))):
         raise EngineError(
             f"the server {node}",
             id=ErrorId.SERVER_IN_CLUSTER,
@@ -383,7 +383,7 @@ def require_privileges(
     statements = [row[0] for row in link.rows("grants")]
     # In the order of docs/privileges.md.
     needed = ("SELECT", *(verb.name for verb in verbs), "CREATE", "DROP")
-    lacking = missing(statements, database, spec.name, needed)
+    lacking = find_missing_privileges(statements, database, spec.name, needed)
     if not lacking:
         return
     account = quote_account(link.row("server")[2])
@@ -414,11 +414,15 @@ def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
             f" target's URL can change ({OPTION}).",
         )
     require_ours(spec, table, comment, link.rows("columns", where))
-    require_plain(table, link.rows("foreign", where_foreign(link, spec, database)))
+    require_plain(
+        table, link.rows("foreign", foreign_object_parameters(link, spec, database))
+    )
     return True
 
 
-def where_foreign(link: MysqlLink, spec: TableSpec, database: str) -> dict[str, object]:
+def foreign_object_parameters(
+    link: MysqlLink, spec: TableSpec, database: str
+) -> dict[str, object]:
     """Return the parameters of foreign.sql, which table_version.sql takes as well."""
     return {
         "database": database,
@@ -429,14 +433,14 @@ def where_foreign(link: MysqlLink, spec: TableSpec, database: str) -> dict[str, 
     }
 
 
-def definition_of(
+def parse_definition(
     rows: Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]],
     where: Mapping[str, object],
 ) -> Definition:
     """Return how a table is defined; Definition() if there is no such table.
 
-    rows: runs a statement of sql/.  where: see where_foreign().
+    rows: runs a statement of sql/.  where: see foreign_object_parameters().
     """
     if not rows("table", where):
         return Definition()
-    return Definition(besides_of(rows("foreign", where)))
+    return Definition(parse_foreign_objects(rows("foreign", where)))

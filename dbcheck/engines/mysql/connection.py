@@ -41,8 +41,14 @@ from mysql.connector.network import MySQLTCPSocket as MySQLTCPSocket
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.engines.link import ANSWER_BYTES, UNREADABLE, Overrun, deadline, received
-from dbcheck.engines.peer import account_id, is_servers_port, is_servers_socket
+from dbcheck.engines.link import (
+    ANSWER_BYTES,
+    UNREADABLE,
+    Overrun,
+    count_received_bytes,
+    deadline,
+)
+from dbcheck.engines.peer import find_account_id, is_servers_port, is_servers_socket
 
 VERSION_MIN, MAJOR_MAX = (26, 10), 26  # as in setup.cfg
 
@@ -145,7 +151,10 @@ class SafeConnection(OpenConnection):
                 **arguments, allow_local_infile=False, allow_local_infile_in_path=None
             )
             with deadline(
-                login_s, self.shutdown, lambda: received(self.wire()), ANSWER_BYTES
+                login_s,
+                self.shutdown,
+                lambda: count_received_bytes(self.wire()),
+                ANSWER_BYTES,
             ) as overrun:
                 self._log_in(overrun, login_s)
         except BaseException:
@@ -163,7 +172,7 @@ class SafeConnection(OpenConnection):
 
     def _log_in(self, overrun: Overrun, login_s: float) -> None:
         try:
-            with readable():
+            with translate_unreadable_answers():
                 self.connect()
         except (mysql.connector.Error, OSError):
             if overrun.is_flood:
@@ -178,7 +187,7 @@ class SafeConnection(OpenConnection):
 
 
 @contextlib.contextmanager
-def readable() -> Iterator[None]:
+def translate_unreadable_answers() -> Iterator[None]:
     """Turn what the driver raises over an answer that it cannot read into its Error."""
     try:
         yield
@@ -232,7 +241,7 @@ class _Authenticator(MySQLAuthenticator):
             if not any(kwargs[f"password{n}"] for n in (1, 2, 3)):
                 may_ask = (_REVEALING | {_CHALLENGE}).__contains__  # nothing to reveal
             asked = kwargs["auth_plugin"]
-            _require(asked or _CHALLENGE, may_ask)
+            _require_allowed_plugin(asked or _CHALLENGE, may_ask)
             # What the server names first is its default, and need not be the
             # account's: it answers with the account's own.
             if not asked and not may_ask(handshake["auth_plugin"]):
@@ -263,12 +272,12 @@ class _Authenticator(MySQLAuthenticator):
 
     def _has_port(self, wire: socket.socket) -> bool:
         """Return whether the kernel shows that the server is behind that port."""
-        usual = account_id(_OF_PACKAGES)
+        usual = find_account_id(_OF_PACKAGES)
         accounts = self._named or frozenset(() if usual is None else (usual,))
         return is_servers_port(wire, accounts)
 
 
-def _require(plugin: str, may_ask: _MayAsk | None) -> None:
+def _require_allowed_plugin(plugin: str, may_ask: _MayAsk | None) -> None:
     if may_ask is not None and not may_ask(plugin):
         raise Unverified(
             f"the account logs in by {plugin}, which can reveal the password to the"
@@ -306,7 +315,7 @@ class _Guarded(_Wrapped):
         body = bytes(packet[_HEADER_BYTES:])
         if body[:1] and body[0] in _NAMING:
             name, _, data = body[1:].partition(b"\0")
-            _require(name.decode("utf-8", "replace"), self._may_ask)
+            _require_allowed_plugin(name.decode("utf-8", "replace"), self._may_ask)
             # The driver reads the nonce of a switch as it reads what comes after it.
             body = _MORE + data.removesuffix(b"\0")
         if body == _FULL_AUTHENTICATION and not self._is_secret:
@@ -346,7 +355,7 @@ class _Trusting(_Wrapped):
             else:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         except OSError as error:
-            raise _unusable(ssl_ca, error) from None
+            raise _unusable_file_error(ssl_ca, error) from None
         # Python 3.13 sets it, and the authority that MySQL makes of its own is not so.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = bool(ssl_verify_identity)
@@ -362,11 +371,11 @@ class _Trusting(_Wrapped):
             try:
                 context.load_cert_chain(ssl_cert, ssl_key)
             except OSError as error:
-                raise _unusable(ssl_cert, error) from None
+                raise _unusable_file_error(ssl_cert, error) from None
         return context
 
 
-def _unusable(file: str | None, error: OSError) -> mysql.connector.Error:
+def _unusable_file_error(file: str | None, error: OSError) -> mysql.connector.Error:
     return mysql.connector.InterfaceError(
         f"cannot use the certificate file {file}: {error.strerror or error}"
     )

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.mysql.check import product
-from dbcheck.engines.mysql.grants import missing, quote_account
+from dbcheck.engines.mysql.check import parse_product
+from dbcheck.engines.mysql.grants import find_missing_privileges, quote_account
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.mysql.places import StorageEngine
 from dbcheck.engines.tables import MARK
@@ -48,7 +48,7 @@ class _Durability:
         return [name for name, value in self.values.items() if value in safe[name]]
 
 
-def _durability(link: MysqlLink) -> _Durability:
+def _read_durability(link: MysqlLink) -> _Durability:
     storage = link.storage
     server, log_bin, flush_log, sync_binlog = link.row(storage.durability)
     values = {storage.flush_log: flush_log, BINLOG: sync_binlog}
@@ -57,7 +57,7 @@ def _durability(link: MysqlLink) -> _Durability:
     return _Durability(server, values, storage)
 
 
-def _set(link: MysqlLink, name: str, value: int) -> None:
+def _set_global(link: MysqlLink, name: str, value: int) -> None:
     storage = link.storage
     statement = (
         storage.set_flush_log if name == storage.flush_log else "set_sync_binlog"
@@ -67,9 +67,9 @@ def _set(link: MysqlLink, name: str, value: int) -> None:
 
 def check_weakening(link: MysqlLink, database: str) -> None:
     """Raise EngineError, with the GRANT as hint, if weaken() would be refused."""
-    for name in _durability(link).durable:
+    for name in _read_durability(link).durable:
         _require_privilege(link, name)
-    _is_remembered(link, database)
+    _has_own_change_table(link, database)
 
 
 def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
@@ -78,11 +78,11 @@ def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
     link: in *database*.  process: the cut ends the server's process and takes nothing
     else.  A setting that is weak already stays as it is.
     """
-    found = _durability(link)
+    found = _read_durability(link)
     if not found.durable:
         text = ", ".join(f"{name} is {value}" for name, value in found.values.items())
         return f"{text} on the server already; nothing was changed"
-    if _is_remembered(link, database):
+    if _has_own_change_table(link, database):
         link.rows("drop_relaxed")  # of a control before a restart
     link.rows("create_relaxed")
     changes = []
@@ -92,7 +92,7 @@ def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
             changed = _IN_THE_SERVER if process else _IN_THE_SYSTEM
         note = {"setting": name, "former": former, "changed": changed}
         link.rows("remember_relaxed", {"server": found.server, **note})
-        _set(link, name, changed)
+        _set_global(link, name, changed)
         changes.append(f"{name} = {changed} (was {former})")
     require_weak(link)
     return f"{', '.join(changes)} on the whole server until the cut"
@@ -100,7 +100,7 @@ def weaken(link: MysqlLink, database: str, *, process: bool) -> str:
 
 def require_weak(link: MysqlLink) -> None:
     """Raise EngineError if the server's commits are durable when they are acked."""
-    found = _durability(link)
+    found = _read_durability(link)
     for name in found.durable:
         raise EngineError(
             f"{name} is {found.values[name]} although a control had changed it",
@@ -109,7 +109,7 @@ def require_weak(link: MysqlLink) -> None:
         )
 
 
-def is_remembered(link: MysqlLink, database: str) -> bool:
+def has_change_table(link: MysqlLink, database: str) -> bool:
     """Return whether *database* has the table in which weaken() records changes."""
     found = link.rows("table", {"database": database, "name": TABLE})
     return bool(found) and found[0][2] == MARK
@@ -118,14 +118,14 @@ def is_remembered(link: MysqlLink, database: str) -> bool:
 def restore(link: MysqlLink) -> str | None:
     """Undo what weaken() changed; return a description of it, None if nothing.
 
-    link: in a database of which is_remembered() is true.
+    link: in a database of which has_change_table() is true.
     """
     restored = []
-    now = _durability(link).values
+    now = _read_durability(link).values
     for name, former, changed in link.rows("relaxed"):
         if now.get(name) == changed:
             _require_privilege(link, name)
-            _set(link, name, former)
+            _set_global(link, name, former)
             restored.append(
                 f"{name} is {former} again; a control had set it to {changed}"
             )
@@ -133,9 +133,9 @@ def restore(link: MysqlLink) -> str | None:
     return ", ".join(restored) or None
 
 
-def _is_remembered(link: MysqlLink, database: str) -> bool:
-    """Return is_remembered(); raise EngineError if that table is not dbcheck's."""
-    if is_remembered(link, database):
+def _has_own_change_table(link: MysqlLink, database: str) -> bool:
+    """Return has_change_table(); raise EngineError if that table is not dbcheck's."""
+    if has_change_table(link, database):
         return True
     if link.rows("table", {"database": database, "name": TABLE}):
         raise EngineError(
@@ -150,12 +150,12 @@ def _is_remembered(link: MysqlLink, database: str) -> bool:
 def _require_privilege(link: MysqlLink, setting: str) -> None:
     """Raise EngineError unless the account may change that setting of the server."""
     version, comment, account = link.row("server")
-    name, release = product(version, comment)
+    name, release = parse_product(version, comment)
     names = ["SUPER"] if name == "MariaDB" else ["SYSTEM_VARIABLES_ADMIN", "SUPER"]
     if name == "MariaDB" and setting == BINLOG and release[0] >= _FIRST_OWN_PRIVILEGE:
         names = ["BINLOG ADMIN"]
     everywhere = [row[0] for row in link.rows("grants") if " ON *.* " in row[0]]
-    if len(missing(everywhere, "*", "*", names)) < len(names):
+    if len(find_missing_privileges(everywhere, "*", "*", names)) < len(names):
         return
     quoted = quote_account(account)
     raise EngineError(

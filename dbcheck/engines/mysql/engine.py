@@ -15,33 +15,33 @@ from dbcheck.engines.link import LOCK_S, SCAN_S, Newest
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.engines.mysql import facts as mysql_facts
 from dbcheck.engines.mysql import galera, session
-from dbcheck.engines.mysql.answering import uptime
+from dbcheck.engines.mysql.answering import read_uptime
 from dbcheck.engines.mysql.canary import HeldRow
 from dbcheck.engines.mysql.check import (
-    definition_of,
-    product,
-    product_of,
+    foreign_object_parameters,
+    parse_definition,
+    parse_product,
+    read_product,
     require_known,
     require_packet,
     require_privileges,
     require_redo_log,
     require_server,
     require_table,
-    where_foreign,
 )
 from dbcheck.engines.mysql.connection import require_supported
 from dbcheck.engines.mysql.durability import (
     check_weakening,
-    is_remembered,
+    has_change_table,
     require_weak,
     restore,
     weaken,
 )
-from dbcheck.engines.mysql.facts import SETTINGS, Look, other_settings
+from dbcheck.engines.mysql.facts import SETTINGS, Look, find_non_durable_engines
 from dbcheck.engines.mysql.fill import fill
-from dbcheck.engines.mysql.grants import lacking_chores
+from dbcheck.engines.mysql.grants import find_impossible_chores
 from dbcheck.engines.mysql.index import check_tables
-from dbcheck.engines.mysql.link import FAMILY, MysqlLink, reading
+from dbcheck.engines.mysql.link import FAMILY, MysqlLink, explain_withheld_rows
 from dbcheck.engines.mysql.optionfile import Client
 from dbcheck.engines.mysql.options import (
     client_options,
@@ -51,10 +51,10 @@ from dbcheck.engines.mysql.options import (
 )
 from dbcheck.engines.mysql.places import (
     OPTION,
-    folder_of,
+    choose_storage_engine,
     innodb_log,
+    name_database_folder,
     places,
-    storage_of,
 )
 from dbcheck.engines.mysql.replicating import (
     CONNECT_S,
@@ -63,8 +63,8 @@ from dbcheck.engines.mysql.replicating import (
     group_identity,
 )
 from dbcheck.engines.mysql.session import MysqlSession
-from dbcheck.engines.peer import log_names
-from dbcheck.engines.tables import row_of, table_facts
+from dbcheck.engines.peer import pick_log_settings
+from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.cut import OtherUsers
@@ -130,7 +130,7 @@ class MysqlEngine(Replicating):
         self.target = parsed.render_as_string()
         self._database: str = parsed.database or DATABASE
         arguments = url_options(parsed, client)
-        self._storage = storage_of(arguments)
+        self._storage = choose_storage_engine(arguments)
         for name in _DECIDED:
             arguments.pop(name, None)
         has_password = password is not None or "password" in arguments
@@ -152,7 +152,7 @@ class MysqlEngine(Replicating):
     def facts(self) -> ServerFacts:
         with self._open(None) as link:
             version, comment, _ = link.row("server")
-            name, _ = product(version, comment)
+            name, _ = parse_product(version, comment)
             variables = dict(link.rows("variables"))
             require_known(variables)
             service = self._service(variables, version, comment)
@@ -160,9 +160,9 @@ class MysqlEngine(Replicating):
             if self._storage.name != INNODB:
                 variables[TABLES_IN] = self._storage.name
             (variables["default_storage_engine"],) = link.row("default_engine")
-            variables |= galera.options(variables)
+            variables |= galera.parse_quorum_options(variables)
             grouped = group_identity(link, variables)
-            status, second, clock_us = uptime(link)
+            status, second, clock_us = read_uptime(link)
         lower = {name.lower(): value for name, value in {**variables, **status}.items()}
         return ServerFacts(
             product=name,
@@ -183,7 +183,7 @@ class MysqlEngine(Replicating):
             settings={key: lower[key] for key in SETTINGS if key in lower},
             log=self._storage.log_position(lower),
             server_log=innodb_log(variables),
-            log_names=log_names(variables),
+            log_names=pick_log_settings(variables),
         )
 
     def check(
@@ -234,7 +234,7 @@ class MysqlEngine(Replicating):
     def other_settings(self) -> tuple[OtherSettings, ...]:
         """Return which storage engines without durable commits have tables."""
         with self._open(None) as link:
-            return other_settings(link)
+            return find_non_durable_engines(link)
 
     def open_look(
         self,
@@ -251,7 +251,7 @@ class MysqlEngine(Replicating):
     def mark_data(self) -> str:
         """Write a new mark into the data directory of MariaDB; "" on MySQL."""
         with self._open(None) as link:
-            if product_of(link) != "MariaDB":  # auto.cnf names the data
+            if read_product(link) != "MariaDB":  # auto.cnf names the data
                 return ""
             if not link.rows("database", {"database": self._database}):
                 link.create_database(self._database)
@@ -289,7 +289,7 @@ class MysqlEngine(Replicating):
             variables = dict(link.rows("variables"))
             managed = self._service(variables, version, comment)
             mysql_facts.name_data(
-                link, product_of(link), self._database, managed=bool(managed)
+                link, read_product(link), self._database, managed=bool(managed)
             )
             return {table.name: self._facts_of(link, table) for table in tables}
 
@@ -297,7 +297,7 @@ class MysqlEngine(Replicating):
         identity = self._identity(link, table)
         definition = self._definition(link, table)
         epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
-        return table_facts(epochs, identity, definition)
+        return parse_table_facts(epochs, identity, definition)
 
     def table_identity(
         self, table: TableSpec, *, server: ServerFacts | None = None
@@ -324,7 +324,7 @@ class MysqlEngine(Replicating):
 
     def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
         """Return the tables' own names, and their files' without the suffix."""
-        database, folder = self._database, folder_of(self._database)
+        database, folder = self._database, name_database_folder(self._database)
         return tuple(
             name
             for table in tables
@@ -344,7 +344,7 @@ class MysqlEngine(Replicating):
     def restore_durability(self) -> str | None:
         """Undo weaken_durability(); return a description, None if nothing."""
         with self._open(None) as link:
-            if not is_remembered(link, self._database):
+            if not has_change_table(link, self._database):
                 return None
         with self._open(self._database) as link:
             return restore(link)
@@ -401,7 +401,7 @@ class MysqlEngine(Replicating):
         """Return the row with that id, read over a new connection; None if none is."""
         with self._open(self._database) as link:
             found = link.rows(f"row_{table.name}", {"id": row_id})
-        return row_of(found[0]) if found else None
+        return parse_row(found[0]) if found else None
 
     def plant_canary(self, epoch: int, *, server: ServerFacts | None = None) -> HeldRow:
         """Leave a row that only the orderly end of its session commits."""
@@ -438,7 +438,10 @@ class MysqlEngine(Replicating):
     ) -> Iterator[tuple[TableSpec, RowBatch]]:
         """Stream every row of the tables in one read-only transaction, in batches."""
         other = partial(self._open, None)
-        with reading(other, self._database), self._open(self._database) as link:
+        with (
+            explain_withheld_rows(other, self._database),
+            self._open(self._database) as link,
+        ):
             link.rows("read_patience", {"wait_s": LOCK_S})
             yield from link.stream(tables, server)
 
@@ -458,7 +461,7 @@ class MysqlEngine(Replicating):
 
     def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
         with self._open(None) as link:
-            return lacking_chores(link, self._database, kinds)
+            return find_impossible_chores(link, self._database, kinds)
 
     def present(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
@@ -486,7 +489,7 @@ class MysqlEngine(Replicating):
 
     def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
         with self._open(None, server=server) as link:
-            return session.prepared(link, self._database)
+            return session.list_prepared(link, self._database)
 
     def decide(
         self, name: str, *, commit: bool, server: ServerFacts | None = None
@@ -496,14 +499,14 @@ class MysqlEngine(Replicating):
 
     def decisions(self, *, server: ServerFacts | None = None) -> Decisions:
         with self._open(None, server=server) as link:
-            return session.decisions(link)
+            return session.read_decisions(link)
 
     def drop(self) -> list[str]:
         """Drop what dbcheck created here; return the names.  The database stays."""
         self.restore_durability()
         with self._open(None) as link:
             with contextlib.suppress(EngineError):  # the account may never list them
-                for name in session.prepared(link, self._database):
+                for name in session.list_prepared(link, self._database):
                     session.decide(link, name, self._database, commit=False)
             names = [n for (n,) in link.rows("present", {"database": self._database})]
         if names:
@@ -517,10 +520,12 @@ class MysqlEngine(Replicating):
         return [f"{self._database}.{name}" for name in names]
 
     def _identity(self, link: MysqlLink, table: TableSpec) -> str:
-        return mysql_facts.of_table(link, self._database, table.name)
+        return mysql_facts.read_table_id(link, self._database, table.name)
 
     def _definition(self, link: MysqlLink, table: TableSpec) -> Definition:
-        return definition_of(link.rows, where_foreign(link, table, self._database))
+        return parse_definition(
+            link.rows, foreign_object_parameters(link, table, self._database)
+        )
 
     def _open(
         self,
@@ -533,4 +538,4 @@ class MysqlEngine(Replicating):
         if database is not None:
             arguments = {**arguments, "database": database}
         link = MysqlLink(self.target, arguments, connect_s, self._storage)
-        return link.leading_to(server)
+        return link.require_or_close(server)

@@ -23,9 +23,13 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError
 from dbcheck.engines.link import SCAN_S, Watch
 from dbcheck.engines.mysql.answering import VARIABLES
-from dbcheck.engines.mysql.check import definition_of, product_of, where_foreign
+from dbcheck.engines.mysql.check import (
+    foreign_object_parameters,
+    parse_definition,
+    read_product,
+)
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
-from dbcheck.engines.mysql.places import folder_of
+from dbcheck.engines.mysql.places import name_database_folder
 from dbcheck.engines.mysql.replicating import SEMI_SYNC
 from dbcheck.engines.mysql.settings import SESSION
 from dbcheck.engines.tables import MARK
@@ -107,10 +111,12 @@ class Look(Watch):
     ) -> None:
         """Take over *link*; *tables* are those of *database*."""
         super().__init__(link)
-        product = product_of(link)
+        product = read_product(link)
         self._statement = f"look_settings_{product.lower()}"
         self._names = ",".join(set(settings) - SESSION[product].keys())
-        self._tables = {t.name: where_foreign(link, t, database) for t in tables}
+        self._tables = {
+            t.name: foreign_object_parameters(link, t, database) for t in tables
+        }
 
     def read(self) -> dict[Fact, str]:
         rows = self._rows(self._statement, {"names": self._names})
@@ -129,12 +135,12 @@ class Look(Watch):
         MariaDB's is the ctime of a file: what has its owner set at a restart, as
         containers do, changes it.
         """
-        found = definition_of(self._rows, where)
+        found = parse_definition(self._rows, where)
         versions = self._rows("table_version", where)
         return found._replace(version=versions[0][0]) if versions else found
 
 
-def other_settings(link: MysqlLink) -> tuple[OtherSettings, ...]:
+def find_non_durable_engines(link: MysqlLink) -> tuple[OtherSettings, ...]:
     """Return which storage engines without durable commits have tables of users."""
     rows = link.rows("unsafe_tables", answer_s=SCAN_S)
     shown = ", ".join(f"{tables} {engine}" for engine, tables in rows) or "none"
@@ -176,14 +182,18 @@ def name_data(
     link.rows("draw_identity", {"uuid": str(uuid.uuid4())})
 
 
-def of_table(link: MysqlLink, database: str, name: str) -> str:
+def read_table_id(link: MysqlLink, database: str, name: str) -> str:
     """Return the storage engine's number of a table, "" if this account may not see it.
 
     Raise ConnectionLost.
     """
-    where = {"folder": folder_of(database), "database": database, "name": name}
+    where = {
+        "folder": name_database_folder(database),
+        "database": database,
+        "name": name,
+    }
     try:
-        found = link.rows(link.storage.identities[product_of(link)], where)
+        found = link.rows(link.storage.identities[read_product(link)], where)
     except ConnectionLost:
         raise
     except EngineError:  # the privilege PROCESS is needed

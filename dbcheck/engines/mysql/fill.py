@@ -13,7 +13,12 @@ import numpy as np
 
 from dbcheck.config.files import sql
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
-from dbcheck.engines.mysql.wire import execution_head, first_packet, length, query
+from dbcheck.engines.mysql.wire import (
+    encode_length,
+    execution_head,
+    first_packet,
+    query_packets,
+)
 from dbcheck.rows.fill import Block, Fill
 from dbcheck.rows.table import KEYED, Column, Kind, TableSpec
 
@@ -36,7 +41,7 @@ def fill(link: MysqlLink, table: TableSpec, rows: Fill) -> Iterator[int]:
             statements.prepare(len(numbers))
             packets = statements.packets(rows.blocks(numbers))
         else:
-            packets = statements.of_ids(len(numbers))
+            packets = statements.id_packets(len(numbers))
         link.insert_all(name, packets, len(numbers))
         yield len(numbers)
 
@@ -63,7 +68,7 @@ class _Statements:
             if lines in self._heads:
                 continue
             self._heads[lines] = execution_head(
-                self._link.prepared(self._name, self._of_rows(lines)),
+                self._link.prepared(self._name, self._insert_text(lines)),
                 _SENT * lines,
                 has_attributes=self._has_attributes,
             )
@@ -73,7 +78,7 @@ class _Statements:
         parts: list[bytes] = []
         left = self._rows
         for block in blocks:
-            lines = _values(block)
+            lines = _encode_block(block)
             while lines.size:
                 parts.append(lines[:left].tobytes())
                 taken = min(left, lines.size)
@@ -84,13 +89,13 @@ class _Statements:
         if parts:
             yield self._packet(self._rows - left, parts)
 
-    def of_ids(self, rows: int) -> Iterator[bytes]:
+    def id_packets(self, rows: int) -> Iterator[bytes]:
         """Yield the packets that insert so many rows with an id alone."""
         for begin in range(0, rows, _IDS):
-            text = self._of_rows(min(_IDS, rows - begin))
-            yield query(text, has_attributes=self._has_attributes)
+            text = self._insert_text(min(_IDS, rows - begin))
+            yield query_packets(text, has_attributes=self._has_attributes)
 
-    def _of_rows(self, rows: int) -> bytes:
+    def _insert_text(self, rows: int) -> bytes:
         """Return the text of the statement that inserts so many rows."""
         values = self._text[self._text.rindex("(") :]
         return ",".join([self._text, *[values] * (rows - 1)]).encode()
@@ -99,15 +104,15 @@ class _Statements:
         return first_packet(b"".join((self._heads[rows], *parts)))
 
 
-def _values(block: Block) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+def _encode_block(block: Block) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     """Return the rows as binary values: each payload stands behind its length."""
     size = block.payloads.shape[1]
-    prefix = length(size)
+    prefix = encode_length(size)
     layout: list[tuple[str, str]] = []
     for column in _SENT:
         if column.kind is Kind.BYTES:
             layout.append((_LENGTH, f"V{len(prefix)}"))
-        layout.append((column.name, _field(column, size)))
+        layout.append((column.name, _encode_field(column, size)))
     rows = np.empty(len(block), np.dtype(layout))
     rows[_LENGTH] = np.void(prefix)
     for column in _SENT:
@@ -118,5 +123,5 @@ def _values(block: Block) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     return rows
 
 
-def _field(column: Column, size: int) -> str:
+def _encode_field(column: Column, size: int) -> str:
     return f"V{size}" if column.kind is Kind.BYTES else _INTEGERS[column.kind]

@@ -36,7 +36,7 @@ def is_node(variables: Mapping[str, str]) -> bool:
     )
 
 
-def options(variables: Mapping[str, str]) -> dict[str, str]:
+def parse_quorum_options(variables: Mapping[str, str]) -> dict[str, str]:
     """Return those of IGNORE_MAJORITY, from the variable that has all of Galera's."""
     found = {}
     for part in variables.get("wsrep_provider_options", "").split(";"):
@@ -69,7 +69,7 @@ class View:
     queued: int
 
 
-def view_of(
+def parse_view(
     status: Iterable[tuple[str, str]], members: Iterable[tuple[str]] = ()
 ) -> View:
     """Return the view from the rows of galera_status.sql and galera_members.sql."""
@@ -100,7 +100,7 @@ class Members(MysqlWatch):
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*."""
         super().__init__(link)
-        self._own = _uuid(link)
+        self._own = _read_node_uuid(link)
 
     def read(self) -> Sequence[Follower]:
         (found,) = self._texts("galera_followers")
@@ -118,15 +118,15 @@ def followers(link: MysqlLink) -> Members:
 
 def membership(link: MysqlLink) -> Membership | None:
     """Return this node's name and what names the cluster's data."""
-    view = _view(link)
+    view = _read_view(link)
     if not view.answers:
         return None
-    return Membership(_name(link), view.cluster, _uuid(link))
+    return Membership(_read_node_name(link), view.cluster, _read_node_uuid(link))
 
 
 def received(link: MysqlLink) -> Received:
     """Return how far this node has come, and who is in its view."""
-    view = _view(link)
+    view = _read_view(link)
     if not view.takes_writes or not view.cluster:
         return Received(None, None)
     return Received(
@@ -145,34 +145,34 @@ def promote(link: MysqlLink) -> None:
 
 def takes_writes(link: MysqlLink) -> bool:
     """Return whether this node takes writes, and has all that the others have."""
-    return _view(link).takes_writes
+    return _read_view(link).takes_writes
 
 
 def descent(link: MysqlLink) -> Descent:
     """Return up to where this node has the cluster's history."""
-    view = _view(link)
+    view = _read_view(link)
     return Descent({view.cluster: view.committed} if view.cluster else {})
 
 
-def cluster_of(link: MysqlLink) -> str:
+def read_cluster_id(link: MysqlLink) -> str:
     """Return what names the data of this node's cluster, "" while that is not known."""
-    return view_of(link.rows("galera_status")).cluster
+    return parse_view(link.rows("galera_status")).cluster
 
 
-def _view(link: MysqlLink) -> View:
+def _read_view(link: MysqlLink) -> View:
     status = link.rows("galera_status")
-    alone = view_of(status)
+    alone = parse_view(status)
     if not alone.primary:  # no table can be read then
         return alone
-    return view_of(status, link.rows("galera_members"))
+    return parse_view(status, link.rows("galera_members"))
 
 
-def _name(link: MysqlLink) -> str:
+def _read_node_name(link: MysqlLink) -> str:
     """Return the node's name as the table of the members has it."""
     return str(dict(link.rows("cluster_node"))["wsrep_node_name"])[:_NAME_MAX]
 
 
-def _uuid(link: MysqlLink) -> str:
+def _read_node_uuid(link: MysqlLink) -> str:
     """Return what the table of the members calls the node, whatever its name."""
     ((_, uuid),) = link.rows("galera_uuid")
     return str(uuid)

@@ -21,7 +21,9 @@ _ON_TABLES = {ChoreKind.INDEX: "INDEX", ChoreKind.REWRITE: "ALTER"}
 _ON_ALL = {ChoreKind.CHECKPOINT: "RELOAD", ChoreKind.ROTATE: "RELOAD"}
 
 
-def granted(statements: Iterable[str], database: str, table: str) -> frozenset[str]:
+def parse_privileges(
+    statements: Iterable[str], database: str, table: str
+) -> frozenset[str]:
     """Return the privileges that the account has on *table* in *database*.
 
     "ALL PRIVILEGES" stands for every one.  A partial REVOKE takes away again.
@@ -38,11 +40,11 @@ def granted(statements: Iterable[str], database: str, table: str) -> frozenset[s
     return frozenset(given - taken)
 
 
-def missing(
+def find_missing_privileges(
     statements: Iterable[str], database: str, table: str, needed: Iterable[str]
 ) -> list[str]:
     """Return those of the *needed* privileges that the account lacks, in order."""
-    found = granted(statements, database, table)
+    found = parse_privileges(statements, database, table)
     return [] if _ALL in found else [name for name in needed if name not in found]
 
 
@@ -71,7 +73,7 @@ def _pattern(like: str) -> re.Pattern[str]:
     )
 
 
-def lacking_chores(
+def find_impossible_chores(
     link: MysqlLink, database: str, kinds: Sequence[ChoreKind]
 ) -> dict[ChoreKind, str]:
     """Return which chores cannot be done, and why."""
@@ -87,11 +89,11 @@ def lacking_chores(
         elif kind is ChoreKind.ROTATE and not _has_binary_log(link):
             found[kind] = "the server keeps no binary log"
         elif privilege := _ON_TABLES.get(kind):
-            if missing(grants, database, side.name, (privilege,)):
+            if find_missing_privileges(grants, database, side.name, (privilege,)):
                 found[kind] = (
                     f"run: grant {privilege.lower()} on `{database}`.* to {account};"
                 )
-        elif (privilege := _ON_ALL.get(kind)) and missing(
+        elif (privilege := _ON_ALL.get(kind)) and find_missing_privileges(
             [grant for grant in grants if " ON *.* " in grant], "*", "*", (privilege,)
         ):
             found[kind] = f"run: grant {privilege.lower()} on *.* to {account};"

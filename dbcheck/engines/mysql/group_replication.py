@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, StillBootstraps
-from dbcheck.engines.mysql.grants import granted
+from dbcheck.engines.mysql.grants import parse_privileges
 from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
 from dbcheck.model.replication import (
     REPLICATION_GROUP,
@@ -111,10 +111,10 @@ def followers(link: MysqlLink) -> Members:
 
 def membership(link: MysqlLink) -> Membership | None:
     """Return this member's server_uuid and the name of its group."""
-    view = view_of(link)
+    view = read_view(link)
     if not view.online:
         return None
-    return Membership(view.own, group_of(link), view.own)
+    return Membership(view.own, read_group_name(link), view.own)
 
 
 def received(link: MysqlLink) -> Received:
@@ -125,9 +125,9 @@ def received(link: MysqlLink) -> Received:
     plugin/group_replication/src/gcs_event_handlers.cc and applier.cc,
     applier_thread_handle()).
     """
-    view, queue = view_of(link), link.rows("group_queue")
+    view, queue = read_view(link), link.rows("group_queue")
     executed, unapplied = link.row("group_received")
-    group = group_of(link)
+    group = read_group_name(link)
     applied = gtid_counts(executed).get(group, 0)
     position = applied + gtid_counts(unapplied).get(group, 0)
     if not view.joined:
@@ -149,34 +149,34 @@ def takes_writes(link: MysqlLink) -> bool:
     """Return whether this member is among the majority and not read-only."""
     variables = dict(link.rows("variables"))
     read_only = (variables.get(name) for name in ("read_only", "super_read_only"))
-    return view_of(link).online and all(value in _OFF for value in read_only)
+    return read_view(link).online and all(value in _OFF for value in read_only)
 
 
 def descent(link: MysqlLink) -> Descent:
     """Return up to where this member has applied its group's transactions."""
     _, executed = link.row("executed_mysql")
-    group = group_of(link)
+    group = read_group_name(link)
     return Descent({group: gtid_counts(executed).get(group, 0)})
 
 
-def view_of(link: MysqlLink) -> View:
+def read_view(link: MysqlLink) -> View:
     """Return what this member sees of its group now."""
     own, _ = link.row("executed_mysql")
     return View(own, dict(link.rows("group_members")))
 
 
-def group_of(link: MysqlLink) -> str:
+def read_group_name(link: MysqlLink) -> str:
     """Return the group's name as its GTIDs have it."""
     return str(dict(link.rows("cluster_node"))[REPLICATION_GROUP]).lower()
 
 
-def require_allowed(link: MysqlLink) -> None:
+def require_group_privileges(link: MysqlLink) -> None:
     """Raise EngineError if this account may not have the server form a group."""
-    with _advice():
+    with _add_advice():
         link.rows("group_joining")
         link.rows("bootstrap_off")  # as it is
     statements = [row[0] for row in link.rows("grants")]
-    found = granted(statements, "*", "*")
+    found = parse_privileges(statements, "*", "*")
     roles = any(" ON " not in statement for statement in statements)  # perhaps by one
     if not (found & _MAY_START or roles):
         raise EngineError(
@@ -191,7 +191,7 @@ def detached(link: MysqlLink) -> Detached:
 
     Raise EngineError if it is a member, or tries to become one.
     """
-    view = view_of(link)
+    view = read_view(link)
     if view.joined:
         raise EngineError(
             "it is in a group already",
@@ -201,7 +201,7 @@ def detached(link: MysqlLink) -> Detached:
     _require_idle(link, view)
     executed, unapplied = link.row("group_received")
     has = ",".join(filter(None, (executed, unapplied)))
-    return Detached(view.own, group_of(link), has)
+    return Detached(view.own, read_group_name(link), has)
 
 
 def require_all_of(link: MysqlLink, others: Mapping[str, str]) -> None:
@@ -227,7 +227,7 @@ def bootstrap(link: MysqlLink, end_anew: Callable[[], None]) -> None:
     Raise EngineError, and StillBootstraps if end_bootstrap() is due.
     """
     _end_attempt(link)
-    with _advice():
+    with _add_advice():
         try:
             link.rows("bootstrap_on")
             link.rows("start_group", answer_s=_JOIN_S)
@@ -244,7 +244,7 @@ def end_bootstrap(link: MysqlLink) -> None:
     link.rows("bootstrap_off")
 
 
-def still_bootstraps(error: EngineError) -> StillBootstraps:
+def still_bootstraps_error(error: EngineError) -> StillBootstraps:
     """Return the error of a server on which end_bootstrap() is still due."""
     return StillBootstraps(
         f"group_replication_bootstrap_group may still be ON: {error}",
@@ -256,16 +256,16 @@ def still_bootstraps(error: EngineError) -> StillBootstraps:
 
 def join(link: MysqlLink) -> None:
     """Have this server join the group, unless it has; return once it has."""
-    if view_of(link).joined:
+    if read_view(link).joined:
         return
     _end_attempt(link)
-    with _advice():
+    with _add_advice():
         link.rows("start_group", answer_s=_JOIN_S)
 
 
 def _end_attempt(link: MysqlLink) -> None:
     """End what is left of an attempt to join; raise EngineError while one goes on."""
-    view = view_of(link)
+    view = read_view(link)
     if view.joined:
         raise EngineError(
             "it has joined a group meanwhile",
@@ -273,7 +273,7 @@ def _end_attempt(link: MysqlLink) -> None:
             hint="dbcheck looks again whose that is.",
         )
     _require_idle(link, view)
-    with _advice():
+    with _add_advice():
         link.rows("stop_group")
 
 
@@ -289,7 +289,7 @@ def _require_idle(link: MysqlLink, view: View) -> None:
 
 
 @contextlib.contextmanager
-def _advice() -> Generator[None]:
+def _add_advice() -> Generator[None]:
     """Add what to do to the error of a statement that was refused."""
     try:
         yield

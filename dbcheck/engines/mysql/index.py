@@ -49,7 +49,7 @@ class Questions(Protocol):
     ) -> list[tuple[Any, ...]]: ...
 
 
-def searches(plan: Plan, index: str) -> bool:
+def looks_up_every_row(plan: Plan, index: str) -> bool:
     """True if a plan looks up every row of the table in that index alone.
 
     plan: of a join of the table, as READ, with itself, as SEARCHED.
@@ -103,7 +103,7 @@ def require_indexes(
     Raise EngineError if the server does not use an index for its answer, or finds other
     rows in the table than were read.
     """
-    lost = _not_found(link, PRIMARY, f"lookup_{spec.name}", count)
+    lost = _find_missing_ids(link, PRIMARY, f"lookup_{spec.name}", count)
     name = f"the primary key of {spec.name}"
     require_agreement(spec.name, name, count, count, lost, same=True)
     if spec.key:
@@ -117,9 +117,9 @@ def _require_key(
     try:
         lines = link.plan(statement)
         if not reads_whole(lines, spec.key):
-            raise _other_plan(statement, spec.key, lines)
+            raise _wrong_plan_error(statement, spec.key, lines)
         ((counted, digest),) = link.rows(statement, answer_s=SCAN_S)
-        lost = _not_found(link, spec.key, f"lookup_key_{spec.name}", count)
+        lost = _find_missing_ids(link, spec.key, f"lookup_key_{spec.name}", count)
     except TableLost as error:
         _require_table(link, spec, count)
         raise IndexDamaged(
@@ -131,19 +131,19 @@ def _require_key(
     require_agreement(spec.name, name, counted, count, lost, same=same)
 
 
-def _not_found(
+def _find_missing_ids(
     link: Questions, index: str, statement: str, count: int
 ) -> tuple[int, ...]:
     """Return the ids of rows that a search in the index does not find."""
     parameters = {"stride": max(1, count // LOOKUPS_MAX)}
     lines = link.plan(statement, parameters)
-    if not searches(lines, index):
-        raise _other_plan(statement, index, lines)
+    if not looks_up_every_row(lines, index):
+        raise _wrong_plan_error(statement, index, lines)
     rows = link.rows(statement, parameters, answer_s=SCAN_S)
     return tuple(row_id for (row_id,) in rows)
 
 
-def _other_plan(statement: str, index: str, lines: Plan) -> EngineError:
+def _wrong_plan_error(statement: str, index: str, lines: Plan) -> EngineError:
     shown = "; ".join(
         f"{line['table']}: {line['type']}, {line['key']}, {line['Extra']}"
         for line in lines

@@ -31,23 +31,23 @@ from dbcheck.engines.link import (
     Link,
     ProtocolViolation,
     Watch,
+    count_received_bytes,
     deadline,
-    locked,
-    not_permitted,
-    one_line,
-    received,
+    format_message,
+    locked_table_error,
+    no_answer_error,
+    not_permitted_error,
     require_all,
     require_inserted,
     require_within,
-    set_otherwise,
-    unanswered,
+    wrong_setting_error,
 )
-from dbcheck.engines.mysql.answering import answering
+from dbcheck.engines.mysql.answering import identify_server
 from dbcheck.engines.mysql.connection import (
     INSECURE,
     SafeConnection,
     Unverified,
-    readable,
+    translate_unreadable_answers,
 )
 from dbcheck.engines.mysql.index import require_indexes
 from dbcheck.engines.mysql.places import ENGINES, StorageEngine
@@ -58,7 +58,15 @@ from dbcheck.engines.mysql.settings import (
     read_statement,
     set_statement,
 )
-from dbcheck.engines.mysql.wire import Ended, Ok, Refusal, Texts, answers, query, texts
+from dbcheck.engines.mysql.wire import (
+    Ended,
+    Ok,
+    Refusal,
+    Texts,
+    parse_answers,
+    parse_text_rows,
+    query_packets,
+)
 from dbcheck.engines.peer import require_same
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.survivors import RowBatch
@@ -111,12 +119,12 @@ _UNVERIFIED_HINT = (
 )
 
 
-def code_of(error: EngineError) -> int | None:
+def error_code(error: EngineError) -> int | None:
     """Return the number of the server's error that *error* stands for, None if none."""
     return getattr(error.__cause__ or error.__context__, "errno", None)
 
 
-def _error(
+def _table_or_engine_error(
     error: Exception, text: str, id: ErrorId = ErrorId.STATEMENT_FAILED, hint: str = ""
 ) -> EngineError:
     """Return TableLost or TableRefused for an error about a table, else EngineError."""
@@ -164,7 +172,7 @@ class MysqlLink(Link):
             )
         except (mysql.connector.Error, OSError, *_MISUSE) as error:
             text = f"cannot connect to {target}: {self.message(error)}"
-            raise _error(error, text, *_connect_advice(error)) from None
+            raise _table_or_engine_error(error, text, *_connect_advice(error)) from None
         self._session = self.connection.connection_id or 0
         named = (self.connection.server_info or "").lower()
         self.product = "MariaDB" if "mariadb" in named else "MySQL"
@@ -175,9 +183,9 @@ class MysqlLink(Link):
             raise
 
     def message(self, error: BaseException) -> str:
-        return one_line(error, self._secret)
+        return format_message(error, self._secret)
 
-    def without_secret(self, text: str) -> str:
+    def remove_secret(self, text: str) -> str:
         """Return *text* without the password."""
         return text.replace(self._secret, "***") if self._secret else text
 
@@ -224,19 +232,21 @@ class MysqlLink(Link):
         each = (sql(FAMILY, one).rstrip().removesuffix(";") for one in statements)
         text = "\n;".join(each).encode()
         data, found, ends_s = b"", None, time.monotonic() + ANSWER_S
-        with self._errors(name), readable():
+        with self._errors(name), translate_unreadable_answers():
             wire = self.wire(ANSWER_S)
             try:
                 wire.sendall(
-                    query(text, has_attributes=self.connection.has_query_attributes)
+                    query_packets(
+                        text, has_attributes=self.connection.has_query_attributes
+                    )
                 )
                 while found is None:
-                    data += _received(wire)
+                    data += _receive(wire)
                     if len(data) > ANSWER_BYTES or time.monotonic() > ends_s:
-                        raise unanswered(self._target, name, ANSWER_S)
-                    found = texts(data, len(statements))
+                        raise no_answer_error(self._target, name, ANSWER_S)
+                    found = parse_text_rows(data, len(statements))
             except TimeoutError:
-                raise unanswered(self._target, name, ANSWER_S) from None
+                raise no_answer_error(self._target, name, ANSWER_S) from None
             if isinstance(found, Refusal):
                 raise mysql.connector.Error(found.message, errno=found.number)
         return found
@@ -248,7 +258,7 @@ class MysqlLink(Link):
             self._execute(f"create database if not exists `{quoted}`", None)
 
     def require(self, server: ServerFacts) -> None:
-        require_same(self._target, server, answering(self, self.product))
+        require_same(self._target, server, identify_server(self, self.product))
 
     def stream(
         self, tables: Sequence[TableSpec], server: ServerFacts | None = None
@@ -325,16 +335,16 @@ class MysqlLink(Link):
         error messages name them.  The transaction is open still if one was refused.
         """
         attributes = self.connection.has_query_attributes
-        begin = query(_BEGIN, has_attributes=attributes)
-        commit = query(_COMMIT, has_attributes=attributes)
+        begin = query_packets(_BEGIN, has_attributes=attributes)
+        commit = query_packets(_COMMIT, has_attributes=attributes)
         found = 0
         with self._guard(statement, SCAN_S):
             wire = self.wire(SCAN_S)
             wire.sendall(begin)
             for packet in chain(packets, (commit,)):
-                found += _answer(wire).rows
+                found += _parse_answer(wire).rows
                 wire.sendall(packet)
-            if _answer(wire).is_open:
+            if _parse_answer(wire).is_open:
                 raise ProtocolViolation("a transaction is open after its commit")
         require_inserted(self._target, found, rows)
 
@@ -356,7 +366,7 @@ class MysqlLink(Link):
 
     def received(self) -> int:
         """Return how many bytes came so far, 0 if that is unknown."""
-        return received(self.connection.wire())
+        return count_received_bytes(self.connection.wire())
 
     def sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""
@@ -378,7 +388,7 @@ class MysqlLink(Link):
             (found,) = self._execute(read_statement(wanted), None)
         for (name, value), now in zip(wanted.items(), found, strict=True):
             if not is_in_effect(value, now):
-                raise set_otherwise(name, now, value)
+                raise wrong_setting_error(name, now, value)
 
     def _execute(
         self, text: str, parameters: Mapping[str, object] | Sequence[object] | None
@@ -399,7 +409,7 @@ class MysqlLink(Link):
             deadline(answer_s, self.sever, self.received, most) as overrun,
         ):
             try:
-                with readable():
+                with translate_unreadable_answers():
                     yield
             except (mysql.connector.Error, OSError, ProtocolViolation):
                 require_within(overrun, self._target, statement, answer_s, most)
@@ -417,7 +427,7 @@ class MysqlLink(Link):
                 raise ConnectionLost(
                     text, self._session, id=ErrorId.CONNECTION_LOST
                 ) from error
-            raise _error(error, text) from error
+            raise _table_or_engine_error(error, text) from error
         except ProtocolViolation as error:
             text = f"{self._target} failed at {statement}: {error}"
             if isinstance(error, Ended):
@@ -428,7 +438,9 @@ class MysqlLink(Link):
 
 
 @contextlib.contextmanager
-def reading(connect: Callable[[], MysqlLink], database: str) -> Iterator[None]:
+def explain_withheld_rows(
+    connect: Callable[[], MysqlLink], database: str
+) -> Iterator[None]:
     """Raise RowsWithheld for what keeps the body from reading rows of *database*.
 
     connect: opens another connection, over which it is asked who has the lock.
@@ -436,15 +448,17 @@ def reading(connect: Callable[[], MysqlLink], database: str) -> Iterator[None]:
     try:
         yield
     except EngineError as error:
-        number = code_of(error)
+        number = error_code(error)
         if number == _LOCKED:
-            raise locked(error, _blockers(connect, database)) from error
+            raise locked_table_error(
+                error, _find_blockers(connect, database)
+            ) from error
         if number in _NOT_PERMITTED:
-            raise not_permitted(error) from error
+            raise not_permitted_error(error) from error
         raise
 
 
-def _blockers(connect: Callable[[], MysqlLink], database: str) -> str:
+def _find_blockers(connect: Callable[[], MysqlLink], database: str) -> str:
     """Return who may have a lock that no reader passes, "" if that is not shown."""
     found = []
     with contextlib.suppress(EngineError), connect() as link:
@@ -466,11 +480,11 @@ class MysqlWatch(Watch):
         self._mysql = link
 
     def _texts(self, *statements: str) -> list[Texts]:
-        with self._abandoning():
+        with self._abandon_on_error():
             return self._mysql.texts(*statements)
 
 
-def _received(wire: socket.socket) -> bytes:
+def _receive(wire: socket.socket) -> bytes:
     """Return what comes next."""
     read = wire.recv(_READ_BYTES)
     if not read:
@@ -478,12 +492,12 @@ def _received(wire: socket.socket) -> bytes:
     return read
 
 
-def _answer(wire: socket.socket) -> Ok:
+def _parse_answer(wire: socket.socket) -> Ok:
     """Return the answer to one statement; raise the driver's error for a refusal."""
     data, found = b"", None
     while found is None:
-        data += _received(wire)
-        found = answers(data, 1)
+        data += _receive(wire)
+        found = parse_answers(data, 1)
     if isinstance(found, Refusal):
         raise mysql.connector.Error(found.message, errno=found.number)
     return found[0]

@@ -164,14 +164,14 @@ class _Reading:
             if line[0] in _DIRECTIVES:
                 self._include(line, place, depth)
             elif line.startswith(b"["):
-                group = _group(line, place)
+                group = _parse_group(line, place)
             elif group is None:
                 raise place.invalid(
                     "is an option before the first group",
                     "Write the group above it, e.g. [client].",
                 )
             elif group in self._groups:
-                self.found.append(_option(line, group, place))
+                self.found.append(_parse_option(line, group, place))
 
     def _include(self, line: bytes, place: Place, depth: int) -> None:
         """Add what a line includes; other directives count for nothing."""
@@ -195,9 +195,11 @@ class _Reading:
                 "Write the comment into a line of its own, or rename the file.",
             )
         if matched[1] == b"includedir":
-            included = _files_in(Path(named), place, is_needed=line.startswith(b"!"))
+            included = _list_option_files(
+                Path(named), place, is_needed=line.startswith(b"!")
+            )
         else:
-            included = [Path(_at_home(named, place))]
+            included = [Path(_expand_home(named, place))]
         for path in included:
             try:
                 self.add(path, depth + 1)
@@ -205,13 +207,13 @@ class _Reading:
                 continue
             except OSError as error:
                 raise place.invalid(
-                    f"includes {_shown(path, 'file')}, which cannot be read:"
+                    f"includes {_describe_included_path(path, 'file')}, which cannot be read:"
                     f" {error.strerror}",
                     "Remove it, or put a regular file there.",
                 ) from None
 
 
-def _files_in(folder: Path, place: Place, *, is_needed: bool) -> list[Path]:
+def _list_option_files(folder: Path, place: Place, *, is_needed: bool) -> list[Path]:
     """Return the option files in a folder, as the clients sort them: by their bytes.
 
     is_needed: else it is passed over if this user may not read it.
@@ -223,14 +225,14 @@ def _files_in(folder: Path, place: Place, *, is_needed: bool) -> list[Path]:
         if isinstance(error, PermissionError) and not is_needed:
             return []
         raise place.invalid(
-            f"includes {_shown(folder, 'folder')}, which cannot be read:"
+            f"includes {_describe_included_path(folder, 'folder')}, which cannot be read:"
             f" {error.strerror}",
             "Name a folder that is there, without ~, or remove the line.",
         ) from None
     return [folder / os.fsdecode(name) for name in names if name.endswith(b".cnf")]
 
 
-def _at_home(named: str, place: Place) -> str:
+def _expand_home(named: str, place: Place) -> str:
     try:
         return expanded(named)
     except LookupError:
@@ -240,7 +242,7 @@ def _at_home(named: str, place: Place) -> str:
         ) from None
 
 
-def _shown(path: Path, what: str) -> str:
+def _describe_included_path(path: Path, what: str) -> str:
     """Return what an error says a line includes: no name that no file has.
 
     Where the end of a line is missing, the next one is a part of it: a password.
@@ -271,31 +273,33 @@ def _require_line(line: bytes, place: Place) -> None:
         )
 
 
-def _group(line: bytes, place: Place) -> str:
+def _parse_group(line: bytes, place: Place) -> str:
     name, end, _ = line[1:].partition(b"]")
     if not end:
         raise place.invalid("has no ] after the [", "Write it like [client].")
-    return _text(name.rstrip(_BLANKS).lower())
+    return _decode_text(name.rstrip(_BLANKS).lower())
 
 
-def _option(line: bytes, group: str, place: Place) -> Option:
+def _parse_option(line: bytes, group: str, place: Place) -> Option:
     matched = _CODE.match(line)
     name, equals, value = (matched[0] if matched else b"").partition(b"=")
     if not _NAME.fullmatch(name := name.rstrip(_BLANKS)):
         raise place.invalid(
             "is no option", "Write it like user=NAME, with no - before the name."
         )
-    return Option(group, _text(name), _value(value) if equals else None, place)
+    return Option(
+        group, _decode_text(name), _parse_value(value) if equals else None, place
+    )
 
 
-def _value(written: bytes) -> str:
+def _parse_value(written: bytes) -> str:
     value = written.strip(_BLANKS)
     if len(value) > 1 and value[0] in b"\"'" and value[0] == value[-1]:
         value = value[1:-1]
-    return _text(_ESCAPE.sub(lambda m: _ESCAPED.get(m[1], m[0]), value))
+    return _decode_text(_ESCAPE.sub(lambda m: _ESCAPED.get(m[1], m[0]), value))
 
 
-def _text(found: bytes) -> str:
+def _decode_text(found: bytes) -> str:
     return found.decode("utf-8", "surrogateescape")
 
 
@@ -324,27 +328,27 @@ class Client(enum.Enum):
         return (*own, *(group + suffix for group in own))
 
 
-def known_options(options: Iterable[Option], client: Client) -> dict[str, Option]:
+def pick_known_options(options: Iterable[Option], client: Client) -> dict[str, Option]:
     """Return those that dbcheck knows by their whole names; the last of a name counts.
 
     Raise UsageError for what the clients refuse, or ignore although it must be meant.
     """
-    found = (known_option(option, client) for option in options)
+    found = (resolve_option(option, client) for option in options)
     return {option.name: option for option in found if option is not None}
 
 
-def known_option(option: Option, client: Client) -> Option | None:
+def resolve_option(option: Option, client: Client) -> Option | None:
     """Return *option* with its whole name and its value, None if it is another one."""
     name, modifier = option.name.replace("_", "-"), ""
     if client is Client.MARIADB:
         name = name.lower()
-    while (whole := _whole_name(name, option, client)) is None:
+    while (whole := _complete_name(name, option, client)) is None:
         if (modified := _MODIFIER.match(name)) is None:
             return None
         modifier, name = modified[1], name[modified.end() :]
     value = option.value
     if modifier in _SWITCHING:
-        value = _switched(whole, modifier, value)
+        value = _apply_modifier(whole, modifier, value)
     if value is None and whole not in _WITHOUT_VALUE:
         raise option.place.invalid(
             f"has {whole} without a value", f"Write it like {whole}=VALUE."
@@ -352,14 +356,14 @@ def known_option(option: Option, client: Client) -> Option | None:
     return dataclasses.replace(option, name=whole, value=value)
 
 
-def _switched(whole: str, modifier: str, value: str | None) -> str | None:
+def _apply_modifier(whole: str, modifier: str, value: str | None) -> str | None:
     """Return the value that e.g. skip-NAME gives; None if it makes no sense."""
     if whole == _SWITCH:
         return "1" if (modifier == _ENABLE) != (value == "0") else "0"
     return "" if whole == "password" else None
 
 
-def _whole_name(name: str, option: Option, client: Client) -> str | None:
+def _complete_name(name: str, option: Option, client: Client) -> str | None:
     """Return the option's whole name, None if it is none of ours.
 
     Raise UsageError for one of ours that the clients do not take so: MySQL's ignore a

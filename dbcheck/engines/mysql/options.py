@@ -19,19 +19,19 @@ from dbcheck.engines.mysql.optionfile import (
     Client,
     Option,
     is_on,
-    known_option,
-    known_options,
+    pick_known_options,
     read_options,
+    resolve_option,
     ssl_mode,
 )
 from dbcheck.engines.mysql.places import OPTION
-from dbcheck.engines.peer import account_id
+from dbcheck.engines.peer import find_account_id
 from dbcheck.engines.url import (
     PORTS,
-    no_host,
+    find_unreadable_file,
+    invalid_host_error,
     require_hosts,
     require_single,
-    unreadable_file,
 )
 
 SERVER_ACCOUNT = "server_account"  # dbcheck's own, see SafeConnection
@@ -60,41 +60,43 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
     not have, or an option file that cannot be read, or that another user decides.
     """
     require_single(url, but=("option_files",))
-    arguments = _given(url)
+    arguments = _url_arguments(url)
     if "read_default_file" in arguments:
-        raise _invalid("read_default_file", "Write option_files=FILE for it.")
+        raise _invalid_option_error(
+            "read_default_file", "Write option_files=FILE for it."
+        )
     verification: dict[str, Any] = {}
     if named := arguments.pop("option_files", None):
-        groups = _texts(arguments.pop("option_groups", ()))
-        options = _option_files(_texts(named), groups, client)
-        verification = _verification(options)
-        arguments = {**_from_files(options), **arguments}
+        groups = _require_texts(arguments.pop("option_groups", ()))
+        options = _read_option_files(_require_texts(named), groups, client)
+        verification = _verification_arguments(options)
+        arguments = {**_convert_options(options), **arguments}
     for name in _SWITCHES:
         try:
             sqlalchemy.util.coerce_kw_type(arguments, name, bool)
         except ValueError:
-            raise _invalid(
+            raise _invalid_option_error(
                 f"{name}={arguments[name]!r}",
                 f"Write it like {name}=true or {name}=false.",
             ) from None
     if SERVER_ACCOUNT in arguments:
         name = str(arguments[SERVER_ACCOUNT])
-        if (uid := account_id(name)) is None:
-            raise _invalid(
+        if (uid := find_account_id(name)) is None:
+            raise _invalid_option_error(
                 f"{SERVER_ACCOUNT}={name}: this machine has no account {name}",
                 "Name the account that runs the server here, or its id.",
             )
         arguments[SERVER_ACCOUNT] = uid
     for name in arguments.keys() - _KNOWN:
-        raise _invalid(
+        raise _invalid_option_error(
             f"{name!r} is unknown", "Options are those of mysql-connector-python."
         )
     socket_file = str(arguments.get("unix_socket") or "")
     if socket_file != socket_file.strip():
-        raise _invalid(
+        raise _invalid_option_error(
             "unix_socket begins or ends with a blank", "Remove it: the driver does."
         )
-    arguments["port"] = _place(arguments)[1]
+    arguments["port"] = _parse_place(arguments)[1]
     if uses_tls(arguments):
         arguments = {**verification, **arguments}
     _require_files(arguments)
@@ -106,12 +108,12 @@ def uses_tls(arguments: Mapping[str, Any]) -> bool:
     return not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
 
 
-def _place(arguments: Mapping[str, Any]) -> tuple[str, int]:
+def _parse_place(arguments: Mapping[str, Any]) -> tuple[str, int]:
     """Return the host and the port; raise UsageError if one is invalid."""
     host = str(arguments.get("host") or _HOST)
     require_hosts([host], _ONE_HOST)
     if "," in host:
-        raise no_host(_ONE_HOST)
+        raise invalid_host_error(_ONE_HOST)
     given = str(arguments.get("port", _PORT))
     try:
         port = int(given)
@@ -119,24 +121,24 @@ def _place(arguments: Mapping[str, Any]) -> tuple[str, int]:
         port = 0
     if port not in PORTS:
         hint = "Write the number at which the server listens, like port=3306."
-        raise _invalid(f"port={given!r}", hint)
+        raise _invalid_option_error(f"port={given!r}", hint)
     return host, port
 
 
-def _given(url: sqlalchemy.engine.URL) -> dict[str, Any]:
+def _url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     """Return the driver's arguments that *url* holds itself."""
     try:
         return dict(url.get_dialect()().create_connect_args(url)[1])
     except ValueError as error:
         hint = "Write what is on or off like buffered=true or buffered=false."
-        raise _invalid(str(error), hint) from None
+        raise _invalid_option_error(str(error), hint) from None
 
 
-def _texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
+def _require_texts(given: str | tuple[str, ...]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else given
 
 
-def _option_files(
+def _read_option_files(
     files: tuple[str, ...], groups: tuple[str, ...], client: Client
 ) -> dict[str, Option]:
     """Return the options in files that a URL names, by the driver's names.
@@ -158,14 +160,14 @@ def _option_files(
                 hint="Correct the file, or name another one.",
             ) from None
         for option in options:
-            found |= _for_driver(option, client)
+            found |= _rename_for_driver(option, client)
     return found
 
 
-def _for_driver(option: Option, client: Client) -> dict[str, Option]:
+def _rename_for_driver(option: Option, client: Client) -> dict[str, Option]:
     """Return *option* by the driver's name; nothing if it is for other clients."""
     is_drivers = option.group == _DRIVERS_GROUP
-    if not is_drivers and (known := known_option(option, client)) is not None:
+    if not is_drivers and (known := resolve_option(option, client)) is not None:
         return {_NAMES.get(known.name, known.name): known}
     name = option.name.replace("-", "_").lower()
     name = _NAMES.get(name, name)
@@ -179,10 +181,10 @@ def _for_driver(option: Option, client: Client) -> dict[str, Option]:
     return {}
 
 
-def _from_files(options: Mapping[str, Option]) -> dict[str, Any]:
+def _convert_options(options: Mapping[str, Option]) -> dict[str, Any]:
     """Return the driver's arguments that *options* are; raise UsageError."""
     found = {
-        name: _value(name, option)
+        name: _convert_value(name, option)
         for name, option in options.items()
         if name in DEFAULT_CONFIGURATION
     }
@@ -195,7 +197,7 @@ def _from_files(options: Mapping[str, Option]) -> dict[str, Any]:
     return found
 
 
-def _value(name: str, option: Option) -> Any:
+def _convert_value(name: str, option: Option) -> Any:
     """Return an argument of the driver; no error repeats it, it may be misplaced."""
     value = option.value or ""
     if name in (*_FILES, "unix_socket"):
@@ -224,7 +226,7 @@ def _value(name: str, option: Option) -> Any:
         return value
 
 
-def _invalid(what: str, hint: str) -> UsageError:
+def _invalid_option_error(what: str, hint: str) -> UsageError:
     return UsageError(
         f"invalid option in the target's URL: {what}",
         id=ErrorId.TARGET_URL_OPTION_INVALID,
@@ -234,7 +236,7 @@ def _invalid(what: str, hint: str) -> UsageError:
 
 def endpoints(arguments: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Return the host to which the driver connects, "" for a socket file; its port."""
-    host, port = _place(arguments)
+    host, port = _parse_place(arguments)
     return [("" if arguments.get("unix_socket") else host, port)]
 
 
@@ -254,7 +256,9 @@ def client_options(
     holds none of it, for a file that *client*'s own programs cannot read, a password
     that is not UTF-8, or that others may read, and a file that others may write.
     """
-    options = known_options(_usual_options(file or _usual_file(), client), client)
+    options = pick_known_options(
+        _read_usual_options(file or _find_usual_file(), client), client
+    )
     wanted = ("user",) if has_password else ("user", "password")
     own = None if has_password else variable("MYSQL_PWD")
     if own is not None:
@@ -271,19 +275,19 @@ def client_options(
     if with_tls:
         if (authority := options.get("ssl-ca")) is not None and authority.value:
             found["ssl_ca"] = authority.value
-        found |= _verification(options)
+        found |= _verification_arguments(options)
     _require_files(found)
     return found
 
 
-def _usual_file() -> Path:
+def _find_usual_file() -> Path:
     try:
         return Path.home() / ".my.cnf"
     except RuntimeError:  # this user has no home
         return Path(os.devnull)
 
 
-def _usual_options(path: Path, client: Client) -> list[Option]:
+def _read_usual_options(path: Path, client: Client) -> list[Option]:
     """Return the options for all clients in a file that need not be there.
 
     None of a file that is missing, or that this user may not read.
@@ -304,11 +308,11 @@ def _usual_options(path: Path, client: Client) -> list[Option]:
 def _require_files(arguments: Mapping[str, Any]) -> None:
     """Raise UsageError if the driver must not read a file that *arguments* name."""
     named = {name: str(arguments[name]) for name in _FILES if arguments.get(name)}
-    if why := unreadable_file(named):
+    if why := find_unreadable_file(named):
         raise UsageError(why, id=ErrorId.FILE_NOT_READABLE, hint="Name another file.")
 
 
-def _verification(options: Mapping[str, Option]) -> dict[str, Any]:
+def _verification_arguments(options: Mapping[str, Option]) -> dict[str, Any]:
     """Return how MySQL's and MariaDB's clients would verify the server over TLS.
 
     ssl-mode is MySQL's, ssl-verify-server-cert MariaDB's, which means the name as well.

@@ -112,7 +112,7 @@ ENGINES: Mapping[str, StorageEngine] = {
 }
 
 
-def storage_of(options: Mapping[str, object]) -> StorageEngine:
+def choose_storage_engine(options: Mapping[str, object]) -> StorageEngine:
     """Return the storage engine that a URL's options choose, InnoDB if none.
 
     Raise UsageError for one that dbcheck cannot test.
@@ -156,26 +156,26 @@ def places(
     where = _doublewrite(variables)
     if where is not None:
         named.append(("doublewrite", where, _DOUBLEWRITE_FILES))
-    named += (_in_folder("system tablespace", path) for path in _system(variables))
+    named += (_file_place("system tablespace", path) for path in _system(variables))
     in_innodb = variables.get(BINLOG_STORAGE, "").lower() == "innodb"
     if variables.get("log_bin", "").lower() not in _OFF and not in_innodb:
         basename = variables.get("log_bin_basename", "")
-        named.append(_in_folder(BINARY_LOG, basename, ".*"))
+        named.append(_file_place(BINARY_LOG, basename, ".*"))
     if in_rocksdb:
         named += _rocksdb(variables)
     if database:
         named.append(("database", _filename(database, variables), _EVERY_FILE))
-    directories = _directories(statement, database, variables)
+    directories = _parse_directories(statement, database, variables)
     named += ((TABLE, path, _EVERY_FILE) for path in directories)
     found = [
         Place(name, posixpath.normpath(posixpath.join(data, path)), files)
         for name, path, files in named
     ]
-    found += (Place(f"tablespace {name}", "") for name in _tablespaces(statement))
+    found += (Place(f"tablespace {name}", "") for name in _parse_tablespaces(statement))
     return numbered(found)
 
 
-def _in_folder(name: str, file: str, suffix: str = "") -> tuple[str, str, tuple[str]]:
+def _file_place(name: str, file: str, suffix: str = "") -> tuple[str, str, tuple[str]]:
     """Return the place of a file, and of those whose names continue with *suffix*."""
     folder, base = posixpath.split(file)
     return name, folder, (glob.escape(base) + suffix,)
@@ -238,7 +238,7 @@ def _system(variables: Mapping[str, str]) -> Iterable[str]:
             yield posixpath.join(home, file[1])
 
 
-def folder_of(database: str) -> str:
+def name_database_folder(database: str) -> str:
     """Return how InnoDB writes the name of a database, and how its folder is called.
 
     MySQL 8.4 manual, 11.2.4 Mapping of Identifiers to File Names.
@@ -252,10 +252,10 @@ def _filename(database: str, variables: Mapping[str, str]) -> str:
     """Return the folder of a database, whose case the server may have changed."""
     if variables.get("lower_case_table_names") == "1":
         database = database.lower()
-    return folder_of(database)
+    return name_database_folder(database)
 
 
-def _directories(
+def _parse_directories(
     statement: str, database: str, variables: Mapping[str, str]
 ) -> Iterable[str]:
     """Yield the folders that the table's files were put in by DATA DIRECTORY."""
@@ -264,7 +264,7 @@ def _directories(
         yield posixpath.join(folder, _filename(database, variables))
 
 
-def _tablespaces(statement: str) -> list[str]:
+def _parse_tablespaces(statement: str) -> list[str]:
     """Return the general tablespaces that the table is in."""
     names = (text.replace("``", "`") for text in _TABLESPACE.findall(statement))
     return [name for name in names if name not in _KNOWN_TABLESPACES]

@@ -9,7 +9,7 @@ from typing import Protocol
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.mysql import galera, group_replication, replication
-from dbcheck.engines.mysql.check import product_of, refill_of, require_alone
+from dbcheck.engines.mysql.check import find_refill, read_product, require_standalone
 from dbcheck.engines.mysql.link import MysqlLink
 from dbcheck.engines.peer import accepts
 from dbcheck.model.replication import (
@@ -62,7 +62,7 @@ def kind_of(link: MysqlLink) -> ClusterProtocol:
         return group_replication
     if not galera.is_node(variables):
         return replication
-    if product_of(link) != "MariaDB":
+    if read_product(link) != "MariaDB":
         raise EngineError(
             "of Galera clusters dbcheck tests those of MariaDB alone, and not Percona"
             " XtraDB Cluster or MySQL-wsrep",
@@ -79,7 +79,7 @@ def group_identity(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, s
     if group_replication.is_member(variables):
         return {REPLICATION_GROUP: variables[REPLICATION_GROUP].lower()}
     if galera.is_node(variables):
-        return {GALERA_CLUSTER: galera.cluster_of(link)}
+        return {GALERA_CLUSTER: galera.read_cluster_id(link)}
     return {}
 
 
@@ -98,7 +98,7 @@ class Replicating(Engine):
 
     def require_alone(self) -> None:
         with self._open(None) as link:
-            require_alone(link)
+            require_standalone(link)
 
     def refill(
         self,
@@ -109,11 +109,11 @@ class Replicating(Engine):
     ) -> Refill | None:
         """Return what it may have taken from others, for whichever tables."""
         with self._open(None, server=server) as link:
-            return refill_of(link, since_us)
+            return find_refill(link, since_us)
 
     def require_may_bootstrap(self) -> None:
         with self._open_member() as link:
-            group_replication.require_allowed(link)
+            group_replication.require_group_privileges(link)
 
     def detached(self) -> Detached:
         with self._open_member() as link:
@@ -132,7 +132,7 @@ class Replicating(Engine):
             with self._open(None) as link:
                 group_replication.end_bootstrap(link)
         except EngineError as error:
-            raise group_replication.still_bootstraps(error) from error
+            raise group_replication.still_bootstraps_error(error) from error
 
     def join_group(self) -> None:
         with self._open_member() as link:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.engines.mysql.check import product_of
+from dbcheck.engines.mysql.check import read_product
 from dbcheck.engines.mysql.link import MysqlLink, MysqlWatch
 from dbcheck.model.replication import (
     Descent,
@@ -35,7 +35,7 @@ class Followers(MysqlWatch):
     def __init__(self, link: MysqlLink) -> None:
         """Take over *link*."""
         super().__init__(link)
-        self._product = product_of(link).lower()
+        self._product = read_product(link).lower()
 
     def read(self) -> Sequence[Follower]:
         found, status_rows = self._texts(f"followers_{self._product}", "semi_sync")
@@ -74,13 +74,13 @@ def followers(link: MysqlLink) -> Followers:
 
 def membership(link: MysqlLink) -> Membership | None:
     """Return by which name the source lists this server, and whom it follows."""
-    product = product_of(link)
+    product = read_product(link)
     own, _ = link.row(f"executed_{product.lower()}")
     if product == "MySQL":
         found = link.rows("received_mysql")
         source = found[0][0] if found else ""
     else:
-        source = str(_status(link).get("master_server_id", ""))
+        source = str(_read_status(link).get("master_server_id", ""))
     if not source:
         return None
     host, port = link.row("reported")
@@ -90,7 +90,7 @@ def membership(link: MysqlLink) -> Membership | None:
 
 def received(link: MysqlLink) -> Received:
     """Return how far this replica has received and applied its source's log."""
-    if product_of(link) == "MySQL":
+    if read_product(link) == "MySQL":
         found = link.rows("received_mysql")
         if not found or not found[0][0]:
             return Received(None, None)
@@ -98,17 +98,17 @@ def received(link: MysqlLink) -> Received:
         applied = gtid_counts(executed).get(source, 0)
         position = applied + gtid_counts(unapplied).get(source, 0)
         return Received(position, applied, state == "ON")
-    if not (status := _status(link)):
+    if not (status := _read_status(link)):
         return Received(None, None)
     source = str(status["master_server_id"])
     _, states = link.row("executed_mariadb")
-    applied = _of(source, newest_gtids(states))
-    came = _of(source, newest_gtids(str(status["gtid_io_pos"])))
+    applied = _pick_position(source, newest_gtids(states))
+    came = _pick_position(source, newest_gtids(str(status["gtid_io_pos"])))
     connected = status["slave_io_running"] == "Yes"
     return Received(max(applied, came), applied, connected)
 
 
-def _of(source: str, found: Mapping[str, int]) -> int:
+def _pick_position(source: str, found: Mapping[str, int]) -> int:
     """Return how far the log of *source* came.
 
     A replica that has not reached it since its start calls it 0: then that of any.
@@ -118,7 +118,7 @@ def _of(source: str, found: Mapping[str, int]) -> int:
 
 def promote(link: MysqlLink) -> None:
     """Have this replica follow no other, and take writes."""
-    product = product_of(link).lower()
+    product = read_product(link).lower()
     try:
         for statement in (
             f"stop_replica_{product}",
@@ -140,22 +140,22 @@ def takes_writes(link: MysqlLink) -> bool:
     """Return whether this server follows no other and is not read-only."""
     if dict(link.rows("variables")).get("read_only", "OFF") not in ("OFF", "0"):
         return False
-    if product_of(link) == "MySQL":
+    if read_product(link) == "MySQL":
         found = link.rows("received_mysql")
         return not found or not found[0][0]
-    return not _status(link)
+    return not _read_status(link)
 
 
 def descent(link: MysqlLink) -> Descent:
     """Return up to where this server has applied the log of each other."""
-    product = product_of(link)
+    product = read_product(link)
     own, executed = link.row(f"executed_{product.lower()}")
     applied = gtid_counts(executed) if product == "MySQL" else newest_gtids(executed)
     applied.pop(str(own), None)
     return Descent(applied)
 
 
-def _status(link: MysqlLink) -> dict[str, Any]:
+def _read_status(link: MysqlLink) -> dict[str, Any]:
     """Return the status of a MariaDB replica by its columns, {} if it is none."""
     found = link.named_rows("replica_status_mariadb")
     if len(found) > 1:

@@ -119,7 +119,7 @@ class RowReader:
         at = 0
         while True:
             at = self._walk(at, begins)
-            kind = self._special(at)
+            kind = self._read_special_kind(at)
             if kind is None and self._end < len(self._buffer):
                 self._fill()
             elif begins:
@@ -147,7 +147,7 @@ class RowReader:
             at = following
         return at
 
-    def _special(self, at: int) -> int | None:
+    def _read_special_kind(self, at: int) -> int | None:
         """Return the kind of the packet there unless it is a row like any other.
 
         That of a row whose packet continues in the next one is _ROW.

@@ -22,18 +22,18 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, EngineError, NotPrepared
 from dbcheck.config.files import sql
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation, deadline
-from dbcheck.engines.mysql.connection import readable
+from dbcheck.engines.mysql.connection import translate_unreadable_answers
 from dbcheck.engines.mysql.grants import quote_account
-from dbcheck.engines.mysql.link import FAMILY, MysqlLink, code_of
+from dbcheck.engines.mysql.link import FAMILY, MysqlLink, error_code
 from dbcheck.engines.mysql.settings import OF_A_SESSION, look_statement
 from dbcheck.engines.mysql.wire import (
     Execution,
     Ok,
     Refusal,
     Template,
-    answers,
-    answers_behind_row,
-    query,
+    parse_answers,
+    parse_row_and_answers,
+    query_packets,
 )
 from dbcheck.rows.operation import (
     DECISIONS,
@@ -65,7 +65,7 @@ def xid(name: bytes, database: str) -> bytes:
     return b"'%s','%s'" % (name, branch_of(database).encode())
 
 
-def prepared(link: MysqlLink, database: str) -> tuple[str, ...]:
+def list_prepared(link: MysqlLink, database: str) -> tuple[str, ...]:
     """Return the names of dbcheck's transactions that are prepared in *database*.
 
     Raise EngineError, with the GRANT as hint, if the account may not list them.
@@ -93,12 +93,12 @@ def decide(link: MysqlLink, name: str, database: str, *, commit: bool) -> None:
     try:
         link.rows(statement, {"name": name, "branch": branch_of(database)})
     except EngineError as error:
-        if code_of(error) == _XAER_NOTA:
+        if error_code(error) == _XAER_NOTA:
             raise NotPrepared(str(error), id=ErrorId.STATEMENT_FAILED) from error
         raise
 
 
-def decisions(link: MysqlLink) -> Decisions:
+def read_decisions(link: MysqlLink) -> Decisions:
     """Read the server's counters of XA commits and rollbacks."""
     counted = {name: int(value) for name, value in link.rows("decisions")}
     return Decisions(counted["Com_xa_commit"], counted["Com_xa_rollback"])
@@ -196,7 +196,7 @@ class MysqlSession:
         try:
             link.wire(ANSWER_S)
             with (
-                readable(),
+                translate_unreadable_answers(),
                 deadline(ANSWER_S, link.sever, link.received, ANSWER_BYTES),
             ):
                 for spec in statements:
@@ -225,7 +225,7 @@ class MysqlSession:
         self._looks = look and bool(self._names)
         try:
             if self._looks:
-                packet = self._behind_look(statements)
+                packet = self._prefix_with_look_query(statements)
             elif len(statements) == 1:
                 (statement,) = statements
                 self._id_at = 0
@@ -242,7 +242,7 @@ class MysqlSession:
         self._unsent = memoryview(packet)
         return self.flush()
 
-    def _behind_look(self, statements: Sequence[Statement]) -> bytes:
+    def _prefix_with_look_query(self, statements: Sequence[Statement]) -> bytes:
         """Return the query that reads the settings, then runs *statements*.
 
         sql_log_bin cannot change within a transaction (MySQL 8.4 manual, 15.4.1.3), and
@@ -258,7 +258,7 @@ class MysqlSession:
         return self._query([look, filled])
 
     def _query(self, parts: Sequence[bytes]) -> bytes:
-        return query(b";".join(parts), has_attributes=self._has_attributes)
+        return query_packets(b";".join(parts), has_attributes=self._has_attributes)
 
     def _transaction(self, statements: Sequence[Statement]) -> list[bytes]:
         """Return the statements that run *statements* as one transaction."""
@@ -266,7 +266,7 @@ class MysqlSession:
         self._expected = expected = []
         if statements[0].name in self._alone:  # it cannot run in a transaction
             first, *statements = statements
-            self._lead(first, parts)
+            self._add_preceding_parts(first, parts)
         parts.append(_BEGIN)
         expected.append(_OPEN)
         for statement in statements:
@@ -283,7 +283,7 @@ class MysqlSession:
             expected.append(_CLOSED)
         return parts
 
-    def _lead(self, statement: Statement, parts: list[bytes]) -> None:
+    def _add_preceding_parts(self, statement: Statement, parts: list[bytes]) -> None:
         """Add what comes before the operation's own transactions."""
         if statement.name in _CONTROLS:
             self._control(statement, parts)
@@ -332,11 +332,11 @@ class MysqlSession:
                 return self._outcome(found)
 
     def _answers(self) -> list[Ok] | Refusal | None:
-        """Return what answers() does, and keep the settings that came before."""
+        """Return what parse_answers() does, and keep the settings that came before."""
         if not self._looks:
-            return answers(self._received, self._waiting_for or 1)
+            return parse_answers(self._received, self._waiting_for or 1)
         columns, count = len(self._names), self._waiting_for or 1
-        found = answers_behind_row(self._received, columns, count)
+        found = parse_row_and_answers(self._received, columns, count)
         if found is None or isinstance(found, Refusal):
             return found
         row, behind = found
@@ -380,7 +380,7 @@ class MysqlSession:
 
     def _refusal(self, refusal: Refusal) -> EngineError:
         """Return EngineError if the row is certainly absent, else CommitUnknown."""
-        text = f"{refusal.number}: {self.link.without_secret(refusal.message)}"
+        text = f"{refusal.number}: {self.link.remove_secret(refusal.message)}"
         if refusal.number in _CLIENT_ERRORS or refusal.number in _UNKNOWN:
             return self._broken(text, text if refusal.number in _FAREWELLS else "")
         if self._waiting_for > 1:  # its transaction is open: the next would commit it

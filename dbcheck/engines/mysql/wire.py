@@ -6,8 +6,8 @@ fails, so that the commit at the end is never reached.  Prepared statements that
 sent one behind the other all run, whatever becomes of the first; that could commit
 half a transaction.
 
-A few small queries can be sent in the same way: texts() reads their rows.  One before
-a transaction is read by answers_behind_row().
+A few small queries can be sent in the same way: parse_text_rows() reads their rows.  One before
+a transaction is read by parse_row_and_answers().
 
 The layout is that of "MySQL Source Code Documentation", Client/Server Protocol 4.1
 (COM_QUERY, COM_STMT_EXECUTE, OK_Packet, ERR_Packet), which MariaDB shares
@@ -103,7 +103,12 @@ class Execution:
         body = self._head + self._first(*values[: self._count])
         for at, end, pack in self._rest:
             content: Any = values[at]
-            parts = (body, length(len(content)), content, pack(*values[at + 1 : end]))
+            parts = (
+                body,
+                encode_length(len(content)),
+                content,
+                pack(*values[at + 1 : end]),
+            )
             body = b"".join(parts)
         return first_packet(body)
 
@@ -118,7 +123,7 @@ def execution_head(
     name = b"\0" if has_attributes else b""
     kinds = (_TYPES[column.kind] for column in parameters)
     types = b"".join(bytes((kind, 0)) + name for kind in kinds)
-    counted = length(len(parameters)) if has_attributes else b""
+    counted = encode_length(len(parameters)) if has_attributes else b""
     nulls = bytes((len(parameters) + 7) // 8)  # nothing is NULL: a bit for each
     return head + counted + nulls + b"\1" + types
 
@@ -132,7 +137,7 @@ def _packer(integers: Sequence[Column]) -> Callable[..., bytes]:
     return struct.Struct("<" + "".join(_CODES[one.kind] for one in integers)).pack
 
 
-def query(text: bytes, *, has_attributes: bool) -> bytes:
+def query_packets(text: bytes, *, has_attributes: bool) -> bytes:
     """Return the packets that send *text*, which may hold several statements."""
     body = bytes((_COM_QUERY,)) + (b"\0\1" if has_attributes else b"") + text
     if len(body) < _LENGTH_MAX:  # the usual one, quick
@@ -165,7 +170,9 @@ class Template:
         return self._format % tuple(texts)
 
 
-def answers(data: bytes, count: int, before: int = 0) -> list[Ok] | Refusal | None:
+def parse_answers(
+    data: bytes, count: int, before: int = 0
+) -> list[Ok] | Refusal | None:
     """Return the answers to *count* statements, None if they are not all there yet.
 
     before: packets of the same answer that came before *data*.
@@ -174,7 +181,7 @@ def answers(data: bytes, count: int, before: int = 0) -> list[Ok] | Refusal | No
     """
     if count == 1 and data[1:3] == _SHORT and len(data) == HEADER_BYTES + data[0]:
         # the usual one, quick
-        reply = _answer(data, 0, len(data), before + 1, is_last=True)
+        reply = _parse_answer(data, 0, len(data), before + 1, is_last=True)
         return reply if isinstance(reply, Refusal) else [reply]
     found: list[Ok] = []
     at, have = 0, len(data)
@@ -189,7 +196,7 @@ def answers(data: bytes, count: int, before: int = 0) -> list[Ok] | Refusal | No
         end = at + HEADER_BYTES + length
         if have < end:
             return None
-        reply = _answer(data, at, end, number, is_last=number == before + count)
+        reply = _parse_answer(data, at, end, number, is_last=number == before + count)
         at = end
         if isinstance(reply, Refusal):
             break
@@ -205,23 +212,23 @@ TextRow = tuple[str | None, ...]
 Texts = list[TextRow]
 
 
-def answers_behind_row(
+def parse_row_and_answers(
     data: bytes, columns: int, count: int
 ) -> tuple[TextRow, list[Ok]] | Refusal | None:
-    """Return the row of a query, and answers() to the *count* statements behind it.
+    """Return the row of a query, and parse_answers() to the *count* statements behind it.
 
-    None if they are not all there yet.  Raise ProtocolViolation as answers() does, and
+    None if they are not all there yet.  Raise ProtocolViolation as parse_answers() does, and
     if the query has not one row of so many columns.
     """
-    bodies, _ = _bodies(data)
+    bodies, _ = _split_packets(data)
     ends = [n for n, body in enumerate(bodies) if _is_eof(body)][:2]
     if len(ends) < 2:  # of the columns, and of the rows
         refusals = [body for body in bodies if body[0] == _ERR]
-        return _refusal_of(refusals[0]) if refusals else None
+        return _find_refusal(refusals[0]) if refusals else None
     packets = ends[1] + 1
     size = sum(HEADER_BYTES + len(body) for body in bodies[:packets])
-    found = texts(data[:size], 1)
-    behind = answers(data[size:], count, packets)
+    found = parse_text_rows(data[:size], 1)
+    behind = parse_answers(data[size:], count, packets)
     if behind is None or isinstance(behind, Refusal):
         return behind
     if not isinstance(found, list) or [len(row) for row in found[0]] != [columns]:
@@ -229,26 +236,26 @@ def answers_behind_row(
     return found[0][0], behind
 
 
-def texts(data: bytes, count: int) -> list[Texts] | Refusal | None:
+def parse_text_rows(data: bytes, count: int) -> list[Texts] | Refusal | None:
     """Return the rows of each of *count* queries, None if they are not all there yet.
 
     Each value is the text that the server wrote, None for NULL ("Text Resultset").
     Raise ProtocolViolation if *data* holds anything else, or anything after them.
     """
-    bodies, whole = _bodies(data)
+    bodies, whole = _split_packets(data)
     found: list[Texts] = []
     place = 0
     while len(found) < count:
         ends = [n for n in range(place, len(bodies)) if _is_eof(bodies[n])][:2]
         if place < len(bodies) and bodies[place][:1] == bytes((_ERR,)):
-            return _refusal_of(bodies[place])
+            return _find_refusal(bodies[place])
         if len(ends) < 2:  # of the columns, and of the rows
             return None
         first, last = ends
         if first - place != bodies[place][0] + 1:
             raise ProtocolViolation("unexpected reply to a query")
         found.append(
-            [_values(body, bodies[place][0]) for body in bodies[first + 1 : last]]
+            [_parse_row(body, bodies[place][0]) for body in bodies[first + 1 : last]]
         )
         place = last + 1
     if place < len(bodies) or not whole:
@@ -256,14 +263,14 @@ def texts(data: bytes, count: int) -> list[Texts] | Refusal | None:
     return found
 
 
-def _refusal_of(body: bytes) -> Refusal:
+def _find_refusal(body: bytes) -> Refusal:
     try:
-        return _refusal(body[1:])
+        return _parse_refusal(body[1:])
     except struct.error:
         raise ProtocolViolation("unexpected reply to a query") from None
 
 
-def _bodies(data: bytes) -> tuple[list[bytes], bool]:
+def _split_packets(data: bytes) -> tuple[list[bytes], bool]:
     """Return the bodies of the packets that are whole, and whether there is no rest."""
     bodies, at = [], 0
     while at + HEADER_BYTES <= len(data):
@@ -281,7 +288,7 @@ def _is_eof(body: bytes) -> bool:
     return body[0] == _EOF and len(body) == _EOF_BYTES
 
 
-def _values(body: bytes, count: int) -> tuple[str | None, ...]:
+def _parse_row(body: bytes, count: int) -> tuple[str | None, ...]:
     """Return the values of a row."""
     values: list[str | None] = []
     place = 0
@@ -291,7 +298,7 @@ def _values(body: bytes, count: int) -> tuple[str | None, ...]:
                 values.append(None)
                 place += 1
                 continue
-            size, place = _number(body, place)
+            size, place = _parse_length(body, place)
             values.append(body[place : place + size].decode("utf-8", "replace"))
             place += size
     except IndexError:
@@ -301,24 +308,24 @@ def _values(body: bytes, count: int) -> tuple[str | None, ...]:
     return tuple(values)
 
 
-def _answer(
+def _parse_answer(
     data: bytes, at: int, end: int, number: int, *, is_last: bool
 ) -> Ok | Refusal:
     """Return the answer that data[at:end] is; number: of its statement, from 1 on."""
     try:
         kind = data[at + HEADER_BYTES] if at + HEADER_BYTES < end else None
         if kind == _OK and data[at + 3] == number:
-            return _ok(data, at + HEADER_BYTES + 1, end, is_last=is_last)
+            return _parse_ok(data, at + HEADER_BYTES + 1, end, is_last=is_last)
         if kind == _ERR:
-            return _refusal(data[at + HEADER_BYTES + 1 : end])
+            return _parse_refusal(data[at + HEADER_BYTES + 1 : end])
     except (IndexError, struct.error):
         pass
     raise ProtocolViolation("unexpected reply to a statement")
 
 
-def _ok(data: bytes, place: int, end: int, *, is_last: bool) -> Ok:
-    rows, place = _number(data, place)
-    row_id, place = _number(data, place)
+def _parse_ok(data: bytes, place: int, end: int, *, is_last: bool) -> Ok:
+    rows, place = _parse_length(data, place)
+    row_id, place = _parse_length(data, place)
     if place + _STATUS_BYTES > end:
         raise IndexError
     if row_id > ROW_ID_MAX:
@@ -330,13 +337,13 @@ def _ok(data: bytes, place: int, end: int, *, is_last: bool) -> Ok:
     return Ok(rows, row_id, bool(status & _IN_TRANSACTION))
 
 
-def _refusal(body: bytes) -> Refusal:
+def _parse_refusal(body: bytes) -> Refusal:
     (number,) = struct.unpack_from("<H", body)
     text = body[8:] if body[2:3] == b"#" else body[2:]  # behind the SQLSTATE
     return Refusal(number, text.decode("utf-8", "replace"))
 
 
-def length(value: int) -> bytes:
+def encode_length(value: int) -> bytes:
     """Encode the length of a value of at most 16 MiB, or another small number."""
     if value < 0xFB:
         return bytes((value,))
@@ -345,7 +352,7 @@ def length(value: int) -> bytes:
     return b"\xfd" + value.to_bytes(3, "little")
 
 
-def _number(data: bytes, place: int) -> tuple[int, int]:
+def _parse_length(data: bytes, place: int) -> tuple[int, int]:
     """Return the length-encoded number at *place*, and where the next value begins."""
     first = data[place]
     if first < 0xFB:

@@ -42,7 +42,7 @@ def drop(link: PostgresqlLink) -> bool:
 
 def check(link: PostgresqlLink, tables: Sequence[TableSpec]) -> TableCheck:
     """Check every index of the tables, then the tables; stop at the first complaint."""
-    if lacking := _lacking(link):
+    if lacking := _explain_missing_amcheck(link):
         return TableCheck(CheckOutcome.NOT_DONE, lacking)
     schema, *_, may_check_table, checksums, failures = link.row("amcheck")
     # Its functions may be in any schema; pg_catalog comes first all the same.
@@ -64,10 +64,12 @@ def check(link: PostgresqlLink, tables: Sequence[TableSpec]) -> TableCheck:
                 text = f"verify_heapam() finds in {where}: {message}"
                 return TableCheck(CheckOutcome.TABLE, text)
     text = f"amcheck finds nothing wrong with {done} of {names}; "
-    return TableCheck(CheckOutcome.SOUND, text + _checksums(checksums, failures))
+    return TableCheck(
+        CheckOutcome.SOUND, text + _describe_checksums(checksums, failures)
+    )
 
 
-def _lacking(link: PostgresqlLink) -> str:
+def _explain_missing_amcheck(link: PostgresqlLink) -> str:
     """Return why indexes cannot be checked, and what changes that; "" if they can."""
     installed, available, _, account, may_check_index, *_ = link.row("amcheck")
     if not available and not installed:
@@ -89,7 +91,7 @@ def _lacking(link: PostgresqlLink) -> str:
     return ""
 
 
-def _checksums(checksums: str, failures: int | None) -> str:
+def _describe_checksums(checksums: str, failures: int | None) -> str:
     """Return what is known of page checksums: each page that is read is verified."""
     if checksums != "on":
         return "page checksums are off"

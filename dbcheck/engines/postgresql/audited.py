@@ -9,7 +9,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from dbcheck.audit.postgresql import ARCHIVER, UNLOGGED
 from dbcheck.config.files import sql
 from dbcheck.engines.link import Watch
-from dbcheck.engines.postgresql.check import definition_of
+from dbcheck.engines.postgresql.check import parse_definition
 from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink
 from dbcheck.engines.postgresql.settings import OF_A_SESSION
 from dbcheck.model.audited import OtherSettings
@@ -54,7 +54,7 @@ class Look(Watch):
         ((looked[_LOADED],),) = self._rows("loaded")
         ((looked[_CHANGES],),) = self._rows("changes")
         looked |= tables_looked(
-            {t.name: definition_of(self._rows, t) for t in self._tables}
+            {t.name: parse_definition(self._rows, t) for t in self._tables}
         )
         if self._epoch is not None:
             there = self._rows("canary", {"epoch": self._epoch})
@@ -103,12 +103,12 @@ class SessionLook:
         }
 
 
-def other_settings(link: PostgresqlLink) -> tuple[OtherSettings, ...]:
+def read_other_settings(link: PostgresqlLink) -> tuple[OtherSettings, ...]:
     """Return the settings of roles and databases, and facts about the whole server."""
     stored: dict[str, dict[str, str]] = {}
     for role, database, setting in link.rows("role_settings"):
         name, _, value = setting.partition("=")
-        stored.setdefault(_whose(role, database), {})[name] = value
+        stored.setdefault(_describe_scope(role, database), {})[name] = value
     found = [OtherSettings(whose, _STORED, each) for whose, each in stored.items()]
     for (value,) in link.rows("archiver"):
         how = "pg_settings, archive_mode and archive_command"
@@ -118,7 +118,7 @@ def other_settings(link: PostgresqlLink) -> tuple[OtherSettings, ...]:
     return tuple(found)
 
 
-def _whose(role: str | None, database: str | None) -> str:
+def _describe_scope(role: str | None, database: str | None) -> str:
     if role is None:
         return f"every session in database {database}" if database else "every session"
     return f"role {role} in database {database}" if database else f"role {role}"

@@ -9,7 +9,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.engines.postgresql.link import PostgresqlLink
 from dbcheck.engines.postgresql.product import require_postgresql, require_version
-from dbcheck.engines.tables import besides_of, require_ours, require_plain
+from dbcheck.engines.tables import parse_foreign_objects, require_ours, require_plain
 from dbcheck.rows.chores import ChoreKind
 from dbcheck.rows.operation import Verb
 from dbcheck.rows.table import Definition, TableSpec
@@ -78,26 +78,26 @@ def require_table(link: PostgresqlLink, spec: TableSpec) -> bool:
             hint=f"Drop {table}; dbcheck creates an ordinary, logged table.",
         )
     require_ours(spec, table, comment, link.rows("columns", {"name": name}))
-    require_plain(table, link.rows("foreign", where_foreign(spec)))
+    require_plain(table, link.rows("foreign", foreign_object_parameters(spec)))
     return True
 
 
-def where_foreign(spec: TableSpec) -> dict[str, object]:
+def foreign_object_parameters(spec: TableSpec) -> dict[str, object]:
     """Return the parameters of foreign.sql, which table_version.sql takes as well."""
     return {"name": spec.name, "key": spec.key, "columns": list(spec.column_names)}
 
 
-def definition_of(
+def parse_definition(
     rows: Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]], spec: TableSpec
 ) -> Definition:
     """Return how the table is defined, by catalogs that no lock on it keeps closed.
 
     rows: runs a statement of sql/.  Definition() if there is no such table.
     """
-    where = where_foreign(spec)
+    where = foreign_object_parameters(spec)
     if not (found := rows("table_version", where)):
         return Definition()
-    return Definition(besides_of(rows("foreign", where)), *found[0])
+    return Definition(parse_foreign_objects(rows("foreign", where)), *found[0])
 
 
 def require_privileges(
@@ -109,14 +109,14 @@ def require_privileges(
     )
     if not present:
         if not may_create_schema:
-            raise _missing(
+            raise _missing_privilege_error(
                 account,
                 f"CREATE on database {database}",
                 f"grant create on database {database} to {account};",
             )
         return
     if not may_use:
-        raise _missing(
+        raise _missing_privilege_error(
             account,
             "USAGE on schema dbcheck",
             f"grant usage, create on schema dbcheck to {account};",
@@ -124,7 +124,7 @@ def require_privileges(
     found = link.rows("table", {"name": spec.name})
     if not found:
         if not may_create:
-            raise _missing(
+            raise _missing_privilege_error(
                 account,
                 "CREATE on schema dbcheck",
                 f"grant create on schema dbcheck to {account};",
@@ -146,20 +146,20 @@ def _require_table_privileges(
     """needed: privilege -> whether the account has it."""
     for privilege, granted in needed.items():
         if not granted:
-            raise _missing(
+            raise _missing_privilege_error(
                 account,
                 f"{privilege.upper()} on {table}",
                 f"grant {', '.join(needed)} on {table} to {account};",
             )
     if not is_owner:
-        raise _missing(
+        raise _missing_privilege_error(
             account,
             f"ownership of {table}, which DROP needs,",
             f"alter table {table} owner to {account};",
         )
 
 
-def _missing(account: str, what: str, statement: str) -> EngineError:
+def _missing_privilege_error(account: str, what: str, statement: str) -> EngineError:
     return EngineError(
         f"the account {account} lacks {what}".rstrip(","),
         id=ErrorId.PRIVILEGE_MISSING,
@@ -167,7 +167,7 @@ def _missing(account: str, what: str, statement: str) -> EngineError:
     )
 
 
-def lacking_chores(
+def find_impossible_chores(
     link: PostgresqlLink, kinds: Sequence[ChoreKind]
 ) -> dict[ChoreKind, str]:
     """Return which chores cannot be done, and why."""

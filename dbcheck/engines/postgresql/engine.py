@@ -9,13 +9,19 @@ from typing import Any
 from dbcheck.audit.rules import facts_of
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, OtherProduct, TableLost, TableRefused
-from dbcheck.engines.link import LOCK_S, SCAN_S, Newest, locked, not_permitted
-from dbcheck.engines.peer import accepts, log_names
+from dbcheck.engines.link import (
+    LOCK_S,
+    SCAN_S,
+    Newest,
+    locked_table_error,
+    not_permitted_error,
+)
+from dbcheck.engines.peer import accepts, pick_log_settings
 from dbcheck.engines.postgresql import amcheck, replication, twophase
-from dbcheck.engines.postgresql.audited import Look, other_settings
+from dbcheck.engines.postgresql.audited import Look, read_other_settings
 from dbcheck.engines.postgresql.check import (
-    definition_of,
-    lacking_chores,
+    find_impossible_chores,
+    parse_definition,
     require_privileges,
     require_server,
     require_table,
@@ -28,12 +34,15 @@ from dbcheck.engines.postgresql.libpq import (
     require_readable,
     url_arguments,
 )
-from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink, code_of
+from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink, error_code
 from dbcheck.engines.postgresql.places import places, postgresql_log
 from dbcheck.engines.postgresql.product import require_own_storage, require_postgresql
-from dbcheck.engines.postgresql.replication import require_no_subscription, subscribed
+from dbcheck.engines.postgresql.replication import (
+    find_subscriptions,
+    require_no_subscription,
+)
 from dbcheck.engines.postgresql.session import WEAK, PostgresqlSession
-from dbcheck.engines.tables import row_of, table_facts
+from dbcheck.engines.tables import parse_row, parse_table_facts
 from dbcheck.engines.url import read_url
 from dbcheck.model.audited import OtherSettings
 from dbcheck.model.cut import OtherUsers
@@ -105,7 +114,7 @@ class PostgresqlEngine(Engine):
             service = of_hosts(self._hosts()) or of_postgresql(seen)
             identity = {"server_version_num": version_num, "database": database}
             try:
-                identity |= _cluster(link, service)
+                identity |= _read_cluster_id(link, service)
             except EngineError as error:
                 unreadable["system_identifier"] = str(error)
             log = None
@@ -133,7 +142,7 @@ class PostgresqlEngine(Engine):
             unreadable=unreadable,
             log=log,
             server_log=postgresql_log(seen),
-            log_names=log_names(seen),
+            log_names=pick_log_settings(seen),
             platform=platform,
         )
 
@@ -170,7 +179,7 @@ class PostgresqlEngine(Engine):
     def other_settings(self) -> tuple[OtherSettings, ...]:
         """Return what is set for accounts and databases; every account may see it."""
         with self._open() as link:
-            return other_settings(link)
+            return read_other_settings(link)
 
     def open_look(
         self,
@@ -206,7 +215,7 @@ class PostgresqlEngine(Engine):
         identity = self._identity(link, table)
         definition = self._definition(link, table)
         epochs = link.rows(f"epochs_{table.name}", answer_s=SCAN_S)
-        return table_facts(epochs, identity, definition)
+        return parse_table_facts(epochs, identity, definition)
 
     def open_session(
         self,
@@ -238,7 +247,7 @@ class PostgresqlEngine(Engine):
         """Return the row with that id, read over a new connection; None if none is."""
         with self._open() as link:
             found = link.rows(f"row_{table.name}", {"id": row_id})
-        return row_of(found[0]) if found else None
+        return parse_row(found[0]) if found else None
 
     def ready(self) -> str | None:
         """Try to connect, at most 5 s: None, or why the server takes no queries."""
@@ -294,7 +303,7 @@ class PostgresqlEngine(Engine):
         """
         del since_us
         with self._open(server=server) as link:
-            return subscribed(link, tables)
+            return find_subscriptions(link, tables)
 
     def weaken_durability(self, *, process: bool) -> str:
         """Change nothing: each weak session sets its own; return a description."""
@@ -353,11 +362,11 @@ class PostgresqlEngine(Engine):
         try:
             yield
         except EngineError as error:
-            state = code_of(error)
+            state = error_code(error)
             if state == _LOCK_NOT_AVAILABLE:
-                raise locked(error, self._blockers()) from error
+                raise locked_table_error(error, self._blockers()) from error
             if state == _NOT_PERMITTED and not isinstance(error, TableRefused):
-                raise not_permitted(error) from error
+                raise not_permitted_error(error) from error
             raise
 
     def _blockers(self) -> str:
@@ -387,30 +396,30 @@ class PostgresqlEngine(Engine):
 
     def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
         with self._open() as link:
-            return lacking_chores(link, kinds)
+            return find_impossible_chores(link, kinds)
 
     def present(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> tuple[TableSpec, ...]:
         with self._open(server=server) as link:
-            return _present(link, tables)
+            return _find_own_tables(link, tables)
 
     def discard(
         self, tables: Sequence[TableSpec], *, server: ServerFacts | None = None
     ) -> None:
         with self._open(server=server) as link:
-            for table in _present(link, tables):
+            for table in _find_own_tables(link, tables):
                 link.rows(f"drop_{table.name}")
 
     def require_two_phase(self, transactions: int, *, weak: bool) -> None:
         if weak:
             twophase.refuse_control()
         with self._open() as link:
-            twophase.require_room(link, transactions)
+            twophase.require_free_slots(link, transactions)
 
     def prepared(self, *, server: ServerFacts | None = None) -> tuple[str, ...]:
         with self._open(server=server) as link:
-            return twophase.prepared(link)
+            return twophase.list_prepared(link)
 
     def decide(
         self, name: str, *, commit: bool, server: ServerFacts | None = None
@@ -466,7 +475,7 @@ class PostgresqlEngine(Engine):
         return found[0][0] or "" if found else ""
 
     def _definition(self, link: PostgresqlLink, table: TableSpec) -> Definition:
-        return definition_of(link.rows, table)
+        return parse_definition(link.rows, table)
 
     def _hosts(self) -> list[str]:
         """Return the names of the server's hosts."""
@@ -482,10 +491,10 @@ class PostgresqlEngine(Engine):
         self, connect_s: float = CONNECT_S, *, server: ServerFacts | None = None
     ) -> PostgresqlLink:
         link = PostgresqlLink(self.target, self._options(), connect_s)
-        return link.leading_to(server)
+        return link.require_or_close(server)
 
 
-def _cluster(link: PostgresqlLink, service: str) -> dict[str, str]:
+def _read_cluster_id(link: PostgresqlLink, service: str) -> dict[str, str]:
     """Return what names the cluster; raise EngineError.
 
     service: the managed service that it is of.  Its failover may begin a new timeline,
@@ -498,7 +507,7 @@ def _cluster(link: PostgresqlLink, service: str) -> dict[str, str]:
     return {"system_identifier": identifier, "timeline": timeline}
 
 
-def _present(
+def _find_own_tables(
     link: PostgresqlLink, tables: Sequence[TableSpec]
 ) -> tuple[TableSpec, ...]:
     """Return those of the tables that are there and dbcheck's."""

@@ -24,21 +24,21 @@ def fill(link: PostgresqlLink, table: TableSpec, rows: Fill) -> Iterator[int]:
     """Insert *rows*; yield how many each transaction inserted once it is committed."""
     for numbers in rows.transactions():
         if table.has_key:
-            pieces = _copied(rows.blocks(numbers))
+            pieces = _copy_stream(rows.blocks(numbers))
             link.copy_in(f"fill_{table.name}", pieces, len(numbers))
         else:
             link.insert_ids(f"fill_{table.name}", len(numbers))
         yield len(numbers)
 
 
-def _copied(blocks: Iterator[Block]) -> Iterator[bytes]:
+def _copy_stream(blocks: Iterator[Block]) -> Iterator[bytes]:
     yield _HEADER
     for block in blocks:
-        yield _tuples(block)
+        yield _encode_tuples(block)
     yield _TRAILER
 
 
-def _tuples(block: Block) -> bytes:
+def _encode_tuples(block: Block) -> bytes:
     """Return the rows in COPY's binary format.
 
     Before a row stands the number of its fields, before a field its length in bytes.
@@ -46,11 +46,14 @@ def _tuples(block: Block) -> bytes:
     size = block.payloads.shape[1]
     layout: list[tuple[str, str]] = [("", ">i2")]
     for column in _SENT:
-        layout += [(_length(column), ">i4"), (column.name, _field(column, size))]
+        layout += [
+            (_column_length(column), ">i4"),
+            (column.name, _encode_field(column, size)),
+        ]
     rows = np.empty(len(block), np.dtype(layout))
     rows["f0"] = len(_SENT)
     for column in _SENT:
-        rows[_length(column)] = rows.dtype[column.name].itemsize
+        rows[_column_length(column)] = rows.dtype[column.name].itemsize
         if column.kind is Kind.BYTES:
             rows[column.name] = block.payloads.view(f"V{size}").ravel()
         else:
@@ -58,9 +61,9 @@ def _tuples(block: Block) -> bytes:
     return rows.tobytes()
 
 
-def _length(column: Column) -> str:
+def _column_length(column: Column) -> str:
     return f"{column.name} length"
 
 
-def _field(column: Column, size: int) -> str:
+def _encode_field(column: Column, size: int) -> str:
     return f"V{size}" if column.kind is Kind.BYTES else _INTEGERS[column.kind]

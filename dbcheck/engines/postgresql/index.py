@@ -63,12 +63,12 @@ def require_indexes(link: Snapshot, spec: TableSpec, read: RowsRead) -> None:
     link: in the transaction that read them.  Raise EngineError if the server counts
     other rows in the table itself than were read.
     """
-    for index in _indexes(spec, read):
+    for index in _list_indexes(spec, read):
         try:
             link.fix(INDEX)
             link.require_plan(index.count, index.scan)
-            counted, digest = _count(link, index.count)
-            lost = _not_found(link, index)
+            counted, digest = _count_rows(link, index.count)
+            lost = _find_missing_ids(link, index)
         except TableLost as error:
             _require_table(link, spec, read)
             text = f"cannot read {index.name}: {error}"
@@ -81,8 +81,8 @@ def require_indexes(link: Snapshot, spec: TableSpec, read: RowsRead) -> None:
         )
 
 
-def _indexes(spec: TableSpec, read: RowsRead) -> Iterator[_Index]:
-    table, some = f"dbcheck.{spec.name}", read.some
+def _list_indexes(spec: TableSpec, read: RowsRead) -> Iterator[_Index]:
+    table, some = f"dbcheck.{spec.name}", read.sample
     ids = "{" + ",".join(map(str, some["row_id"].tolist())) + "}"
     yield _Index(
         f"the primary key of {table}",
@@ -103,12 +103,12 @@ def _indexes(spec: TableSpec, read: RowsRead) -> Iterator[_Index]:
         )
 
 
-def _count(link: Snapshot, statement: str) -> tuple[int, int]:
+def _count_rows(link: Snapshot, statement: str) -> tuple[int, int]:
     ((counted, digest),) = link.rows(statement, answer_s=SCAN_S)
     return counted, int(digest)
 
 
-def _not_found(link: Snapshot, index: _Index) -> tuple[int, ...]:
+def _find_missing_ids(link: Snapshot, index: _Index) -> tuple[int, ...]:
     rows = link.rows(index.lookup, index.parameters, answer_s=SCAN_S)
     return tuple(row_id for (row_id,) in rows)
 
@@ -125,7 +125,7 @@ def _require_table(link: Snapshot, spec: TableSpec, read: RowsRead) -> None:
     table = f"dbcheck.{spec.name}"
     link.fix(HEAP)
     link.require_plan(f"count_{spec.name}", "Seq Scan")
-    counted, digest = _count(link, f"count_{spec.name}")
+    counted, digest = _count_rows(link, f"count_{spec.name}")
     require_all(table, read.count, counted)
     if digest != read.digest:
         raise EngineError(

@@ -43,15 +43,15 @@ from psycopg.pq import ConninfoOption, PGconn
 from dbcheck.base.access import who_may_change
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.engines.link import StillRunning, interruptible, one_line
-from dbcheck.engines.peer import socket_owner
+from dbcheck.engines.link import StillRunning, format_message, run_interruptible
+from dbcheck.engines.peer import find_socket_owner
 from dbcheck.engines.url import (
     PORTS,
     SEVERAL,
-    no_host,
+    find_unreadable_file,
+    invalid_host_error,
     require_hosts,
     require_single,
-    unreadable_file,
 )
 
 # PostgreSQL 17 manual, 34.15, 34.16, 34.17 and 34.19: each option, the variable that
@@ -76,10 +76,10 @@ def require_readable(target: str, arguments: Mapping[str, Any]) -> None:
     and may let any server ask for the password.  target: how error messages name the
     server.  arguments: libpq's.
     """
-    named = dict(_place(arguments, *file) for file in _FILES)
+    named = dict(_find_file(arguments, *file) for file in _FILES)
     if system := _system_services():
         named[_FOLDER] = system
-    if why := unreadable_file(named):
+    if why := find_unreadable_file(named):
         raise EngineError(
             f"cannot connect to {target}: {why}",
             id=ErrorId.FILE_NOT_READABLE,
@@ -99,7 +99,7 @@ def _service_files(arguments: Mapping[str, Any]) -> list[str]:
     """Return the files in which libpq looks a service up (manual, 34.17)."""
     if not (arguments.get("service") or os.environ.get("PGSERVICE")):
         return []
-    own, system = _place(arguments, *_OWN_SERVICES)[1], _system_services()
+    own, system = _find_file(arguments, *_OWN_SERVICES)[1], _system_services()
     return [own, system] if system else [own]
 
 
@@ -115,14 +115,14 @@ def password_advice(arguments: Mapping[str, Any]) -> str:
     arguments: libpq's.  It says on standard error alone why it leaves a list of
     passwords aside (PostgreSQL 15, passwordFromFile in fe-connect.c).
     """
-    path = _place(arguments, *_PASSWORDS)[1]
+    path = _find_file(arguments, *_PASSWORDS)[1]
     return (
-        f"{_left_aside(path)}Give it with --password-command, in DBCHECK_PASSWORD or"
+        f"{_explain_ignored_password_file(path)}Give it with --password-command, in DBCHECK_PASSWORD or"
         f" PGPASSWORD, or as HOST:PORT:DATABASE:USER:PASSWORD in {path}."
     )
 
 
-def _left_aside(path: str) -> str:
+def _explain_ignored_password_file(path: str) -> str:
     """Return why libpq does not use the list of passwords at *path*, a sentence."""
     try:
         with open(path, "rb") as file:
@@ -137,7 +137,7 @@ def _left_aside(path: str) -> str:
     return f"No line of {path} is for this host, port, database and user. "
 
 
-def _place(
+def _find_file(
     arguments: Mapping[str, Any], option: str, variable: str, usual: str
 ) -> tuple[str, str]:
     """Return what names a file, and the file."""
@@ -180,7 +180,7 @@ def url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
     require_single(url, but=("host", "port"))
     hosts = url.query.get("host", ())
     if isinstance(hosts, tuple) and any(map(_is_misread, hosts)):
-        raise no_host(SEVERAL)
+        raise invalid_host_error(SEVERAL)
     try:
         arguments = dict(url.get_dialect()().create_connect_args(url)[1])
     except sqlalchemy.exc.ArgumentError as error:
@@ -205,7 +205,7 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     target: how error messages name the server.  Raise EngineError if libpq cannot use
     the arguments, or is too old to refuse what it must not send.
     """
-    effective = _effective(target, arguments)
+    effective = _read_effective_options(target, arguments)
     options = {**arguments, **effective.where()}
     if effective.options.get("require_auth"):
         return options
@@ -216,7 +216,7 @@ def libpq_options(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         # Over a Unix socket libpq has no TLS, whatever sslmode says.
         if not sockets or effective.options.get("requirepeer"):
             return options
-        if peer := _one_owner(sockets):
+        if peer := _find_common_owner(sockets):
             return {**options, "requirepeer": peer}
     if min(psycopg.pq.version(), psycopg2.extensions.libpq_version()) < _REQUIRES_AUTH:
         raise EngineError(
@@ -236,8 +236,8 @@ def endpoints(target: str, arguments: Mapping[str, Any]) -> list[tuple[str, int]
     Raise EngineError if libpq cannot use the arguments.
     """
     return [
-        ("" if _is_socket(host) else host, _number(port, target))
-        for host, port in _effective(target, arguments).hosts()
+        ("" if _is_socket(host) else host, _parse_port(port, target))
+        for host, port in _read_effective_options(target, arguments).hosts()
     ]
 
 
@@ -246,10 +246,10 @@ def host_names(target: str, arguments: Mapping[str, Any]) -> list[str]:
 
     Raise EngineError if libpq cannot use the arguments.
     """
-    return _effective(target, arguments).options["host"].split(",")
+    return _read_effective_options(target, arguments).options["host"].split(",")
 
 
-def _number(port: str, target: str) -> int:
+def _parse_port(port: str, target: str) -> int:
     """Return a port as libpq reads it: with spaces or a sign around its digits."""
     number = int(port) if _PORT_FORM.fullmatch(port) else 0
     if number not in PORTS:
@@ -267,13 +267,15 @@ def _is_socket(host: str) -> bool:
     return host.startswith(("/", "@"))
 
 
-def _one_owner(sockets: Sequence[tuple[str, str]]) -> str | None:
+def _find_common_owner(sockets: Sequence[tuple[str, str]]) -> str | None:
     """Return who listens at all of these sockets, None if that is not known of one.
 
     Each is the folder and the port of one, as libpq takes them.
     """
     names = {
-        socket_owner(f"{folder}/.s.PGSQL.{port}") if folder.startswith("/") else None
+        find_socket_owner(f"{folder}/.s.PGSQL.{port}")
+        if folder.startswith("/")
+        else None
         for folder, port in sockets
     }
     return names.pop() if len(names) == 1 else None
@@ -333,7 +335,7 @@ def _text(target: str, item: ConninfoOption) -> str:
     )
 
 
-def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
+def _read_effective_options(target: str, arguments: Mapping[str, Any]) -> _Effective:
     """Return libpq's options after those of environment and service file.
 
     Only an attempt to connect puts them together.  This one fails before libpq looks
@@ -355,7 +357,7 @@ def _effective(target: str, arguments: Mapping[str, Any]) -> _Effective:
     except psycopg.Error as error:
         text, found, host = str(error), [], ""
     if "target_session_attrs" not in text:
-        why = one_line(
+        why = format_message(
             psycopg.Error(text),
             str(arguments.get("password") or ""),
         )
@@ -383,7 +385,7 @@ _HINT = (
 _left: dict[str, threading.Thread] = {}
 
 
-def silence() -> None:
+def silence_stderr() -> None:
     """Let C's stderr lead nowhere; Python's own, and that of children, stay.
 
     A fatal error of the interpreter itself is not shown any more either.
@@ -407,22 +409,22 @@ def _is_glibc() -> bool:
         return False
 
 
-def login(
+def log_in(
     target: str, connect: Callable[[], T], sever: Callable[[], None], limit_s: float
 ) -> T:
     """Return what *connect* returns, raise what it raises; leave it after limit_s.
 
-    target: how error messages name the server.  sever: see interruptible().
+    target: how error messages name the server.  sever: see run_interruptible().
     Raise EngineError if it was left, and as long as an earlier one of that server was.
     """
     left = _left.get(target)
     if left is not None and left.is_alive():
-        raise _endless(target, "an earlier login to it has not ended")
+        raise _endless_answer_error(target, "an earlier login to it has not ended")
     try:
-        return interruptible(connect, sever, limit_s + GRACE_S)
+        return run_interruptible(connect, sever, limit_s + GRACE_S)
     except StillRunning as error:
         _left[target] = error.thread
-        raise _endless(
+        raise _endless_answer_error(
             target, f"it did not end its login within {limit_s:g} s"
         ) from None
 
@@ -430,7 +432,7 @@ def login(
 def new_session(
     target: str, arguments: Mapping[str, Any], connect_s: float
 ) -> psycopg.Connection:
-    """Return a connection in autocommit mode; raise psycopg.Error, and as login() does.
+    """Return a connection in autocommit mode; raise psycopg.Error, and as log_in() does.
 
     connect_s: within which each host of the URL must answer.
     """
@@ -443,10 +445,10 @@ def new_session(
             made.close()
         return made
 
-    return login(target, connect, left.set, connect_s + LOGIN_S)
+    return log_in(target, connect, left.set, connect_s + LOGIN_S)
 
 
-def _endless(target: str, why: str) -> EngineError:
+def _endless_answer_error(target: str, why: str) -> EngineError:
     return EngineError(
         f"cannot connect to {target}: {why}",
         id=ErrorId.SERVER_NOT_ANSWERING,

@@ -27,14 +27,14 @@ from dbcheck.engines.link import (
     Link,
     Overrun,
     ProtocolViolation,
+    count_received_bytes,
     deadline,
-    interruptible,
-    one_line,
-    received,
+    format_message,
     require_inserted,
     require_within,
-    set_otherwise,
-    unreadable,
+    run_interruptible,
+    unreadable_answer_error,
+    wrong_setting_error,
 )
 from dbcheck.engines.peer import Answering, require_same
 from dbcheck.engines.postgresql import libpq as logins
@@ -49,7 +49,7 @@ from dbcheck.rows.table import TableSpec
 
 FAMILY = "postgresql"  # the folder below sql/
 
-logins.silence()  # before any connection
+logins.silence_stderr()  # before any connection
 
 # SQLSTATEs (PostgreSQL 17, appendix A) of a table that is not there any more or whose
 # files are damaged: undefined table or schema; I/O error, internal error (among them
@@ -94,7 +94,7 @@ class _Connection(Protocol):
     def close(self) -> None: ...
 
 
-def own_wire(target: str, connection: _Connection) -> socket.socket:
+def duplicate_socket(target: str, connection: _Connection) -> socket.socket:
     """Return a duplicate of libpq's socket: it stays ours when libpq closes its own.
 
     Close the connection and raise EngineError if this process may open no more files.
@@ -139,7 +139,7 @@ class _Opening:
     def received(self) -> int:
         """Return how many bytes came so far, 0 if that is unknown."""
         with self._wire() as wire:
-            return received(wire)
+            return count_received_bytes(wire)
 
     def sever(self) -> None:
         """Break it; what has no socket yet is left to libpq's own limit."""
@@ -181,7 +181,7 @@ class PostgresqlLink(Link):
             with deadline(
                 limit_s, opening.sever, opening.received, ANSWER_BYTES
             ) as overrun:
-                self.connection = logins.login(
+                self.connection = logins.log_in(
                     target, opening.connect, opening.sever, limit_s
                 )
         except psycopg2.Error as error:
@@ -197,8 +197,8 @@ class PostgresqlLink(Link):
                 hint=hint,
             ) from None
         except UNREADABLE as error:
-            raise unreadable(target, self.message(error)) from None
-        self._wire = own_wire(target, self.connection)
+            raise unreadable_answer_error(target, self.message(error)) from None
+        self._wire = duplicate_socket(target, self.connection)
         try:
             require_at_login(target, self.connection.get_parameter_status)
             self.connection.autocommit = True
@@ -211,7 +211,7 @@ class PostgresqlLink(Link):
             raise
 
     def message(self, error: BaseException) -> str:
-        return one_line(error, self._secret)
+        return format_message(error, self._secret)
 
     def rows(
         self,
@@ -228,7 +228,7 @@ class PostgresqlLink(Link):
                 return cursor.fetchall() if cursor.description else []
 
         with self._guard(statement, answer_s):
-            return interruptible(run, self.sever)
+            return run_interruptible(run, self.sever)
 
     def copy_in(self, statement: str, pieces: Iterator[bytes], rows: int) -> None:
         """Run a COPY of *pieces*, which are *rows* rows, in a transaction of its own.
@@ -244,7 +244,7 @@ class PostgresqlLink(Link):
                 return int(cursor.rowcount)
 
         with self._guard(statement, SCAN_S):
-            found = interruptible(run, self.sever)
+            found = run_interruptible(run, self.sever)
         require_inserted(self._target, found, rows)
 
     def insert_ids(self, statement: str, rows: int) -> None:
@@ -269,7 +269,7 @@ class PostgresqlLink(Link):
                 self.connection.autocommit = True
             raise
         with self._guard("commit", ANSWER_S):
-            interruptible(self.connection.commit, self.sever)
+            run_interruptible(self.connection.commit, self.sever)
             self.connection.autocommit = True
 
     def require(self, server: ServerFacts) -> None:
@@ -354,7 +354,7 @@ class PostgresqlLink(Link):
         """Raise EngineError unless *settings* are in effect."""
         parameters = {"settings": json.dumps(settings)}
         for name, found in self.rows("session_check", parameters, answer_s=answer_s):
-            raise set_otherwise(name, found, settings[name])
+            raise wrong_setting_error(name, found, settings[name])
 
     @contextlib.contextmanager
     def _guard(
@@ -364,7 +364,7 @@ class PostgresqlLink(Link):
         overrun = Overrun()
         try:
             with deadline(
-                answer_s, self.sever, lambda: received(self._wire), most
+                answer_s, self.sever, lambda: count_received_bytes(self._wire), most
             ) as overrun:
                 yield
             # Cut off although it ended in time: the next one would be blamed for it.
@@ -387,7 +387,7 @@ class PostgresqlLink(Link):
             raise EngineError(text, id=ErrorId.ANSWER_NOT_UNDERSTOOD) from error
 
 
-def code_of(error: EngineError) -> str | None:
+def error_code(error: EngineError) -> str | None:
     """Return the SQLSTATE of the error that *error* stands for, None if it has none."""
     return getattr(error.__cause__ or error.__context__, "pgcode", None)
 

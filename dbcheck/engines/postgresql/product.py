@@ -44,17 +44,17 @@ def require_at_login(target: str, said: Callable[[str], str | None]) -> None:
     said: returns a parameter of the login, None if the server sent none of that name.
     """
     for name in _SAID_AT_LOGIN:
-        if product := _other_in(said(name) or ""):
-            raise _refused(target, product)
+        if product := _find_other_product(said(name) or ""):
+            raise _other_product_error(target, product)
 
 
 def require_postgresql(target: str, version: str) -> None:
     """Raise OtherProduct if *version*, which is version(), is another product's."""
-    product = _other_in(version)
+    product = _find_other_product(version)
     if not product and not version.startswith(_OWN):
         product = version.split(" on ")[0]
     if product:
-        raise _refused(target, product)
+        raise _other_product_error(target, product)
 
 
 def require_version(version_num: int) -> None:
@@ -76,10 +76,10 @@ def require_own_storage(target: str, settings: Mapping[str, str]) -> None:
     for name in settings:
         for beginning, other in _OTHER_SETTINGS.items():
             if name.startswith(beginning):
-                raise _refused(target, f"{other}, by its setting {name}")
+                raise _other_product_error(target, f"{other}, by its setting {name}")
 
 
-def _other_in(text: str) -> str:
+def _find_other_product(text: str) -> str:
     """Return the other product that *text* names, "" if none."""
     for name, pattern in _VERSIONED.items():
         if found := pattern.search(text):
@@ -87,7 +87,7 @@ def _other_in(text: str) -> str:
     return next((name for name in _OTHERS if name in text), "")
 
 
-def _refused(target: str, product: str) -> OtherProduct:
+def _other_product_error(target: str, product: str) -> OtherProduct:
     return OtherProduct(
         f"{target} is {product}, not PostgreSQL: {JUDGED}",
         id=ErrorId.SERVER_NOT_SUPPORTED,

@@ -45,7 +45,7 @@ class Followers(Watch):
     def read(self) -> Sequence[Follower]:
         found = self._rows("followers")
         if any(state is None for _, state, *_ in found):
-            raise _unseen("the state of the standbys")
+            raise _unseen_error("the state of the standbys")
         return [Follower(*row) for row in found]
 
 
@@ -56,7 +56,7 @@ def membership(link: PostgresqlLink) -> Membership | None:
         return None
     name, conninfo, targets, connection, host, port, own = found[0]
     if conninfo is None:
-        raise _unseen("how the standby is connected")
+        raise _unseen_error("how the standby is connected")
     if targets:
         raise EngineError(
             f"the standby ends its recovery early: {targets} is set",
@@ -67,7 +67,7 @@ def membership(link: PostgresqlLink) -> Membership | None:
     return Membership(name, "", connection, (host, port), own)
 
 
-def _unseen(what: str) -> EngineError:
+def _unseen_error(what: str) -> EngineError:
     return EngineError(
         f"the account may not see {what}",
         id=ErrorId.PRIVILEGE_MISSING,
@@ -110,12 +110,14 @@ def descent(link: PostgresqlLink) -> Descent:
     return Descent({f"{int(parent):08X}": position_of(switch)}, timeline)
 
 
-def subscribed(link: PostgresqlLink, tables: Sequence[TableSpec]) -> Refill | None:
+def find_subscriptions(
+    link: PostgresqlLink, tables: Sequence[TableSpec]
+) -> Refill | None:
     """Return which subscriptions write into the tables, None if none does.
 
     Disabled ones count: they may have been enabled for a time.  Raise EngineError.
     """
-    if not (into := _into(link, tables)):
+    if not (into := _describe_subscriptions(link, tables)):
         return None
     how = f"has a subscription that writes into dbcheck's tables ({into})"
     return Refill(how, f"{_ADVICE}. Then cut again")
@@ -124,9 +126,9 @@ def subscribed(link: PostgresqlLink, tables: Sequence[TableSpec]) -> Refill | No
 def require_no_subscription(link: PostgresqlLink, tables: Sequence[TableSpec]) -> None:
     """Raise EngineError if one writes into these tables, also one that is disabled.
 
-    No cut would have a verdict: see subscribed().
+    No cut would have a verdict: see find_subscriptions().
     """
-    if into := _into(link, tables):
+    if into := _describe_subscriptions(link, tables):
         raise EngineError(
             f"a subscription writes into dbcheck's tables: {into}",
             id=ErrorId.SERVER_IS_REPLICA,
@@ -135,7 +137,7 @@ def require_no_subscription(link: PostgresqlLink, tables: Sequence[TableSpec]) -
         )
 
 
-def _into(link: PostgresqlLink, tables: Sequence[TableSpec]) -> str:
+def _describe_subscriptions(link: PostgresqlLink, tables: Sequence[TableSpec]) -> str:
     """Return "s1 into dbcheck.ledger, ...", "" if there is none."""
     found = link.rows("refill", {"names": [table.name for table in tables]})
     return ", ".join(f"{name} into dbcheck.{table}" for name, table in found)

@@ -26,16 +26,16 @@ from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
     UNREADABLE,
+    count_received_bytes,
     deadline,
-    one_line,
-    received,
-    set_otherwise,
-    unreadable,
+    format_message,
+    unreadable_answer_error,
+    wrong_setting_error,
 )
 from dbcheck.engines.peer import Answering, require_same
 from dbcheck.engines.postgresql.audited import SessionLook
 from dbcheck.engines.postgresql.libpq import new_session
-from dbcheck.engines.postgresql.link import FAMILY, connect_advice, own_wire
+from dbcheck.engines.postgresql.link import FAMILY, connect_advice, duplicate_socket
 from dbcheck.engines.postgresql.settings import SESSION
 from dbcheck.model.server import ServerFacts
 from dbcheck.rows.operation import (
@@ -188,12 +188,15 @@ class PostgresqlSession:
         self._farewell = self._warning = ""
         with self._guard("connect"):
             self.connection = new_session(target, arguments, _CONNECT_S)
-        self._wire = own_wire(target, self.connection)
+        self._wire = duplicate_socket(target, self.connection)
         try:
             with (
                 self._guard("prepare"),
                 deadline(
-                    ANSWER_S, self._sever, lambda: received(self._wire), ANSWER_BYTES
+                    ANSWER_S,
+                    self._sever,
+                    lambda: count_received_bytes(self._wire),
+                    ANSWER_BYTES,
                 ),
             ):
                 self._set()
@@ -317,7 +320,7 @@ class PostgresqlSession:
                     raise self._endless()
         except psycopg.Error as error:
             raise self._refusal(error) from error
-        came = received(self._wire)
+        came = count_received_bytes(self._wire)
         self._before = came if self._before is None else self._before
         if came - self._before > ANSWER_BYTES:
             raise self._endless()
@@ -390,7 +393,7 @@ class PostgresqlSession:
             result
         ) in self._results:  # the server's own message, before it closed the connection
             error = error_from_result(result)
-        message = one_line(error, self._secret)
+        message = format_message(error, self._secret)
         definite = (
             self._pgconn.transaction_status != TransactionStatus.UNKNOWN
             and error.diag.severity_nonlocalized == "ERROR"
@@ -424,7 +427,7 @@ class PostgresqlSession:
         parameters = {"settings": json.dumps(SESSION)}
         self._run("session", parameters)
         for name, found in self._run("session_check", parameters).fetchall():
-            raise set_otherwise(name, found, SESSION[name])
+            raise wrong_setting_error(name, found, SESSION[name])
 
     def _require(self, server: ServerFacts) -> None:
         """Raise OtherServer unless it is *server* that answers."""
@@ -487,7 +490,7 @@ class PostgresqlSession:
             yield
         except psycopg.Error as error:
             if error.sqlstate in _POOLED:
-                text = f"{_SHARED}: {one_line(error, self._secret)}"
+                text = f"{_SHARED}: {format_message(error, self._secret)}"
                 raise EngineError(
                     text, id=ErrorId.CONNECTION_NOT_DIRECT, hint=_POOLER
                 ) from None
@@ -496,13 +499,13 @@ class PostgresqlSession:
             )
             raise EngineError(
                 f"cannot {what} a session on {self._target}:"
-                f" {one_line(error, self._secret)}",
+                f" {format_message(error, self._secret)}",
                 id=id,
                 hint=hint,
             ) from None
         except UNREADABLE as error:
-            message = one_line(error, self._secret)
-            raise unreadable(self._target, message) from None
+            message = format_message(error, self._secret)
+            raise unreadable_answer_error(self._target, message) from None
 
 
 def _is_farewell(sqlstate: str | None, message: str) -> bool:

@@ -10,13 +10,13 @@ from typing import NoReturn
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, NotPrepared
-from dbcheck.engines.postgresql.link import PostgresqlLink, code_of
+from dbcheck.engines.postgresql.link import PostgresqlLink, error_code
 from dbcheck.rows.prepared import PREFIX
 
 _UNDEFINED_OBJECT = "42704"  # no such transaction (twophase.c, LockGXact)
 
 
-def require_room(link: PostgresqlLink, transactions: int) -> None:
+def require_free_slots(link: PostgresqlLink, transactions: int) -> None:
     """Raise EngineError unless so many transactions more can be prepared at once."""
     most, now = link.row("prepared_max")
     if most - now < transactions:
@@ -39,7 +39,7 @@ def refuse_control() -> NoReturn:
     )
 
 
-def prepared(link: PostgresqlLink) -> tuple[str, ...]:
+def list_prepared(link: PostgresqlLink) -> tuple[str, ...]:
     """Return the names of dbcheck's transactions that are prepared in this database."""
     return tuple(name for (name,) in link.rows("prepared") if name.startswith(PREFIX))
 
@@ -50,12 +50,12 @@ def decide(link: PostgresqlLink, name: str, *, commit: bool) -> None:
     try:
         link.rows(statement, {"name": name})
     except EngineError as error:
-        if code_of(error) == _UNDEFINED_OBJECT:
+        if error_code(error) == _UNDEFINED_OBJECT:
             raise NotPrepared(str(error), id=ErrorId.STATEMENT_FAILED) from error
         raise
 
 
 def roll_back_all(link: PostgresqlLink) -> None:
-    """Roll back all that prepared() returns: it locks what is to be dropped."""
-    for name in prepared(link):
+    """Roll back all that list_prepared() returns: it locks what is to be dropped."""
+    for name in list_prepared(link):
         decide(link, name, commit=False)

@@ -18,18 +18,18 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from dbcheck.lab.certificates import Authority
-from dbcheck.lab.clusters.etcd import etcd
+from dbcheck.lab.clusters.etcd import run_etcd
 from dbcheck.lab.clusters.link import Link
 from dbcheck.lab.clusters.replication import (
     Ports,
     follow,
-    galera_settings,
-    group_settings,
     join_group,
+    make_galera_settings,
+    make_group_settings,
+    make_node_settings,
     rejoin,
-    settings_of,
 )
-from dbcheck.lab.clusters.spec import ClusterSpec, kind_of, require_possible
+from dbcheck.lab.clusters.spec import ClusterSpec, choose_cluster_kind, require_possible
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab, require_buildable
 from dbcheck.lab.servers.base import Source, require_undecided
@@ -71,7 +71,7 @@ class ClusterLab:
         """
         require_possible(lab, spec)
         require_undecided(lab.settings, _OF_TLS, "a cluster")
-        self.lab, self.spec, self.kind = lab, spec, kind_of(lab, spec)
+        self.lab, self.spec, self.kind = lab, spec, choose_cluster_kind(lab, spec)
         if self.kind is not SiteKind.GROUP_REPLICATION:
             require_no_group(lab.settings)
         self.labs: dict[str, Lab] = {}
@@ -88,7 +88,7 @@ class ClusterLab:
                     self._form_galera(nodes, folder)
                 case SiteKind.GROUP_REPLICATION:
                     self._form_group(nodes, folder)
-                case _ if spec.by_patroni:
+                case _ if spec.is_managed_by_patroni:
                     self._begin_patroni(nodes, folder)
                 case _:
                     self._begin_replication(nodes, folder)
@@ -99,7 +99,7 @@ class ClusterLab:
     @property
     def patroni_sets_synchronous(self) -> bool:
         """Whether Patroni will set the writer to wait for a standby."""
-        return self.spec.by_patroni and is_synchronous(self.lab.settings)
+        return self.spec.is_managed_by_patroni and is_synchronous(self.lab.settings)
 
     def take_links_down(self, *names: str) -> None:
         """Have nothing pass between the writer and these standbys; without any, all.
@@ -131,7 +131,7 @@ class ClusterLab:
         writer, *standbys = self.spec.names
         cuts_all = Promise(self.spec.promise).cuts_all
         for number, node in enumerate(nodes, 1):
-            settings = settings_of(
+            settings = make_node_settings(
                 *(node.engine, number, standbys, node.settings), cuts_all=cuts_all
             )
             name = self.spec.names[number - 1]
@@ -144,9 +144,11 @@ class ClusterLab:
         """Start one after the other: the first one finds no cluster, and leads."""
         nodes = [replace(node, patroni=True) for node in nodes]
         require_buildable(nodes[0])
-        etcd_port = self._held.enter_context(etcd(self._authority.vouch_for("etcd")))
+        etcd_port = self._held.enter_context(
+            run_etcd(self._authority.issue_certificate("etcd"))
+        )
         password = secrets.token_urlsafe()
-        link = self._linked(self.spec.names[0])
+        link = self._begin_link(self.spec.names[0])
         for name, node in zip(self.spec.names, nodes, strict=True):
             first = not self.labs
             member = PatroniMember(
@@ -162,7 +164,7 @@ class ClusterLab:
         names = self.spec.names
         self._ports = ports = [Ports.held() for _ in nodes]
         for number, node in enumerate(nodes, 1):
-            settings = galera_settings(names, number, ports, node.settings)
+            settings = make_galera_settings(names, number, ports, node.settings)
             source = None
             if number > 1:
                 first = self.labs[names[0]]
@@ -177,7 +179,7 @@ class ClusterLab:
         for number, (name, node) in enumerate(
             zip(self.spec.names, nodes, strict=True), 1
         ):
-            settings = group_settings(group, number, ports, node.settings)
+            settings = make_group_settings(group, number, ports, node.settings)
             first, source = self.labs.get(self.spec.names[0]), None
             if first is not None:
                 source = Source(_port(first), first.password, name)
@@ -192,18 +194,18 @@ class ClusterLab:
         source: Source | PatroniMember | None,
     ) -> Lab:
         place = folder.with_name(f"{folder.name}-{name}")
-        identity = self._authority.vouch_for(name)
+        identity = self._authority.issue_certificate(name)
         lab = Lab.start(spec, place, source=source, identity=identity)
         self.labs[name] = self._held.enter_context(lab)
         return lab
 
     def _source(self, writer: str, name: str) -> Source:
         """Return how the node *name* reaches the writer: over a link of its own."""
-        lab, link = self.labs[writer], self._linked(name)
+        lab, link = self.labs[writer], self._begin_link(name)
         link.lead_to(_port(lab))
         return Source(link.port, lab.password, name)
 
-    def _linked(self, name: str) -> Link:
+    def _begin_link(self, name: str) -> Link:
         """Begin a link, which take_links_down() knows by that name."""
         link = Link(self.spec.link_delay_ms)
         self._held.callback(link.close)

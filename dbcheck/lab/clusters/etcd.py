@@ -28,7 +28,7 @@ _IN_MEMORY = 'mount -t tmpfs -o mode=700 dbcheck-etcd /run && exec "$0" "$@"'
 
 
 @contextlib.contextmanager
-def etcd(identity: Identity) -> Generator[int, None, None]:
+def run_etcd(identity: Identity) -> Generator[int, None, None]:
     """Run one etcd server, whose data are in memory; give its port on 127.0.0.1.
 
     identity: which it shows; it answers who has one of the same authority.
@@ -39,7 +39,7 @@ def etcd(identity: Identity) -> Generator[int, None, None]:
         process = subprocess.Popen(
             processes.die_with_parent(
                 [
-                    *namespace.prefix(),
+                    *namespace.command_prefix(),
                     *("sh", "-c", _IN_MEMORY, *_command(clients, peers, files)),
                 ]
             ),
@@ -68,7 +68,7 @@ def _command(clients: HeldPort, peers: HeldPort, tls: IdentityFiles) -> list[str
     """Return its command line (etcd 3.4 documentation, Transport security model)."""
     program = programs.find_patroni("etcd")
     if program is None:
-        raise programs.absent("etcd")
+        raise programs.missing_program_error("etcd")
     for_clients, for_peers = (f"https://{_HOST}:{p.number}" for p in (clients, peers))
     flags = {
         "data-dir": "/run/etcd",

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
-from dbcheck.lab.certificates import in_memory, path_of
+from dbcheck.lab.certificates import descriptor_path, open_in_memory
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import USER, Source, require_undecided, standard_name
@@ -29,7 +29,7 @@ def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> Non
     """
     own = {"user": USER, "password": lab.password, "authority": lab.authority_file}
     filled = [each.format(**own, **values) for each in statements]
-    run = _on_postgresql if lab.spec.engine == "postgresql" else _on_mysql
+    run = _run_on_postgresql if lab.spec.engine == "postgresql" else _run_on_mysql
     try:
         run(lab, filled)
     except (mysql.connector.Error, psycopg2.Error) as error:
@@ -39,19 +39,19 @@ def run_statements(lab: Lab, statements: Sequence[str], **values: object) -> Non
         ) from None
 
 
-def _on_mysql(lab: Lab, statements: Sequence[str]) -> None:
+def _run_on_mysql(lab: Lab, statements: Sequence[str]) -> None:
     """Run them on the server that the cluster's authority vouches for, and on no other.
 
     Another may listen at its port while it is off.
     """
     url = make_url(lab.target_url)
-    with in_memory(lab.authority) as (authority,):
+    with open_in_memory(lab.authority) as (authority,):
         link = mysql.connector.connect(
             host=url.host,
             port=url.port or 0,
             user=USER,
             password=lab.password,
-            ssl_ca=str(path_of(authority)),
+            ssl_ca=str(descriptor_path(authority)),
             ssl_verify_cert=True,
             # The driver trusts the system's authorities as well; they have certificates
             # for anyone, but for no 127.0.0.1.
@@ -62,7 +62,7 @@ def _on_mysql(lab: Lab, statements: Sequence[str]) -> None:
             cursor.execute(statement)
 
 
-def _on_postgresql(lab: Lab, statements: Sequence[str]) -> None:
+def _run_on_postgresql(lab: Lab, statements: Sequence[str]) -> None:
     """Run them on a server that knows the password, too, as SCRAM has it prove."""
     url = make_url(lab.target_url)
     link = psycopg2.connect(
@@ -156,7 +156,7 @@ _REJOIN = {
 }
 
 
-def settings_of(
+def make_node_settings(
     engine: str,
     number: int,
     standbys: Sequence[str],
@@ -248,7 +248,7 @@ BOOTSTRAP = (
 )
 
 
-def group_settings(
+def make_group_settings(
     group: str, number: int, ports: Sequence[HeldPort], given: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the settings of one member of a replication group, and over them *given*.
@@ -298,7 +298,7 @@ class Ports:
         return cls(HeldPort(), HeldPort(), HeldPort())
 
 
-def galera_settings(
+def make_galera_settings(
     names: Sequence[str], number: int, ports: Sequence[Ports], given: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the settings of one node of a Galera cluster, and over them *given*.

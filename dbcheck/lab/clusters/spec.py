@@ -137,7 +137,7 @@ class ClusterSpec:
         return asdict(self)
 
     @property
-    def by_patroni(self) -> bool:
+    def is_managed_by_patroni(self) -> bool:
         """Whether Patroni promotes a standby."""
         return self.promoted_by == PATRONI
 
@@ -147,7 +147,7 @@ class ClusterSpec:
         return [f"node{number}" for number in range(1, self.nodes + 1)]
 
 
-def kind_of(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
+def choose_cluster_kind(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
     """Return how servers of *lab* are one cluster; raise UsageError if they cannot."""
     possible = TOPOLOGIES.get(lab.engine, ())
     if not possible:
@@ -169,7 +169,7 @@ def kind_of(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
 
 def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
     """Raise UsageError if labs of that spec cannot make such a cluster."""
-    kind = kind_of(lab, spec)
+    kind = choose_cluster_kind(lab, spec)
     require_stagger(Promise(spec.promise), spec.stagger_s)
     if lab.power_scope != PowerScope.HOST.value:
         raise UsageError(
@@ -188,7 +188,7 @@ def require_possible(lab: LabSpec, spec: ClusterSpec) -> None:
             hint="Leave --rejoin out, or use --promise writer-gone or all-writer-gone"
             " with replication. The nodes of a group are compared in any case.",
         )
-    if spec.by_patroni:
+    if spec.is_managed_by_patroni:
         _require_patroni(kind, Promise(spec.promise))
 
 

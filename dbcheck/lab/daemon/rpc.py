@@ -15,11 +15,11 @@ from dbcheck.lab.calls import (
     Callee,
     Method,
     NotUnderstood,
-    call_of,
-    failure,
-    limit_s,
-    result_of,
-    success,
+    decode_result,
+    encode_call,
+    encode_failure,
+    encode_success,
+    time_limit_s,
 )
 
 log = logging.getLogger(__name__)
@@ -43,12 +43,12 @@ def call(path: Path, method: Method[P, T], *args: P.args, **named: P.kwargs) -> 
     Raise LabError if the daemon cannot be reached, does not answer within the limit
     of the method, or answers that the call failed.
     """
-    name, timeout_s = method.__name__, limit_s(method)
+    name, timeout_s = method.__name__, time_limit_s(method)
     try:
         with Channel.to(path, timeout_s) as channel:
-            channel.send(call_of(method, *args, **named), timeout_s)
+            channel.send(encode_call(method, *args, **named), timeout_s)
             message = channel.receive(timeout_s)
-        return result_of(method, message)
+        return decode_result(method, message)
     except TimeoutError:
         raise LabError(
             f"the lab did not answer {name!r} within {timeout_s:g} s",
@@ -75,29 +75,29 @@ def call(path: Path, method: Method[P, T], *args: P.args, **named: P.kwargs) -> 
         ) from None
 
 
-def answered(message: bytes, callee: Callee) -> tuple[bytes, bool]:
+def answer_message(message: bytes, callee: Callee) -> tuple[bytes, bool]:
     """Return the reply to a message, and whether the daemon is to end."""
     try:
         name, called = callee.call_in(message)
     except NotUnderstood as error:
         refused = f"the lab does not understand the request: {error}"
-        return failure(
+        return encode_failure(
             LabError(refused, id=ErrorId.LAB_OF_OTHER_VERSION, hint=_OTHER)
         ), False
     log.info("asked for %s", name)
     try:
-        return success(called()), False
+        return encode_success(called()), False
     except Ended:
-        return success(None), True
+        return encode_success(None), True
     except DbcheckError as error:
-        return failure(error), False
+        return encode_failure(error), False
     except Exception as error:
         # A fault of ours must reach the client too, and must not end the lab.
         log.exception("request failed")
-        return failure(fault(error)), False
+        return encode_failure(describe_fault(error)), False
 
 
-def fault(error: Exception) -> LabError:
+def describe_fault(error: Exception) -> LabError:
     """Return what a client is told of a defect of the daemon."""
     return LabError(f"the lab's daemon failed: {error!r}", id=ErrorId.LAB_DAEMON_FAILED)
 
@@ -149,7 +149,7 @@ class RequestServer:
         ended = False
         try:
             message = client.receive(_CLIENT_S)
-            reply, ended = answered(message, callee)
+            reply, ended = answer_message(message, callee)
             client.send(reply, _CLIENT_S)
         except (OSError, EOFError, NotAMessage) as error:
             log.warning("a client was dropped: %r", error)

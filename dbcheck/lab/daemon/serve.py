@@ -26,16 +26,20 @@ from urllib.parse import quote
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LabError
 from dbcheck.lab import namespace, syscalls
-from dbcheck.lab.calls import Callee, failure, success
+from dbcheck.lab.calls import Callee, encode_failure, encode_success
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.daemon import rpc
 from dbcheck.lab.daemon.interface import CutResult, Description, LabCalls, PowerStatus
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
-from dbcheck.lab.machine import Machine, server_of
+from dbcheck.lab.machine import Machine, make_server
 from dbcheck.lab.process import Process
 from dbcheck.lab.recorded import RecordedLab
-from dbcheck.lab.server_account import Account, lacking, packaged
+from dbcheck.lab.server_account import (
+    Account,
+    describe_missing_account,
+    find_packaged_account,
+)
 from dbcheck.lab.servers.base import Source
 from dbcheck.lab.servers.patroni import PatroniMember
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
@@ -81,7 +85,7 @@ class Daemon(LabCalls):
             spec,
             base,
             recordings,
-            _password_of(recordings),
+            _read_password(recordings),
             source=source,
             account=account,
             identity=identity,
@@ -230,7 +234,7 @@ def _watch(entry: LabRecord, client: int, lock: int) -> None:
         fresh_s = 0.0
         while is_on_record(lock) and not select.select(ends, [], [], _RECORD_S)[0]:
             if time.monotonic() >= fresh_s:
-                _freshen(record)
+                _touch_files(record)
                 fresh_s = time.monotonic() + _FRESH_S
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_ORDERLY_END_S)
@@ -240,7 +244,7 @@ def _watch(entry: LabRecord, client: int, lock: int) -> None:
     threading.Thread(target=wait, name="client watch", daemon=True).start()
 
 
-def _freshen(record: int) -> None:
+def _touch_files(record: int) -> None:
     """Give the record and its files the time of day.
 
     It may lie in /tmp, of which systemd-tmpfiles removes what is ten days old.
@@ -252,21 +256,21 @@ def _freshen(record: int) -> None:
             os.utime(name, dir_fd=record, follow_symlinks=False)
 
 
-def _password_of(recordings: Recordings | None) -> str:
+def _read_password(recordings: Recordings | None) -> str:
     """Return the password of the server in the recordings that are replayed, or ""."""
     if recordings is None or not recordings.replayed:
         return ""
     return RecordedLab.read(recordings.folder).password
 
 
-def _recordings_of(entry: LabRecord) -> Recordings | None:
+def _find_recordings(entry: LabRecord) -> Recordings | None:
     noted = entry.read().get("recordings")
     if not isinstance(noted, dict):
         return None
     return Recordings(Path(noted["folder"]), bool(noted["replayed"]))
 
 
-def _source_of(entry: LabRecord) -> Source | PatroniMember | None:
+def _read_source(entry: LabRecord) -> Source | PatroniMember | None:
     """Return the server that the lab's one is to follow, or what it is a member of."""
     match entry.read():
         case {"source": dict(noted)}:
@@ -277,7 +281,7 @@ def _source_of(entry: LabRecord) -> Source | PatroniMember | None:
             return None
 
 
-def _account_of(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account | None:
+def _find_account(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account | None:
     """Return what root's lab is to run its server as, None for an ordinary user's.
 
     The lab's own account gets a name in its namespaces.  Raise LabError if there is no
@@ -287,10 +291,12 @@ def _account_of(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account |
         return None
     number = entry.account()
     if number is None:
-        names = server_of(spec).accounts
-        found = packaged(names)
+        names = make_server(spec).accounts
+        found = find_packaged_account(names)
         if found is None:
-            raise LabError(lacking(names), id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING)
+            raise LabError(
+                describe_missing_account(names), id=ErrorId.UNPRIVILEGED_ACCOUNT_MISSING
+            )
         return found
     account = Account.of_number(number)
     if isolated:
@@ -298,7 +304,7 @@ def _account_of(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account |
     return account
 
 
-def _identity_of(entry: LabRecord) -> Identity | None:
+def _read_identity(entry: LabRecord) -> Identity | None:
     """Return by what the other nodes of a cluster know the lab's server."""
     noted = entry.read().get("identity")
     return Identity(**noted) if isinstance(noted, dict) else None
@@ -319,13 +325,13 @@ def _prepare_folder(
         return folder
     beside = [recordings.folder] if recordings else []
     namespace.drop_loop_mounts(folder, entry.path, *beside, *_own_paths())
-    namespace.mask(folder, entry.path, *beside)
+    namespace.mask_system_folders(folder, entry.path, *beside)
     base = namespace.BASE / entry.name
     if recordings and recordings.replayed:
         base = Path(RecordedLab.read(recordings.folder).base)
     (base / DATA_DRIVE).mkdir(parents=True)
     # The server's account could not get through the folders above the real one.
-    namespace.bind(files, base / DATA_DRIVE)
+    namespace.bind_mount(files, base / DATA_DRIVE)
     return base
 
 
@@ -339,7 +345,7 @@ def _own_paths() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def removable(folder: Path) -> Iterator[Callable[[], bool]]:
+def make_remover(folder: Path) -> Iterator[Callable[[], bool]]:
     """Yield a function that removes *folder*, and returns whether it is gone.
 
     Our mounts may cover its path meanwhile, so it is reached by a descriptor.
@@ -370,12 +376,15 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
     if folder is None:
         raise LabError(f"{entry.facts} names no folder", id=ErrorId.LAB_STATE_DAMAGED)
     daemon = None
-    with removable(folder) as remove_folder, removable(entry.path) as remove_record:
+    with (
+        make_remover(folder) as remove_folder,
+        make_remover(entry.path) as remove_record,
+    ):
         try:
-            recordings = _recordings_of(entry)
+            recordings = _find_recordings(entry)
             base = _prepare_folder(entry, folder, recordings, isolated=isolated)
             spec = LabSpec.from_json(str(entry.read()["spec"]))
-            account = _account_of(entry, spec, isolated=isolated)
+            account = _find_account(entry, spec, isolated=isolated)
             daemon = Daemon(
                 entry=entry,
                 lock=lock,
@@ -383,22 +392,22 @@ def _run(entry: LabRecord, lock: int, ready: int, *, isolated: bool) -> None:
                 base=base,
                 spec=spec,
                 recordings=recordings,
-                source=_source_of(entry),
+                source=_read_source(entry),
                 account=account,
-                identity=_identity_of(entry),
+                identity=_read_identity(entry),
             )
             daemon.build()
-            _say(ready, success(None))
+            _say(ready, encode_success(None))
             daemon.serve()
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
-            ended = daemon is None or _ended(daemon, lock)
+            ended = daemon is None or _end_daemon(daemon, lock)
             if ended and remove_folder() and is_on_record(lock):
                 remove_record()
 
 
-def _ended(daemon: Daemon, lock: int) -> bool:
+def _end_daemon(daemon: Daemon, lock: int) -> bool:
     """End the daemon's lab; return whether nothing of it will be left.
 
     Once its record is gone only this process knows what is left, so it tries again.
@@ -439,9 +448,9 @@ def main() -> None:
     try:
         _run(entry, lock, ready, isolated=isolated)
     except DbcheckError as error:
-        _say(ready, failure(error))
+        _say(ready, encode_failure(error))
     except Exception as error:
-        _say(ready, failure(rpc.fault(error)))
+        _say(ready, encode_failure(rpc.describe_fault(error)))
         raise
 
 

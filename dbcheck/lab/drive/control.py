@@ -27,10 +27,10 @@ from dbcheck.lab import syscalls
 from dbcheck.lab.calls import (
     Method,
     NotUnderstood,
-    call_of,
-    limit_s,
-    result_in,
-    result_of,
+    decode_result,
+    decode_result_as,
+    encode_call,
+    time_limit_s,
 )
 from dbcheck.lab.drive.process import RECORDING_S
 from dbcheck.lab.drive.recording import RecordingFile
@@ -47,7 +47,7 @@ P = ParamSpec("P")
 
 
 @contextlib.contextmanager
-def _opened(recording: RecordingFile | None) -> Iterator[int]:
+def _open_recording(recording: RecordingFile | None) -> Iterator[int]:
     """Give a descriptor of the file, -1 without one."""
     file = -1 if recording is None else recording.open()
     try:
@@ -95,7 +95,7 @@ class DriveProcess:
         On return the drive is open and its mount is detached already: it lives as
         long as a process has it open, so no process has to unmount it.
         """
-        with _opened(recording) as file:
+        with _open_recording(recording) as file:
             ours, theirs = Channel.pair()
             errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             with theirs:
@@ -125,7 +125,7 @@ class DriveProcess:
         try:
             started = self._receive("start", timeout_s)
             try:
-                result_in(started, NoneType)
+                decode_result_as(started, NoneType)
             except LabError as error:
                 raise LabError(
                     f"no virtual drive on {mountpoint}: {error}",
@@ -148,12 +148,12 @@ class DriveProcess:
         name = method.__name__
         with self._lock:
             try:
-                self._control.send(call_of(method, *args, **named))
+                self._control.send(encode_call(method, *args, **named))
             except OSError as error:
                 raise self._gone(name) from error
-            answer = self._receive(name, limit_s(method))
+            answer = self._receive(name, time_limit_s(method))
         try:
-            return result_of(method, answer)
+            return decode_result(method, answer)
         except LabError as error:
             refused = f"the virtual drive refused {name!r}: {error}"
             raise LabError(refused, id=ErrorId.VIRTUAL_DRIVE_REFUSED) from None

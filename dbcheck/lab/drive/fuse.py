@@ -61,7 +61,7 @@ _DIRECT_IO, _PARALLEL_DIRECT_WRITES = 1 << 0, 1 << 6  # the page cache is left o
 _IN_FLIGHT_MAX, _IN_FLIGHT_MANY = 64, 48
 
 
-def init_answer(body: memoryview) -> bytes:
+def answer_init(body: memoryview) -> bytes:
     """Return what a drive agrees to of what the kernel's INIT offers."""
     _, _, readahead, offered = _INIT_BODY.unpack_from(body)
     flags = offered & (_ASYNC_READ | _BIG_WRITES | _ASYNC_DIO | _MAX_PAGES)
@@ -72,7 +72,7 @@ def init_answer(body: memoryview) -> bytes:
     )
 
 
-def attributes(size: int, made_s: int) -> bytes:
+def encode_attributes(size: int, made_s: int) -> bytes:
     """Return the attributes of a file of *size* bytes, made at that epoch time."""
     return _ATTRIBUTES.pack(
         *(_ATTRIBUTES_VALID_S, 0, 0),
@@ -82,12 +82,12 @@ def attributes(size: int, made_s: int) -> bytes:
     )
 
 
-def opened() -> bytes:
+def answer_open() -> bytes:
     """Return the answer to OPEN."""
     return _OPENED.pack(0, _DIRECT_IO | _PARALLEL_DIRECT_WRITES, 0)
 
 
-def filesystem_facts(size: int) -> bytes:
+def answer_statfs(size: int) -> bytes:
     """Return the answer to STATFS for a drive of *size* bytes."""
     blocks = size // _BLOCK_BYTES
     return _STATFS.pack(*(blocks, 0, 0, 1, 0), *(_BLOCK_BYTES, 255, _BLOCK_BYTES, 0))
@@ -314,11 +314,11 @@ class FuseDrive:
             self._answer(unique, error=errno.EOPNOTSUPP)
 
     def _init(self, unique: int, body: memoryview) -> None:
-        self._answer_with(unique, init_answer(body))
+        self._answer_with(unique, answer_init(body))
 
     def _getattr(self, unique: int, body: memoryview) -> None:
         size = self._drive.spec.size_bytes
-        self._answer_with(unique, attributes(size, self._made_s))
+        self._answer_with(unique, encode_attributes(size, self._made_s))
 
     def _setattr(self, unique: int, body: memoryview) -> None:
         valid, _, _, size = SETATTR_BODY.unpack_from(body)
@@ -328,11 +328,11 @@ class FuseDrive:
             self._getattr(unique, body)
 
     def _open(self, unique: int, body: memoryview) -> None:
-        self._answer_with(unique, opened())
+        self._answer_with(unique, answer_open())
 
     def _statfs(self, unique: int, body: memoryview) -> None:
         size = self._drive.spec.size_bytes
-        self._answer_with(unique, filesystem_facts(size))
+        self._answer_with(unique, answer_statfs(size))
 
     def _nothing(self, unique: int, body: memoryview) -> None:
         self._answer(unique)

@@ -54,7 +54,7 @@ _Entry = tuple[
 ]  # flags; offset; content, or text of a mark
 
 
-def log_of(
+def encode_log(
     recording: Recording, marks: Iterable[tuple[int, str]]
 ) -> tuple[int, Iterator[bytes]]:
     """Return how many of *marks* are in the log of *recording*, and the log's bytes.
@@ -66,27 +66,27 @@ def log_of(
     Raise ValueError for a text that is empty, has a NUL or does not fit into a sector,
     and LabError for a write that is not whole sectors.
     """
-    texts = [(time_us, _text(text)) for time_us, text in marks]
+    texts = [(time_us, _encode_text(text)) for time_us, text in marks]
     known = sorted(
         (mark for mark in texts if mark[0] <= recording.ended_us), key=itemgetter(0)
     )
     count = 0
-    for entry in _entries(recording, known):
+    for entry in _list_entries(recording, known):
         _require_whole_sectors(entry)
         count += 1
     head = _SUPER.pack(_MAGIC, _VERSION, count, SECTOR_BYTES).ljust(SECTOR_BYTES, b"\0")
-    packed = (_packed(entry) for entry in _entries(recording, known))
+    packed = (_encode_entry(entry) for entry in _list_entries(recording, known))
     return len(known), chain([head], chain.from_iterable(packed))
 
 
-def _text(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     data, room = text.encode(), SECTOR_BYTES - _ENTRY.size - 1
     if not 0 < len(data) <= room or b"\0" in data:
         raise ValueError(f"a mark has 1 to {room} bytes and no NUL, not {text!r}")
     return data
 
 
-def _entries(recording: Recording, marks: Sequence[_Mark]) -> Iterator[_Entry]:
+def _list_entries(recording: Recording, marks: Sequence[_Mark]) -> Iterator[_Entry]:
     """Yield the log's entries; marks: by time."""
     for offset, content in recording.base():
         yield 0, offset, content
@@ -96,16 +96,16 @@ def _entries(recording: Recording, marks: Sequence[_Mark]) -> Iterator[_Entry]:
     for time_us, covered, _ in recording.flushes:
         while waiting and waiting[0][0] < time_us:
             yield _MARK, 0, waiting.popleft()[1]
-        yield from _writes(recording, logged, covered)
+        yield from _list_writes(recording, logged, covered)
         yield _FLUSH, 0, b""
         logged = max(logged, covered)
     for _, text in waiting:
         yield _MARK, 0, text
-    yield from _writes(recording, logged, len(recording))
+    yield from _list_writes(recording, logged, len(recording))
     yield _MARK, 0, b"dm-log-writes-end"
 
 
-def _writes(recording: Recording, first: int, end: int) -> Iterator[_Entry]:
+def _list_writes(recording: Recording, first: int, end: int) -> Iterator[_Entry]:
     for number in range(first, end):
         write = recording.write(number)
         if write.content:  # replay-log takes an empty one for damage
@@ -123,7 +123,7 @@ def _require_whole_sectors(entry: _Entry) -> None:
         )
 
 
-def _packed(entry: _Entry) -> Iterator[bytes]:
+def _encode_entry(entry: _Entry) -> Iterator[bytes]:
     """Yield an entry's sector, and the content of a write."""
     flags, offset, content = entry
     if flags:

@@ -51,12 +51,12 @@ Bytes = TypeVar("Bytes", bytes, memoryview)
 Write = tuple[int, bytes]
 
 
-def sectors(offset: int, length: int) -> int:
+def count_sectors(offset: int, length: int) -> int:
     """Return how many sectors the *length* bytes at *offset* touch."""
     return (offset + length + SECTOR_BYTES - 1) // SECTOR_BYTES - offset // SECTOR_BYTES
 
 
-def surviving(
+def choose_surviving_parts(
     kind: str, writes: Sequence[tuple[int, Bytes]], seed: int
 ) -> Iterator[list[tuple[int, Bytes]]]:
     """Yield what survives of each of the cached *writes*, oldest first; [] if nothing.
@@ -76,7 +76,7 @@ def surviving(
         yield from ([writes[n]] if n != lost else [] for n in range(count))
     elif kind in _UNITS:
         for offset, content in writes:
-            yield list(_random_units(draw, offset, content, _UNITS[kind]))
+            yield list(_choose_random_units(draw, offset, content, _UNITS[kind]))
     elif kind == "suffix":
         first = draw.randrange(count + 1)
         yield from ([writes[n]] if n >= first else [] for n in range(count))
@@ -84,18 +84,18 @@ def surviving(
         whole = draw.randrange(count + 1)
         yield from ([write] for write in writes[:whole])
         for write in writes[whole : whole + 1]:
-            yield list(_torn(draw, *write)) if kind == "torn" else []
+            yield list(_tear_write(draw, *write)) if kind == "torn" else []
         yield from ([] for _ in writes[whole + 1 :])
     else:
         raise ValueError(f"unknown kind of survivors: {kind!r}")
 
 
-def _random_units(
+def _choose_random_units(
     draw: random.Random, offset: int, content: Bytes, unit: int
 ) -> Iterator[tuple[int, Bytes]]:
     """Yield each unit of the drive in one write with probability one half."""
     end = offset + len(content)
-    chosen = draw.getrandbits(sectors(offset, len(content)) or 1)
+    chosen = draw.getrandbits(count_sectors(offset, len(content)) or 1)
     start = offset
     while start < end:
         stop = min(end, start - start % unit + unit)
@@ -105,14 +105,14 @@ def _random_units(
         start = stop
 
 
-def _torn(
+def _tear_write(
     draw: random.Random, offset: int, content: Bytes
 ) -> Iterator[tuple[int, Bytes]]:
     """Yield the beginning of one write, cut at a sector boundary inside it.
 
     A write within one sector cannot be torn: it is there or not.
     """
-    count = sectors(offset, len(content))
+    count = count_sectors(offset, len(content))
     kept = draw.randrange(2) if count < 2 else draw.randrange(1, count)
     stop = (offset // SECTOR_BYTES + kept) * SECTOR_BYTES - offset
     if kept:
@@ -225,7 +225,7 @@ class Drive:
             self._put(now, offset, before[:head], content[:head])
             offset, before, content = offset + head, before[head:], content[head:]
         self._put(now, offset, before, content, spared=head < length)
-        self._drop_settled()
+        self._forget_stable()
         self.age(now)
         self._writes += 1
         self._write_bytes += length
@@ -253,7 +253,7 @@ class Drive:
         if spared:
             self._spared.add(number)
         elif self._through:
-            self._settle(number)
+            self._make_stable(number)
 
     def zero(self, offset: int, length: int, now: float) -> None:
         """Write zeros, except where the drive reads as zeros already.
@@ -281,16 +281,18 @@ class Drive:
             return
         self._flushes_left -= 1
         if self._spared or self.spec.personality == "reordering":
-            for number in self._in_reach(max(self._destaged, self._flushed), mark):
+            for number in self._find_covered_writes(
+                max(self._destaged, self._flushed), mark
+            ):
                 if number not in self._spared:
-                    self._settle(number)
-            self._drop_settled()
+                    self._make_stable(number)
+            self._forget_stable()
         else:
             self._destage(mark - self._destaged)
         self._flushed = max(self._flushed, mark)
         self._flushes_honoured += self._destaged >= mark
 
-    def _in_reach(self, first: int, mark: int) -> range:
+    def _find_covered_writes(self, first: int, mark: int) -> range:
         """Return which of the writes since the last flush are in this one's reach."""
         if self.spec.personality != "reordering" or first >= mark:
             return range(first, mark)
@@ -304,13 +306,13 @@ class Drive:
     def _length(self, number: int) -> int:
         return len(self._cache[number - self._destaged][3])
 
-    def _settle(self, number: int) -> None:
+    def _make_stable(self, number: int) -> None:
         """Make one cached write stable, whatever older ones there are."""
         if number not in self._settled:
             self._settled.add(number)
             self._cached_bytes -= self._length(number)
 
-    def _drop_settled(self) -> None:
+    def _forget_stable(self) -> None:
         """Forget what is stable and has no older write that is not."""
         while self._destaged in self._settled:
             self._destage(1)
@@ -322,7 +324,7 @@ class Drive:
             self._held_bytes > self._cache_bytes or now - cache[0][0] >= self._age_s
         ):
             self._destage(1)
-            self._drop_settled()
+            self._forget_stable()
 
     def flush_all(self) -> None:
         """Make everything in the cache stable."""
@@ -333,7 +335,7 @@ class Drive:
         """How many of the cached writes became stable, or were taken back by a cut."""
         return self._destaged
 
-    def take_back(self, count: int) -> None:
+    def undo_newest(self, count: int) -> None:
         """Undo the newest cached writes, as if they had never come, down to *count*.
 
         For a drive on which no flush and no age makes anything stable.
@@ -384,14 +386,14 @@ class Drive:
         for _, offset, before, _ in reversed(self._cache):
             self._now[offset : offset + len(before)] = before
         self.flush_all()
-        left = surviving(survivors, writes, seed)
+        left = choose_surviving_parts(survivors, writes, seed)
         kept = 0
         for settled, write in held:
             for offset, content in [write] if settled else next(left):
                 self._now[offset : offset + len(content)] = content
-                kept += 0 if settled else sectors(offset, len(content))
+                kept += 0 if settled else count_sectors(offset, len(content))
         self._forget()
-        total = sum(sectors(offset, len(content)) for offset, content in writes)
+        total = sum(count_sectors(offset, len(content)) for offset, content in writes)
         return CutReport(len(writes), cached_bytes, kept, total - kept)
 
     def _forget(self) -> None:

@@ -22,7 +22,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.base.processes import Channel
 from dbcheck.lab import syscalls
-from dbcheck.lab.calls import Callee, failure, remote, success
+from dbcheck.lab.calls import Callee, encode_failure, encode_success, remote
 from dbcheck.lab.drive.fuse import FuseDrive, mount_drive
 from dbcheck.lab.drive.model import CutReport, Drive, DriveCounters, DriveState
 from dbcheck.lab.drive.recording import Recording
@@ -118,9 +118,9 @@ class DriveServer:
             return False
         try:
             _, called = self._callee.call_in(message)
-            answer = success(called())
+            answer = encode_success(called())
         except Exception as error:  # a drive that ended would take the lab with it
-            answer = _failure(f"{type(error).__name__}: {error}")
+            answer = _encode_failure(f"{type(error).__name__}: {error}")
         self._control.send(answer)
         return True
 
@@ -207,8 +207,8 @@ class DriveServer:
         return self._drive.spec
 
 
-def _failure(text: str) -> bytes:
-    return failure(LabError(text[:_WORDS_MAX], id=ErrorId.VIRTUAL_DRIVE_REFUSED))
+def _encode_failure(text: str) -> bytes:
+    return encode_failure(LabError(text[:_WORDS_MAX], id=ErrorId.VIRTUAL_DRIVE_REFUSED))
 
 
 def main(arguments: list[str]) -> int:
@@ -224,18 +224,18 @@ def main(arguments: list[str]) -> int:
             _prepare_process()
             descriptor = os.open("/dev/fuse", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             mount_drive(descriptor, path)
-            replay = _replay_of(file) if use == "replay" else None
+            replay = _open_replay(file) if use == "replay" else None
             _leave_mounts()
             drive = replay.drive if replay else Drive(DriveSpec(**json.loads(spec)))
         except (OSError, LabError) as error:
-            control.send(_failure(str(error)))
+            control.send(_encode_failure(str(error)))
             return 1
-        control.send(success(None))
+        control.send(encode_success(None))
         DriveServer(control, descriptor, drive, float(watchdog_s), file, replay).run()
     return 0
 
 
-def _replay_of(file: int) -> Replay:
+def _open_replay(file: int) -> Replay:
     return Replay(Recording(Path(os.readlink(f"/proc/self/fd/{file}"))))
 
 

@@ -89,7 +89,7 @@ class Recorder:
     def __init__(self, content: memoryview, now: float) -> None:
         """Begin with what *content*, the whole drive, holds at *now*, in seconds."""
         self._size = len(content)
-        self._began_us = _micros(now)
+        self._began_us = _to_microseconds(now)
         self._ended_us: int | None = None
         # As bytes: a view of them is compared one by one.
         pieces = (
@@ -109,18 +109,18 @@ class Recorder:
         if self._bytes > _BYTES_MAX:  # save() refuses what is not whole
             self._contents.clear()
             return
-        self._writes.extend((_micros(now), offset, len(content)))
+        self._writes.extend((_to_microseconds(now), offset, len(content)))
         self._contents.append(content)
 
     def flush(self, now: float, covered: int) -> None:
         """Note that a flush, which covers the first *covered* writes, ends at *now*."""
         if self._ended_us is None:
-            self._flushes.extend((_micros(now), covered, len(self._contents)))
+            self._flushes.extend((_to_microseconds(now), covered, len(self._contents)))
 
     def end(self, now: float) -> None:
         """Note nothing from *now* on; may be repeated."""
         if self._ended_us is None:
-            self._ended_us = _micros(now)
+            self._ended_us = _to_microseconds(now)
 
     def save(self, file: IO[bytes]) -> None:
         """Write the recording, which has ended; raise ValueError if it has not.
@@ -210,9 +210,9 @@ class Recording:
         self.size_bytes: int = facts["size_bytes"]
         self.began_us: int = facts["began_us"]
         self.ended_us: int = facts["ended_us"]
-        self._base = list(zip(*_columns(stored, "base", 2), strict=True))
-        self.times_us, self.offsets, self.lengths = _columns(stored, "writes", 3)
-        self.flushes = list(zip(*_columns(stored, "flushes", 3), strict=True))
+        self._base = list(zip(*_read_columns(stored, "base", 2), strict=True))
+        self.times_us, self.offsets, self.lengths = _read_columns(stored, "writes", 3)
+        self.flushes = list(zip(*_read_columns(stored, "flushes", 3), strict=True))
         self._base_content = memoryview(stored.read("base"))
         self._content = memoryview(stored.read("writes"))
 
@@ -227,9 +227,9 @@ class Recording:
         places = list(zip(self.offsets, self.lengths, strict=True))
         _check_places(places, len(self._content), self.size_bytes)
         for times_us in (self.times_us, [time_us for time_us, _, _ in self.flushes]):
-            if not _rising([0, self.began_us, *times_us, self.ended_us]):
+            if not _is_rising([0, self.began_us, *times_us, self.ended_us]):
                 raise ValueError("a time is out of order")
-        if not _rising([0, *(written for *_, written in self.flushes), len(self)]):
+        if not _is_rising([0, *(written for *_, written in self.flushes), len(self)]):
             raise ValueError("a flush is out of order")
         if any(not 0 <= covered <= written for _, covered, written in self.flushes):
             raise ValueError("a flush covers more than was written")
@@ -252,7 +252,7 @@ class Recording:
         return Write(self.times_us[number], self.offsets[number], content)
 
 
-def _columns(stored: zipfile.ZipFile, name: str, count: int) -> list[array[int]]:
+def _read_columns(stored: zipfile.ZipFile, name: str, count: int) -> list[array[int]]:
     """Return the columns of an index, which has *count* of them."""
     numbers = array("q", stored.read(f"{name}.index"))
     if len(numbers) % count:
@@ -274,9 +274,9 @@ def _check_places(
         raise ValueError("an index does not fit its bytes")
 
 
-def _rising(numbers: Sequence[int]) -> bool:
+def _is_rising(numbers: Sequence[int]) -> bool:
     return all(one <= next_one for one, next_one in pairwise(numbers))
 
 
-def _micros(now: float) -> int:
+def _to_microseconds(now: float) -> int:
     return int(now * 1e6)

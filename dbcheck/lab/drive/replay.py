@@ -57,7 +57,7 @@ class Replay:
             ):
                 raise ValueError(f"no part {begin}+{length} of a later write {number}")
         self._whole = min(whole, self._whole)
-        self.drive.take_back(self._whole)
+        self.drive.undo_newest(self._whole)
         for number in range(self._whole, whole):
             self._write(number, 0, recording.lengths[number])
         self._whole = whole

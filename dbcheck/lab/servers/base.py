@@ -169,7 +169,7 @@ class DatabaseServer(abc.ABC):
     @classmethod
     def version(cls) -> str:
         """Return what its program says of its version; raise LabError."""
-        return programs.version(cls._program(cls.needs[0]))
+        return programs.read_version(cls._program(cls.needs[0]))
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
@@ -213,7 +213,7 @@ class DatabaseServer(abc.ABC):
 
     def server_log(self, lines: int) -> str:
         """Return the last *lines* of the log, "" if there is none."""
-        return last_lines(self._written_since(0), lines)
+        return last_lines(self._read_log_since(0), lines)
 
     def initialise(self) -> None:
         """Create the data folder and the account dbcheck.
@@ -249,7 +249,7 @@ class DatabaseServer(abc.ABC):
         server_account.make_folder(self.server_run, self._account)
         server_account.make_file(self.run / "password", None, password + "\n")
 
-    def identify(self, identity: Identity) -> None:
+    def set_identity(self, identity: Identity) -> None:
         """Have the other nodes of its cluster know it, from its first start on."""
         self.tls = identity.write(self.run.with_name("tls"), self._account)
 
@@ -312,7 +312,7 @@ class DatabaseServer(abc.ABC):
         try:
             while not self._ready():
                 if (why := self.failure()) is not None:
-                    kind = LabError if self.was_ended() else Unrecoverable
+                    kind = LabError if self.was_ended_from_outside() else Unrecoverable
                     raise kind(
                         f"the {self.name} server did not start: {why}",
                         id=ErrorId.LAB_SERVER_NOT_STARTED,
@@ -382,7 +382,7 @@ class DatabaseServer(abc.ABC):
             return None
         return f"exit status {self._process.returncode}\n{self._why()}"
 
-    def was_ended(self) -> bool:
+    def was_ended_from_outside(self) -> bool:
         """Return whether something else ended it: a signal, a shutdown, a shortage.
 
         No server sends itself one of these signals; whoever is short of memory does, or
@@ -413,7 +413,7 @@ class DatabaseServer(abc.ABC):
         """Return one of the programs it needs; raise LabError if it is not there."""
         found = cls.find(name)
         if found is None:
-            raise programs.absent(name)
+            raise programs.missing_program_error(name)
         return found
 
     def _ready(self) -> bool:
@@ -438,7 +438,7 @@ class DatabaseServer(abc.ABC):
         try:
             with open(self.log_file, "ab", opener=server_account.plainly) as server_log:
                 if self._log_account is None:
-                    server_account.show(server_log.fileno(), self._account)
+                    server_account.make_readable(server_log.fileno(), self._account)
                 self._log_start = server_log.tell()
                 self._process = self._spawn(command, server_log.fileno())
         except BaseException:
@@ -511,7 +511,7 @@ class DatabaseServer(abc.ABC):
                     raise LabError(late, id=ErrorId.PROGRAM_FAILED) from None
                 raise
         if status != 0:
-            said = server_account.text(output_file, None, LOG_BYTES_MAX)
+            said = server_account.read_as_text(output_file, None, LOG_BYTES_MAX)
             raise programs.Failed(
                 f"{command[0]} failed with status {status}\n{last_lines(said)}", status
             )
@@ -531,14 +531,14 @@ class DatabaseServer(abc.ABC):
 
     def _logged(self) -> str:
         """Return what it logged since its last start."""
-        return self._written_since(self._log_start)
+        return self._read_log_since(self._log_start)
 
     def _log_end(self) -> str:
         return last_lines(self._logged())
 
-    def _written_since(self, start: int) -> str:
+    def _read_log_since(self, start: int) -> str:
         """Return what was written to the log after byte *start*, "" if nothing."""
-        return server_account.text(
+        return server_account.read_as_text(
             self.log_file, self._log_account, LOG_BYTES_MAX, start
         )
 

@@ -87,12 +87,12 @@ class InnodbServer(DatabaseServer, abc.ABC):
             "port": str(self.port),
             "socket": str(socket_file),
             "pid_file": str(self.server_run / "pid"),
-            "tmpdir": str(self._temporary()),
+            "tmpdir": str(self._temporary_folder()),
         }
         if (log_bin := settings.get("log_bin", "").upper()) in ("ON", "OFF"):
             del settings["log_bin"]  # whose value is the name of its files
             settings["log_bin" if log_bin == "ON" else self.no_binlog] = ""
-        return ["--no-defaults", *options(settings)]
+        return ["--no-defaults", *format_options(settings)]
 
     def _tls_settings(self) -> dict[str, str]:
         """Return how the other nodes of a cluster know it, {} if it is none."""
@@ -124,7 +124,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         text = statements.format(user=USER, password=password)
         return self._write_secret("accounts.sql", text)
 
-    def _temporary(self) -> Path:
+    def _temporary_folder(self) -> Path:
         """Return a folder for temporary tables that no other server looks into.
 
         In a shared one, every server that starts removes those of all the others.
@@ -144,7 +144,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         return len(greeting) == 5 and greeting[4] == _PROTOCOL_10
 
 
-def options(settings: Mapping[str, str]) -> list[str]:
+def format_options(settings: Mapping[str, str]) -> list[str]:
     """Return *settings* as options of a command line; "" stands for a bare one."""
     return [
         f"--{name}={value}" if value else f"--{name}"

@@ -12,7 +12,7 @@ from dbcheck.base.errors import Unrecoverable
 from dbcheck.lab import programs, server_account
 from dbcheck.lab.certificates import Identity
 from dbcheck.lab.servers.base import ASKED, LOG_BYTES_MAX, last_lines
-from dbcheck.lab.servers.innodb import InnodbServer, options
+from dbcheck.lab.servers.innodb import InnodbServer, format_options
 
 # What mariadb-install-db writes needs no care: a cut in it starts it again.
 _CREATE_SETTINGS = {
@@ -54,13 +54,13 @@ class MariadbServer(InnodbServer):
             **_CREATE_SETTINGS,
             **self._shape(),
             "datadir": str(self.data),
-            "tmpdir": str(self._temporary()),
+            "tmpdir": str(self._temporary_folder()),
         }
         size = self.settings.get("innodb_log_file_size")
         if size is not None:
             settings["innodb_log_file_size"] = size
         try:
-            self._install(accounts_file, options(settings))
+            self._install(accounts_file, format_options(settings))
         finally:
             accounts_file.unlink()
 
@@ -185,20 +185,20 @@ class GaleraServer(MariadbServer):
         ]
         at = [f"--wsrep-start-position={self._position}"] if self._position else []
         if self.tls is not None:
-            given[0] = f"--defaults-file={self._copying}"
+            given[0] = f"--defaults-file={self._transfer_settings_file}"
         return [*given, f"--wsrep-provider={provider}", *at]
 
     @property
-    def _copying(self) -> Path:
+    def _transfer_settings_file(self) -> Path:
         """The file of settings that the scripts of TRANSFER read, and no server."""
         return self.run.with_name("tls") / "copy.cnf"
 
-    def identify(self, identity: Identity) -> None:
+    def set_identity(self, identity: Identity) -> None:
         """Have copies of its data go over TLS to other nodes alone, too."""
-        super().identify(identity)
+        super().set_identity(identity)
         assert self.tls is not None  # since then
         server_account.make_file(
-            self._copying, self._account, _COPYING.format(tls=self.tls)
+            self._transfer_settings_file, self._account, _COPYING.format(tls=self.tls)
         )
 
     def _tls_settings(self) -> dict[str, str]:
@@ -256,4 +256,4 @@ class GaleraServer(MariadbServer):
         return str(found[-1])
 
     def _said(self, log: Path) -> str:
-        return server_account.text(log, self._account, LOG_BYTES_MAX)
+        return server_account.read_as_text(log, self._account, LOG_BYTES_MAX)

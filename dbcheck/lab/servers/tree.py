@@ -38,7 +38,7 @@ class ServerTree:
 
     def pids(self) -> list[int]:
         """Return the processes that live now, the first one first."""
-        found = [pid for pid in _processes() if self._is_ours(pid)]
+        found = [pid for pid in _list_processes() if self._is_ours(pid)]
         first = self._process.pid
         if self._process.poll() is None and first not in found:
             found.append(first)  # not yet executing the program
@@ -49,13 +49,13 @@ class ServerTree:
         frozen: set[int] = set()
         while fresh := [pid for pid in self.pids() if pid not in frozen]:
             for pid in fresh:
-                _send(pid, signal.SIGSTOP)
+                _send_signal(pid, signal.SIGSTOP)
             frozen.update(fresh)
 
     def thaw(self) -> None:
         """Resume frozen processes."""
         for pid in self.pids():
-            _send(pid, signal.SIGCONT)
+            _send_signal(pid, signal.SIGCONT)
 
     def kill_now(self) -> None:
         """Send SIGKILL to every process, and return without waiting for their end.
@@ -65,15 +65,15 @@ class ServerTree:
         """
         first = self._process.pid
         if self._process.poll() is None:
-            _send(first, signal.SIGSTOP)  # it can fork no more
+            _send_signal(first, signal.SIGSTOP)  # it can fork no more
         while fresh := [pid for pid in self.pids() if pid not in self._dying]:
             for pid in fresh:
                 with contextlib.suppress(ProcessLookupError):
                     self._dying[pid] = os.pidfd_open(pid)
                 if pid != first:
-                    _send(pid, signal.SIGKILL)
+                    _send_signal(pid, signal.SIGKILL)
         if self._process.poll() is None:
-            _send(first, signal.SIGKILL)
+            _send_signal(first, signal.SIGKILL)
 
     def wait_gone(self, timeout_s: float) -> None:
         """Return once every process that kill_now() hit is gone, and reap the first.
@@ -110,7 +110,7 @@ class ServerTree:
             return False
 
 
-def _processes() -> Iterator[int]:
+def _list_processes() -> Iterator[int]:
     """Yield every process id; raise LabError if /proc numbers them otherwise."""
     if os.readlink("/proc/self") != str(os.getpid()):
         raise LabError(
@@ -121,7 +121,7 @@ def _processes() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _send(pid: int, number: signal.Signals) -> None:
+def _send_signal(pid: int, number: signal.Signals) -> None:
     """Send a signal; a process that is gone already is what was wanted."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

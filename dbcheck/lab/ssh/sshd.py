@@ -100,7 +100,7 @@ class Sshd:
             return
         # Stopped, it cannot open another session while the present ones are killed.
         child.send_signal(signal.SIGSTOP)
-        for pid in _descendants(child.pid):
+        for pid in _list_descendants(child.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         child.kill()
@@ -117,16 +117,16 @@ class Sshd:
     def _command(self) -> list[str]:
         """Return the command line of the server that can be had here."""
         folder = self._folder
-        if binary := _openssh():
+        if binary := _find_openssh():
             text = _CONFIG.format(port=self.port, folder=folder, user=self.user)
             (folder / "config").write_text(text)
             if os.getuid() == 0:
                 Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists
             return [binary, "-D", "-e", "-f", str(folder / "config")]
-        if _asyncssh():
+        if _find_asyncssh():
             arguments = (str(folder), str(self.port))
             return processes.module("dbcheck.lab.ssh.fallback", *arguments)
-        raise programs.absent("sshd")
+        raise programs.missing_program_error("sshd")
 
     def _launch(self, command: list[str]) -> None:
         with (self._folder / "log").open("wb") as errors:
@@ -153,9 +153,9 @@ class Sshd:
         return False
 
 
-def missing() -> list[str]:
+def list_missing() -> list[str]:
     """Return what must be installed or mended for an SSH server; [] if nothing."""
-    if _openssh() or _asyncssh():
+    if _find_openssh() or _find_asyncssh():
         return []
     if programs.find("sshd"):
         return [
@@ -165,13 +165,13 @@ def missing() -> list[str]:
     return [programs.lacking("sshd")]
 
 
-def _openssh() -> str | None:
+def _find_openssh() -> str | None:
     """Return the path of an sshd that would let this user in, or None."""
     found = programs.find("sshd")
     return None if found is None or _root_is_locked() else str(found)
 
 
-def _asyncssh() -> bool:
+def _find_asyncssh() -> bool:
     return importlib.util.find_spec("asyncssh") is not None
 
 
@@ -205,7 +205,7 @@ def _make_key(path: Path) -> str:
     return public.decode() + "\n"
 
 
-def _descendants(pid: int) -> list[int]:
+def _list_descendants(pid: int) -> list[int]:
     """Return the children of *pid*, their children and so on."""
     below: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():

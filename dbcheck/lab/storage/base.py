@@ -35,7 +35,7 @@ class Storage(Protocol):
     def flush_all(self) -> None:
         """Make everything that was written stable, whatever the drive is."""
 
-    def in_no_time(self) -> contextlib.AbstractContextManager[None]:
+    def without_latency(self) -> contextlib.AbstractContextManager[None]:
         """Let flushes and writes cost nothing for a while."""
 
     def cut(
@@ -48,7 +48,9 @@ class Storage(Protocol):
         "wiring", what contradicts the expectation that it saw flushes, or None.
         """
 
-    def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
+    def cut_drives_alone(
+        self, *, flushes_expected: bool
+    ) -> tuple[int, dict[str, object]]:
         """Do what cut() does to drives alone: server and filesystem are left to it.
 
         Raise LabError without a drive.
@@ -120,7 +122,7 @@ class FolderStorage:
     def flush_all(self) -> None:
         """Do nothing: nothing can be lost."""
 
-    def in_no_time(self) -> contextlib.AbstractContextManager[None]:
+    def without_latency(self) -> contextlib.AbstractContextManager[None]:
         """Change nothing."""
         return contextlib.nullcontext()
 
@@ -132,7 +134,9 @@ class FolderStorage:
         server.kill_now()
         return cut_us, {"wiring": None}
 
-    def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
+    def cut_drives_alone(
+        self, *, flushes_expected: bool
+    ) -> tuple[int, dict[str, object]]:
         """Refuse: raise LabError."""
         raise LabError(_NO_DRIVE, id=ErrorId.DRIVE_RUNG_NEEDED, hint=_DRIVE_RUNG)
 

@@ -40,7 +40,7 @@ class FileBlocks(msgspec.Struct, frozen=True):
     extents: list[Extent]
 
 
-def file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
+def list_file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
     """Return where each file and folder below *folder*, a filesystem's root, is.
 
     Space that is allocated and not yet written is included.  What the kernel has not
@@ -55,7 +55,7 @@ def file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
         # By descriptors, since the server's account may exchange what it made.
         for parent, _, names, held in os.fwalk(".", dir_fd=top):
             for name in (".", *names):
-                if extents := list(_extents(name, held)):
+                if extents := list(_list_extents(name, held)):
                     path = os.path.normpath(os.path.join(parent, name))
                     found.append(FileBlocks(path, drive, extents))
     except RecursionError:  # it nested folders: what was found is of use without them
@@ -65,7 +65,7 @@ def file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
     return found
 
 
-def _extents(name: str, folder: int) -> Iterator[Extent]:
+def _list_extents(name: str, folder: int) -> Iterator[Extent]:
     """Yield the extents of a file in the open *folder*.
 
     Nothing of what cannot be asked, as a socket.
@@ -78,7 +78,7 @@ def _extents(name: str, folder: int) -> Iterator[Extent]:
     try:
         start = 0
         while True:
-            batch = _asked(descriptor, start)
+            batch = _read_extents(descriptor, start)
             for logical, place, length, flags in batch:
                 if not flags & _UNPLACED:
                     yield Extent(logical, place, length)
@@ -91,7 +91,7 @@ def _extents(name: str, folder: int) -> Iterator[Extent]:
         os.close(descriptor)
 
 
-def _asked(descriptor: int, start: int) -> list[tuple[int, int, int, int]]:
+def _read_extents(descriptor: int, start: int) -> list[tuple[int, int, int, int]]:
     """Return (logical, physical, length, flags) of the extents from *start* on."""
     buffer = bytearray(_HEAD.size + _EXTENTS * _EXTENT.size)
     _HEAD.pack_into(buffer, 0, start, _WHOLE_FILE - start, 0, 0, _EXTENTS, 0)

@@ -18,12 +18,12 @@ from dbcheck.lab.drive.control import DriveProcess, copy_drive
 from dbcheck.lab.drive.process import DriveServer
 from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
-from dbcheck.lab.process import Process, users_of
+from dbcheck.lab.process import Process, find_users
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import DATA_DRIVE, LabSpec
 from dbcheck.lab.storage import filesystem as block
 from dbcheck.lab.storage import filesystem as block_filesystem
-from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
+from dbcheck.lab.storage.blocks import FileBlocks, list_file_blocks
 from dbcheck.model.cut import Part
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class DriveStorage:
         if self._replays():
             self._drive.call(DriveServer.fail)
             return
-        with self.in_no_time():
+        with self.without_latency():
             self._loop = block.attach(self._drive.descriptor, self._write_cache)
             block_filesystem.mkfs(self._loop.path, self._spec.filesystem)
             self._mount(self._loop)
@@ -103,7 +103,7 @@ class DriveStorage:
         self._running().call(DriveServer.flush_all)
 
     @contextlib.contextmanager
-    def in_no_time(self) -> Iterator[None]:
+    def without_latency(self) -> Iterator[None]:
         """Let flushes and writes cost nothing, as for a recovery that syncs it all."""
         spec = self._running().call(DriveServer.spec)
         costs = {"flush_ms": spec.flush_ms, "write_ms": spec.write_ms}
@@ -120,15 +120,17 @@ class DriveStorage:
         """Freeze the drive, kill the server, lose the cache, fail the drive."""
         cut_us = self.freeze()
         server.kill_now()
-        return cut_us, self.lose(flushes_expected=flushes_expected)
+        return cut_us, self.lose_cache(flushes_expected=flushes_expected)
 
-    def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
+    def cut_drives_alone(
+        self, *, flushes_expected: bool
+    ) -> tuple[int, dict[str, object]]:
         """Freeze the drive, lose the cache, fail it, under a server that runs."""
         return self.freeze(), self.abandon(flushes_expected=flushes_expected)
 
     def abandon(self, *, flushes_expected: bool) -> dict[str, object]:
-        """Do what lose() does, and leave the device to the filesystem on it."""
-        report = self.lose(flushes_expected=flushes_expected)
+        """Do what lose_cache() does, and leave the device to the filesystem on it."""
+        report = self.lose_cache(flushes_expected=flushes_expected)
         if self._loop is not None:
             self._loop.let_go()
         return report
@@ -137,7 +139,7 @@ class DriveStorage:
         """Answer no request any more; return since when, as cut() does."""
         return self._running().call(DriveServer.freeze)
 
-    def lose(self, *, flushes_expected: bool) -> dict[str, object]:
+    def lose_cache(self, *, flushes_expected: bool) -> dict[str, object]:
         """Lose the cache of a drive that is frozen; return the report of cut()."""
         counters = self.counters()
         lost = self._running().call(DriveServer.cut)
@@ -193,7 +195,7 @@ class DriveStorage:
         The filesystem is frozen for a moment, so that it has little of its journal to
         replay in each crash state.
         """
-        with block_filesystem.frozen(self.folder):
+        with block_filesystem.freeze_filesystem(self.folder):
             self._running().call(DriveServer.record)
 
     def save_recordings(self) -> None:
@@ -215,7 +217,7 @@ class DriveStorage:
 
     def blocks(self) -> list[FileBlocks]:
         """Return where the blocks of each file are on the drive."""
-        return file_blocks(self.folder, 0)
+        return list_file_blocks(self.folder, 0)
 
     def failure(self) -> str | None:
         """Say that the drive's process is dead, or None."""
@@ -290,7 +292,7 @@ class DriveStorage:
         self._loop = None
 
     def _end_users(self) -> None:
-        for user in users_of(self.folder):
+        for user in find_users(self.folder):
             process = Process.of(user.pid)
             if process is not None and user.pid != os.getpid():
                 log.warning("the cut ended %s, which used %s", user, self.folder)

@@ -21,7 +21,7 @@ from typing import Self
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, Unrecoverable
 from dbcheck.lab import programs, syscalls
-from dbcheck.lab.process import users_of
+from dbcheck.lab.process import find_users
 
 WRITE_BACK = "write back"
 WRITE_THROUGH = "write through"
@@ -213,7 +213,7 @@ def mount(device: str, mountpoint: Path, filesystem: str, options: str = "") -> 
     memory or did not end.
     """
     arguments = ["-t", filesystem, *(["-o", options] if options else [])]
-    with _kernel_log() as log:
+    with _open_kernel_log() as log:
         try:
             programs.run("mount", *arguments, device, str(mountpoint))
         except programs.Failed as error:
@@ -249,7 +249,7 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
             if error.errno == errno.EINVAL:  # nothing is mounted there
                 return
             if error.errno != errno.EBUSY or time.monotonic() >= deadline:
-                users = ", ".join(map(str, users_of(mountpoint)))
+                users = ", ".join(map(str, find_users(mountpoint)))
                 raise LabError(
                     f"cannot unmount {mountpoint}: {error.strerror}",
                     id=ErrorId.FILESYSTEM_IN_USE,
@@ -264,7 +264,7 @@ def _names_another(device: str, line: str) -> bool:
 
 
 @contextlib.contextmanager
-def frozen(mountpoint: Path) -> Iterator[None]:
+def freeze_filesystem(mountpoint: Path) -> Iterator[None]:
     """Keep the filesystem from writing, with all that it had to write written.
 
     Raise LabError if the kernel refuses (linux/fs.h, FIFREEZE).
@@ -287,7 +287,7 @@ def frozen(mountpoint: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kernel_log() -> Iterator[Iterator[str]]:
+def _open_kernel_log() -> Iterator[Iterator[str]]:
     """Give what the kernel logs from now on, by lines; nothing if unreadable."""
     try:
         descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
@@ -296,12 +296,12 @@ def _kernel_log() -> Iterator[Iterator[str]]:
         return
     try:
         os.lseek(descriptor, 0, os.SEEK_END)
-        yield _lines(descriptor)
+        yield _read_kernel_records(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _lines(descriptor: int) -> Iterator[str]:
+def _read_kernel_records(descriptor: int) -> Iterator[str]:
     """Yield the records of /dev/kmsg: "level,number,time,flags;text"."""
     while True:
         try:

@@ -12,7 +12,7 @@ from dbcheck.lab.drive.recording import Recordings
 from dbcheck.lab.drive.replay import Shown
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.lab.spec import LOG_DRIVE, LabSpec
-from dbcheck.lab.storage.blocks import FileBlocks, file_blocks
+from dbcheck.lab.storage.blocks import FileBlocks, list_file_blocks
 from dbcheck.lab.storage.drive import DriveStorage
 
 _APART = 1 << 32  # between the seeds of the two: each loses writes of its own
@@ -44,9 +44,9 @@ class TwoDrives:
             each.flush_all()
 
     @contextlib.contextmanager
-    def in_no_time(self) -> Iterator[None]:
+    def without_latency(self) -> Iterator[None]:
         """Let flushes and writes of both cost nothing for a while."""
-        with self._data.in_no_time(), self._log.in_no_time():
+        with self._data.without_latency(), self._log.without_latency():
             yield
 
     def cut(
@@ -59,16 +59,18 @@ class TwoDrives:
         """
         cut_us = min([each.freeze() for each in self._both])
         server.kill_now()
-        data = self._data.lose(flushes_expected=False)
-        log = self._log.lose(flushes_expected=flushes_expected)
-        return cut_us, {**_summed(data, log), "wiring": log["wiring"]}
+        data = self._data.lose_cache(flushes_expected=False)
+        log = self._log.lose_cache(flushes_expected=flushes_expected)
+        return cut_us, {**_add_reports(data, log), "wiring": log["wiring"]}
 
-    def vanish(self, *, flushes_expected: bool) -> tuple[int, dict[str, object]]:
+    def cut_drives_alone(
+        self, *, flushes_expected: bool
+    ) -> tuple[int, dict[str, object]]:
         """Freeze both before either loses its cache, under a server that runs."""
         cut_us = min([each.freeze() for each in self._both])
         data = self._data.abandon(flushes_expected=False)
         log = self._log.abandon(flushes_expected=flushes_expected)
-        return cut_us, {**_summed(data, log), "wiring": log["wiring"]}
+        return cut_us, {**_add_reports(data, log), "wiring": log["wiring"]}
 
     def end_cut(self, server: DatabaseServer) -> None:
         """Kill the server, unmount and detach both."""
@@ -129,7 +131,7 @@ class TwoDrives:
         return [
             found
             for drive, folder in enumerate(folders)
-            for found in file_blocks(folder, drive)
+            for found in list_file_blocks(folder, drive)
         ]
 
     def failure(self) -> str | None:
@@ -147,7 +149,7 @@ class TwoDrives:
                 each.discard()
 
 
-def _summed(data: dict[str, object], log: dict[str, object]) -> dict[str, int]:
+def _add_reports(data: dict[str, object], log: dict[str, object]) -> dict[str, int]:
     """Return the numbers of two reports, in sum."""
     sums = {}
     for name, value in data.items():
