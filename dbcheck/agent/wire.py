@@ -102,7 +102,7 @@ def take_messages(buffer: bytearray) -> list[tuple[int, int, int, bytes]]:
 
 
 def call(verb: Callable[[Any], T], payload: bytes) -> T:
-    """Return what *verb* answers to a request; refuse one that it cannot use."""
+    """Return *verb*'s answer to a request; refuse one that it cannot use."""
     try:
         return verb(json.loads(payload))
     except (
@@ -240,7 +240,7 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 def read_host_names() -> dict[str, Any]:
-    """Return what identifies this host; what cannot be read is empty."""
+    """Read the names that identify this host; what cannot be read is empty."""
     return {
         "hostname": os.uname().nodename,
         "machine_id": read_first_line("/etc/machine-id"),
@@ -250,7 +250,7 @@ def read_host_names() -> dict[str, Any]:
 
 
 def read_boot_time_us() -> int | None:
-    """Return when the kernel started, by its clock now, None if that is not known.
+    """Return the kernel's start by its clock now, None if that is not known.
 
     Microseconds since the epoch.  Only who sets the clock changes that, and no
     container has one of its own: it may have another boot id (systemd-nspawn, LXC) and
@@ -335,7 +335,7 @@ def find_file_server(mount: dict[str, str]) -> str:
 
 
 def find_covering_mount(path: str, table: str = "") -> dict[str, str]:
-    """Do what find_mount() does, for a path without links; *table*: see list_mounts()."""
+    """Find the mount of a path without links; *table*: see list_mounts()."""
     found = {"point": "", "source": "", "type": "", "options": ""}
     for mount in list_mounts(table):
         point = mount["point"]
@@ -404,7 +404,7 @@ def unescape(text: str) -> str:
 
 
 def describe_error(error: OSError, place: str) -> str:
-    """Return what went wrong, and where."""
+    """Return the text of an error, and its place."""
     return f"{error.filename or place}: {error.strerror or error}"
 
 

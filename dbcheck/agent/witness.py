@@ -115,7 +115,7 @@ def require_disk(folder: str, *, volatile: bool) -> None:
 
 
 def make_token(run_id: str, number: int) -> int:
-    """Return what every batch for log *number* of the run must carry."""
+    """Return the token that every batch for log *number* of the run must carry."""
     return zlib.crc32(f"{run_id}/{number}".encode())
 
 
@@ -472,7 +472,7 @@ def refuse_if_open(folder: str, name: str) -> None:
 
 
 def count_announced_logs(folder: str) -> int:
-    """Return how many logs the manifest of the run in *folder* announces."""
+    """Return the number of logs that the manifest of the run in *folder* announces."""
     try:
         with os.fdopen(open_file(folder, MANIFEST_NAME), "rb") as file:
             logs = json.load(file)["logs"]

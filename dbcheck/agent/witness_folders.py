@@ -99,7 +99,7 @@ def open_file(folder: str, name: str) -> int:
 
 
 def run_folder(folder: str, run_id: str) -> str:
-    """Return where the run's files are; refuse an id that could lead elsewhere."""
+    """Return the folder of a run; refuse an id that could lead elsewhere."""
     if not RUN_ID.fullmatch(run_id):
         raise Refusal("run-id", f"not a run id: {run_id!r}")
     return os.path.join(folder, run_id)

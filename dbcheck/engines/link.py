@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Overrun:
-    """Whether the server was cut off, and why.
+    """Reason for which a limit cut the server off, if it did.
 
     is_late: it took too long.  is_flood: it sent too much.
     """
@@ -81,7 +81,7 @@ def deadline(
 
 
 def count_received_bytes(wire: socket.socket | None) -> int:
-    """Return how many bytes came over a TCP connection so far, 0 if that is unknown.
+    """Return the number of bytes received over a TCP connection, 0 if unknown.
 
     Only Linux reports it, and only for TCP.
     """
@@ -110,7 +110,7 @@ class StillRunning(TimeoutError):
 def run_interruptible(
     call: Callable[[], T], sever: Callable[[], None], limit_s: float | None = None
 ) -> T:
-    """Return what *call* returns, raise what it raises; *sever* if an interrupt comes.
+    """Run *call* in a thread; return its result; *sever* if an interrupt comes.
 
     Raise StillRunning after limit_s, unless that is None.
 

@@ -44,7 +44,7 @@ _OFF = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """What a server reports about itself over one connection.
+    """Identity that a server reports over one connection.
 
     started_us, identity: as in ServerFacts; of the latter what is known here.
     standby: it follows another server.
@@ -70,7 +70,7 @@ def require_same(target: str, server: ServerFacts, found: Answering) -> None:
 
 
 def _describe_difference(server: ServerFacts, found: Answering) -> str:
-    """Return in what they differ, "" if in nothing that is known of both."""
+    """Describe the difference, "" if nothing known of both differs."""
     for name in sorted(server.identity.keys() & found.identity.keys()):
         now, before = found.identity[name], server.identity[name]
         if now != before:
@@ -83,7 +83,7 @@ def _describe_difference(server: ServerFacts, found: Answering) -> str:
 
 
 def accepts(endpoints: Callable[[], Iterable[tuple[str, int]]]) -> bool:
-    """Return whether one of these addresses accepts a connection.
+    """Return True if one of these addresses accepts a connection.
 
     Whoever asks must not take the server for one that is off, so what is not known
     counts as accepted: a socket file (""), endpoints() that fails, a name that does not
@@ -110,7 +110,7 @@ def _accepts_connection(host: str, port: int) -> bool:
 
 
 def _is_host_off(error: Exception) -> bool:
-    """Return whether a connection failed because the host is off or the port closed."""
+    """Return True if a connection failed because the host is off or the port closed."""
     # Where it is Python's own limit, it has no number.
     return isinstance(error, TimeoutError) or getattr(error, "errno", None) in _OFF
 
@@ -148,7 +148,7 @@ def find_socket_owner(path: str) -> str | None:
 
 
 def is_servers_socket(wire: socket.socket, path: str, accounts: Set[int]) -> bool:
-    """Return whether root, this user or the server listens at the socket file *path*.
+    """Return True if root, this user or the server listens at the socket file *path*.
 
     wire: connected to it.  accounts: those that the user named.  Who else the server
     may be follows from the file's folder: if no other account may put a file there, or
@@ -159,7 +159,7 @@ def is_servers_socket(wire: socket.socket, path: str, accounts: Set[int]) -> boo
 
 
 def is_servers_port(wire: socket.socket, accounts: Set[int]) -> bool:
-    """Return whether root, this user or one of *accounts* has the other end of *wire*.
+    """Return True if root, this user or one of *accounts* has the other end of *wire*.
 
     wire: of TCP; what leads to another machine is nobody's here.  Who has it has
     accepted the connection: one that waits for that, or whose program closed it, has
@@ -202,7 +202,7 @@ def _trusted_users() -> set[int]:
 
 
 def _find_listener(wire: socket.socket) -> int | None:
-    """Return who listened at the other end of a Unix socket; None where none shows it.
+    """Return the user id of a Unix socket's listener; None where none shows it.
 
     As it was when listen(2) was called, so it is not who has the socket now (unix(7),
     SO_PEERCRED).
@@ -224,7 +224,7 @@ def _may_listen(uid: int, path: str) -> bool:
 
 
 def _is_one_account(uid: int) -> bool:
-    """Return whether *uid* is one account's, and not that of all that have none here.
+    """Return True if *uid* is one account's, and not that of all that have none here.
 
     The kernel shows one id for each that a user namespace does not map
     (user_namespaces(7), overflowuid).
@@ -236,7 +236,7 @@ def _is_one_account(uid: int) -> bool:
 
 
 def _find_keeper(path: str) -> int | None:
-    """Return who, beside root and this user, alone decides what lies at *path*.
+    """Return the one user, beside root and this one, who decides what lies at *path*.
 
     That is the owner of its folder; None if others may change what is there.
     """
@@ -253,7 +253,7 @@ def _find_keeper(path: str) -> int | None:
 
 
 def _is_replaceable_by_none_but(step: Path, keeper: int) -> bool:
-    """Return whether nobody but root, this user and *keeper* may replace *step*."""
+    """Return True if nobody but root, this user and *keeper* may replace *step*."""
     folder = step.parent.stat()
     allowed = _trusted_users() | {keeper}
     if folder.st_uid not in allowed:

@@ -59,12 +59,12 @@ def require_plain(table: str, foreign: Sequence[Sequence[Any]]) -> None:
 
 
 def parse_foreign_objects(foreign: Sequence[Sequence[Any]]) -> str:
-    """Return what foreign.sql found, as Definition has it."""
+    """Convert a row of foreign.sql to the fields of Definition."""
     return ", ".join(sorted(what for (what,) in foreign)) or PLAIN
 
 
 def parse_row(values: Sequence[Any]) -> Row:
-    """Return what row_TABLE.sql found."""
+    """Convert the values of row_TABLE.sql to a Row."""
     row_id, epoch, session, seq, part, payload, checksum = values
     content = payload.encode() if isinstance(payload, str) else bytes(payload)
     return Row(row_id, epoch, session, seq, part, content, checksum)
@@ -73,7 +73,7 @@ def parse_row(values: Sequence[Any]) -> Row:
 def parse_table_facts(
     epochs: Sequence[Sequence[Any]], identity: str, definition: Definition
 ) -> TableFacts:
-    """Return what epochs_TABLE.sql found, row by row."""
+    """Convert the rows of epochs_TABLE.sql to TableFacts."""
     return TableFacts(
         rows_by_epoch={epoch: rows for epoch, rows, _, _ in epochs},
         row_id_max=max((row_id for _, _, row_id, _ in epochs), default=0),

@@ -72,7 +72,7 @@ def _list_free_texts(url: sqlalchemy.engine.URL) -> Iterator[str]:
 
 
 def _advise_on_url(url: str) -> str:
-    """Return how to write a URL, of which nothing is repeated."""
+    """Return advice on a URL, without repeating any of it."""
     scheme, _, rest = url.partition("://")
     if "," not in re.split("[/?]", rest)[0].rpartition("@")[2]:
         return "Write it like postgresql+psycopg2://user@host:5432/database."
@@ -125,7 +125,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def find_unreadable_file(named: Mapping[str, str]) -> str:
-    """Return which file a driver must not read, and why; "" if none.
+    """Return the file that a driver must not read, and why; "" if none.
 
     named: by what names each, e.g. "sslrootcert" or "PGPASSFILE".  What is missing, or
     this user may not read, is left to the driver.

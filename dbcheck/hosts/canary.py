@@ -32,7 +32,7 @@ _Report = tuple[int, int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How hard the canaries write; the defaults leave a busy server alone.
+    """Rate of the canaries' writes; the defaults leave a busy server alone.
 
     direct_per_s, buffered_per_s: writes per second, at most.
     report_us:   between two reports of the host, at least.
@@ -110,15 +110,15 @@ class Canaries:
 
     @property
     def failure(self) -> str:
-        """Why they ended or stopped before stop(), "" as far as is known."""
+        """Reason why they ended before stop(), "" if none is known."""
         return self._failure
 
     def answered(self) -> bool:
-        """Whether the host answered stop(), and so had its power until then."""
+        """True if the host answered stop(), and so had its power until then."""
         return self._answered
 
     def completed(self, until_us: int | None = None) -> Completed:
-        """Return what was completed by *until_us* on the client's monotonic clock.
+        """Return the numbers completed by *until_us* on the client's monotonic clock.
 
         None: all that was ever reported.  A report that arrives after a cut is about
         writes from before it, as the host is gone; so None is right for a cut.
@@ -140,7 +140,7 @@ class Canaries:
         )
 
     def last_progress_us(self) -> int | None:
-        """Return when the first report came that had the last block of each ring.
+        """Return the time of the first report with the last block of each ring.
 
         None without any.  A host that keeps running reports further, of a drive that
         has no power.
@@ -153,7 +153,7 @@ class Canaries:
         return None
 
     def _as_of_us(self, reports: Sequence[_Report]) -> int | None:
-        """Return when the host sent the last of *reports*, on the client's clock.
+        """Return the sending time of the last of *reports*, on the client's clock.
 
         However late it came: the quickest of all reports sets the clocks.
         """
@@ -162,12 +162,12 @@ class Canaries:
         return reports[-1][1] + self._ahead_us
 
     def heard_us(self) -> int | None:
-        """Return when the last report came; None if there was none."""
+        """Return the arrival time of the last report; None if there was none."""
         with self._noting:
             return self._reports[-1][0] if self._reports else None
 
     def reported_us(self) -> int | None:
-        """Return when the host sent the last report, on the client's clock, or None."""
+        """Return the last report's sending time on the client's clock, or None."""
         with self._noting:
             return self._as_of_us(self._reports)
 

@@ -38,7 +38,7 @@ class CountersSample:
 
     @property
     def decoded(self) -> Sample:
-        """What they say; raise HostError if a device has too few."""
+        """Counters by device; raise HostError if a device has too few."""
         try:
             found = {e.name: Counts.of(e.stat, queues=e.queues) for e in self.devices}
         except ValueError as error:
@@ -57,7 +57,7 @@ class Counting:
         self._channel, self._devices = channel, list(devices)
 
     def read(self) -> Sample:
-        """Return what they have done until now; raise HostError.
+        """Read the counters as of now; raise HostError.
 
         A device that is gone is left out; so is one that was not asked for.
         """

@@ -41,7 +41,7 @@ class DriveMount:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What depends on drives.
+    """Mounts and users of drives.
 
     root:      the user who logs in is root.
     twins:     drives that have one serial.
@@ -80,7 +80,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What a cut left to be put back, and the server of that directory now.
+    """Note of a cut that has to be put back, and the directory's server now.
 
     server: its processes.  newer: all of them were started after the note was written.
     path:   of the note, on the host.
@@ -141,7 +141,7 @@ class DriveControl:
     def survey(
         self, serials: Sequence[str], directory: str, places: Sequence[str], notes: str
     ) -> Survey:
-        """Return what depends on the drives that have these serials.
+        """Survey the mounts and users of the drives that have these serials.
 
         directory: of the server's data; places: the others that an ack depends on.
         notes: the folder of agent.remount.
@@ -159,7 +159,7 @@ class DriveControl:
     def await_drives(
         self, serials: Sequence[str], *, present: bool, time_s: float = 0.0
     ) -> Names:
-        """Return which drives have the serials, once all are there, or none is.
+        """Wait until all drives with these serials are there, or none; return them.
 
         Or after *time_s*, whatever is there then.
         """
@@ -212,7 +212,7 @@ class DriveControl:
         self._answer(NoneType, host_agent.WRITE_NOTE, 0, **asked)
 
     def read_note(self, folder: str, serials: Sequence[str]) -> Noted | None:
-        """Return what was stored on these drives, None if nothing was.
+        """Return the note that was stored on these drives, None if none was.
 
         Without its mounts if the host was started again since.
         """
@@ -229,7 +229,7 @@ class DriveControl:
         self._answer(NoneType, host_agent.REMOVE_NOTE, 0, **asked)
 
     def is_alive(self) -> bool:
-        """Return whether the host can still be asked, as far as is known here."""
+        """Return True if the host can still be asked, as far as is known here."""
         return self._channel.is_alive()
 
     def close(self) -> None:

@@ -166,7 +166,7 @@ class ArmedReset:
             raise
 
     def is_alive(self) -> bool:
-        """Return whether the host can still be reached, as far as is known here."""
+        """Return True if the host can still be reached, as far as is known here."""
         return self._channel.is_alive()
 
     def reset(self) -> None:
@@ -182,7 +182,7 @@ class ArmedReset:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What became of canaries that earlier runs had left: the folders.
+    """Folders of earlier runs' canaries: those removed, and those kept.
 
     kept: folder -> why it was not removed.
     """
@@ -193,7 +193,7 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What the canaries made durable of themselves."""
+    """Facts that the canaries stored about themselves."""
 
     nonce: str
     ring_blocks: Annotated[int, msgspec.Meta(ge=1)]
@@ -202,7 +202,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """What the host's agent read of a log, see agent.host.log.read_since()."""
+    """A part of a log from the host's agent, see agent.host.log.read_since()."""
 
     text: str
     truncated: bool
@@ -212,7 +212,7 @@ class _Logged:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the host's agent read of them, see agent.host.canary.read_survivors()."""
+    """Survivors from the host's agent, see agent.host.canary.read_survivors()."""
 
     run: _Run | None
     buffered: Ranges
@@ -222,7 +222,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Printed:
-    """What a tool printed, or why it could not be run."""
+    """Output of a tool, or why it could not be run."""
 
     text: str
     why: str
@@ -263,7 +263,7 @@ class TargetHost:
             self._agent()
 
     def identity(self) -> Identity:
-        """Return which host answers now, over a connection of its own; raise HostError.
+        """Identify the host that answers now, over a new connection; raise HostError.
 
         Every other one of this object ends before: it may be to a host that is gone.
         """
@@ -294,7 +294,7 @@ class TargetHost:
         return self._request(TargetFacts, host_agent.FACTS, places=asked)
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
-        """Return what the host's files and tools show of what *volumes* lie on."""
+        """Read the host's files and tools about the devices of *volumes*."""
         layers = {layer.name: layer for each in volumes for layer in each.layers}
         devices = [n for n, layer in layers.items() if layer.kind != "partition"]
         datasets = [each.source for each in volumes if each.filesystem == "zfs"]
@@ -326,7 +326,7 @@ class TargetHost:
         return Look(self._open(), facts, _make_request(data_directory, places), known)
 
     def drives(self) -> DriveControl:
-        """Return who takes the server off drives; raise HostError.
+        """Open the control that takes the server off drives; raise HostError.
 
         Over a channel of its own.  Close what is returned.
         """
@@ -376,7 +376,7 @@ class TargetHost:
     def fileio(
         self, folder: str, at_once: int, *, flushed: bool, time_s: int
     ) -> tuple[str, str]:
-        """Return what fio prints of random writes in *folder*, or why it cannot run.
+        """Return fio's output on random writes in *folder*, or why it cannot run.
 
         See agent.host.timing; raise HostError.
         """
@@ -385,20 +385,20 @@ class TargetHost:
         return found.text, found.why
 
     def data_names(self, data_directory: str) -> DataNames:
-        """Return which server's data its files belong to.
+        """Return the names of the server whose data the files are.
 
         Raise HostError, also if the data directory is not there.
         """
         return self._request(DataNames, host_agent.DATA_NAMES, path=data_directory)
 
     def mark_log(self, path: str) -> LogMarks:
-        """Return where the log *path*, or each log of a folder, ends now."""
+        """Note the present end of the log *path*, or of each log of a folder."""
         return self._request(dict[str, tuple[int, ...]], host_agent.MARK_LOG, path=path)
 
     def read_log(
         self, path: str, marks: LogMarks, limit_bytes: int = LOG_BYTES_MAX
     ) -> LogTail:
-        """Return what was logged since *marks*, also where the log was rotated."""
+        """Read the log since *marks*, also where it was rotated."""
         found = self._request(
             _Logged, host_agent.READ_LOG, path=path, marks=marks, limit=limit_bytes
         )
@@ -406,7 +406,7 @@ class TargetHost:
         return LogTail(text, found.truncated, found.rewound)
 
     def shutdown_record(self, boot_id: str, since_us: int) -> str:
-        """Return what the host recorded of an orderly shutdown of that boot, or ""."""
+        """Return the host's record of an orderly shutdown of that boot, or ""."""
         return self._request(
             str, host_agent.SHUTDOWN, boot_id=boot_id, since_us=since_us
         )
@@ -423,7 +423,7 @@ class TargetHost:
         return Canaries(self._open(), data_directory, folder, nonce, pace or Pace())
 
     def read_canaries(self, folder: str, nonce: str) -> Remains:
-        """Return what is left of the canaries that *nonce* names."""
+        """Read the survivors of the canaries that *nonce* names."""
         found = self._request(_Found, host_agent.READ, folder=folder)
         missing = ""
         if found.run is None:
@@ -490,7 +490,7 @@ class TargetHost:
 
 
 def _make_request(data_directory: str, places: Sequence[Place]) -> list[AskedPlace]:
-    """Return what the agent is asked of the places, the data directory first."""
+    """Return the request about the places, the data directory first."""
     files = [name for each in places if each.name == DATA for name in each.files]
     others = [(one.name, one.path, one.files) for one in places if one.name != DATA]
     return [(DATA, data_directory, files), *others]

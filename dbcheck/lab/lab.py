@@ -161,7 +161,7 @@ class Lab:
 
     @property
     def folder(self) -> Path:
-        """What start() made, which is removed with the lab; raise LabError if it is."""
+        """Folder that start() made; raise LabError if it was removed with the lab."""
         found = self._entry.folder()
         if found is None:
             raise LabError(
@@ -173,7 +173,7 @@ class Lab:
 
     @property
     def ssh(self) -> SshOptions:
-        """How to reach the lab's sshd: the user's own configuration is not for it."""
+        """SSH options of the lab's sshd: the user's own configuration is not for it."""
         return SshOptions(
             identity_file=self.identity_file,
             known_hosts=self.known_hosts,
@@ -185,7 +185,7 @@ class Lab:
         return LabSwitch(self.name)
 
     def counters(self) -> dict[str, int]:
-        """Return what the drive did since power was last applied; {} if no drive."""
+        """Return the drive's counters since power was last applied; {} if no drive."""
         return self._call(LabCalls.counters)
 
     def server_log(self, lines: int = 20) -> str:
@@ -228,7 +228,7 @@ class Lab:
         return self._call(LabCalls.show, list(states), start)
 
     def blocks(self) -> list[FileBlocks]:
-        """Return where the blocks of each file are on its drives."""
+        """Return the place of each file's blocks on its drives."""
         return self._call(LabCalls.blocks)
 
     def close(self) -> None:
@@ -294,7 +294,7 @@ def require_buildable(spec: LabSpec, *, alone: bool = False) -> None:
 
 
 def list_missing(spec: LabSpec) -> list[str]:
-    """Return what this machine lacks for such a lab, a clause each; [] if nothing."""
+    """List what this machine lacks for such a lab, a clause each; [] if nothing."""
     reasons = [] if spec.rung == "process" else list_missing_for_drive(spec.filesystem)
     if programs.find("setpriv") is None:
         reasons.append(programs.lacking("setpriv"))
@@ -308,7 +308,7 @@ def list_missing(spec: LabSpec) -> list[str]:
 
 
 def _has_own_account(spec: LabSpec) -> bool:
-    """Return whether root can run the server as an account of the lab's own.
+    """Return True if root can run the server as an account of the lab's own.
 
     One that must have a name gets it in a namespace of the lab's.
     """

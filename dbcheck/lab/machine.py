@@ -36,7 +36,7 @@ SERVERS: dict[str, type[DatabaseServer]] = {
 
 
 def make_server(spec: LabSpec) -> type[DatabaseServer]:
-    """Return what runs the server of a lab."""
+    """Create the server of a lab."""
     if spec.patroni:
         return PatroniServer
     return GaleraServer if spec.galera else SERVERS[spec.engine]
@@ -162,7 +162,7 @@ class Machine:
         self.power = PowerState.ON
 
     def blocks(self) -> list[FileBlocks]:
-        """Return where the blocks of each file are on the drives, see file_blocks()."""
+        """Return the blocks of each file on the drives, see list_file_blocks()."""
         return self._storage.blocks()
 
     def cut(self) -> tuple[int, dict[str, object]]:
@@ -231,7 +231,7 @@ class Machine:
             self._note(error)
 
     def drives(self) -> tuple[str, ...]:
-        """Return what names the drives while they are there."""
+        """Return the serials of the drives while they are there."""
         return self._storage.drives()
 
     def restart(self) -> None:
@@ -274,13 +274,13 @@ class Machine:
         self._failure = str(error)
 
     def failure(self) -> str | None:
-        """Return why the server is not there though the power is on, or None."""
+        """Return the reason why the server is not there with the power on, or None."""
         if self.power is PowerState.OFF or self.broken():
             return None
         return self._failure or self.server.failure()
 
     def broken(self) -> str | None:
-        """Return what failed in storage or server without any cut, or None.
+        """Return the failure of storage or server without any cut, or None.
 
         The server under test is not at fault: its drive died, or was too slow for the
         lab; or the machine ended it, as where memory was short.
@@ -292,7 +292,7 @@ class Machine:
         return None
 
     def counters(self) -> dict[str, int]:
-        """Return what the drive did since power was last applied."""
+        """Return the drive's counters since power was last applied."""
         return self._storage.counters()
 
     def set_drive(self, changes: Mapping[str, Any]) -> None:
@@ -310,7 +310,7 @@ class Machine:
         self.server.settings = dict(settings)
 
     def flushes_expected(self) -> bool:
-        """Return whether every commit must make the drive see a flush."""
+        """Return True if every commit must make the drive see a flush."""
         lax = any(
             self.server.settings.get(name, "").lower() in values
             for name, values in _NO_FLUSH.items()

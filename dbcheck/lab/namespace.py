@@ -38,12 +38,12 @@ _MASKED = (Path("/dev/shm"), Path("/run"))
 
 
 def are_available() -> bool:
-    """Return whether this process may make namespaces."""
+    """Return True if this process may make namespaces."""
     return has_capability(CAP_SYS_ADMIN) and programs.find("unshare") is not None
 
 
 def command_prefix() -> list[str]:
-    """Return what to put before a command line to run it in new namespaces.
+    """Return the words before a command line that run it in new namespaces.
 
     The command becomes process 1 there, and is killed if `unshare` is killed.  What
     it mounts is seen by no other process; what others unmount goes there too, so that a
@@ -130,7 +130,7 @@ def drop_loop_mounts(*needed: Path) -> None:
 
 
 def _parse_loop_mounts(table: str) -> list[Path]:
-    """Return where loop devices are mounted, by proc(5), /proc/PID/mountinfo."""
+    """Return the mount points of loop devices (proc(5), /proc/PID/mountinfo)."""
     lines = map(str.split, table.splitlines())
     found = [line[4] for line in lines if line[2].startswith(_LOOP_MAJOR)]
     return [Path(_ESCAPED.sub(lambda m: chr(int(m[1], 8)), point)) for point in found]

@@ -39,11 +39,11 @@ class Process(NamedTuple):
         return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
 
     def alive(self) -> bool:
-        """Return whether this very process still runs."""
+        """Return True if this very process still runs."""
         return Process.of(self.pid) == self
 
     def started_s(self) -> float:
-        """Return when it started, in seconds since the epoch."""
+        """Return its start in seconds since the epoch."""
         lines = Path("/proc/stat").read_text().splitlines()
         booted_s = next(int(line.split()[1]) for line in lines if "btime" in line)
         return booted_s + self.start_ticks / os.sysconf("SC_CLK_TCK")

@@ -89,7 +89,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
 
 
 def mysql_folder() -> Path:
-    """Return where `dbcheck lab fetch mysql` puts a server, laid out as its packages.
+    """Return the folder of `dbcheck lab fetch mysql`, laid out as its packages.
 
     As root it is below /var/cache, since the server's account must get there.
     """
@@ -97,17 +97,17 @@ def mysql_folder() -> Path:
 
 
 def myrocks_folder() -> Path:
-    """Return where `dbcheck lab fetch myrocks` puts MariaDB's plugin."""
+    """Return the folder of `dbcheck lab fetch myrocks`: MariaDB's plugin."""
     return _cache_folder() / "myrocks"
 
 
 def galera_folder() -> Path:
-    """Return where `dbcheck lab fetch galera` puts Galera."""
+    """Return the folder of `dbcheck lab fetch galera`."""
     return _cache_folder() / "galera"
 
 
 def patroni_folder() -> Path:
-    """Return where `dbcheck lab fetch patroni` puts it, laid out as its packages."""
+    """Return the folder of `dbcheck lab fetch patroni`, laid out as its packages."""
     return _cache_folder() / "patroni"
 
 
@@ -249,12 +249,12 @@ def _describe_source(name: str) -> str:
 
 
 def read_version(program: Path) -> str:
-    """Return what a program prints for --version after its name; raise LabError."""
+    """Return a program's --version output after its name; raise LabError."""
     return " ".join(read_output(program, "--version").split()[1:])
 
 
 def read_output(program: Path, flag: str) -> str:
-    """Return what a program prints for one of its flags; raise LabError."""
+    """Return a program's output for one of its flags; raise LabError."""
     try:
         done = subprocess.run(
             [program, flag],
@@ -318,7 +318,7 @@ CAP_SYS_ADMIN = 21  # linux/capability.h
 
 
 def is_resource_shortage(output: str) -> bool:
-    """Return whether *output* reports a lack of memory, processes, files or a port.
+    """Return True if *output* reports a lack of memory, processes, files or a port.
 
     Such a program may work at the next try, so its failure is not due to its data.
     """
@@ -327,7 +327,7 @@ def is_resource_shortage(output: str) -> bool:
 
 
 def list_missing_for_drive(filesystem: str) -> list[str]:
-    """Return what this machine lacks for a virtual drive with *filesystem* on it.
+    """List what this machine lacks for a virtual drive with *filesystem* on it.
 
     Each reason is a clause for a human; none means that a drive can be built.
     Nothing is changed.
@@ -350,7 +350,7 @@ def list_missing_for_drive(filesystem: str) -> list[str]:
 
 
 def has_capability(number: int) -> bool:
-    """Return whether this process has a capability in effect (capabilities(7))."""
+    """Return True if this process has a capability in effect (capabilities(7))."""
     status = Path("/proc/self/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return bool(int(fields["CapEff"], 16) >> number & 1)
@@ -365,7 +365,7 @@ def _explain_not_openable(device: str) -> str | None:
 
 
 def _has_kernel_filesystem(kind: str) -> bool:
-    """Return whether the kernel has the filesystem, or a module that it can load."""
+    """Return True if the kernel has the filesystem, or a module that it can load."""
     if kind in Path("/proc/filesystems").read_text().split():
         return True
     modules = Path("/lib/modules", os.uname().release, "modules.dep")

@@ -51,7 +51,7 @@ class Account:
 
     @property
     def name(self) -> str:
-        """What it is called in the namespaces of its lab."""
+        """Name of the account in the namespaces of its lab."""
         return f"dbcheck-{self.uid}"
 
 
@@ -137,7 +137,7 @@ def _read_lines(file: str) -> list[str]:
 
 
 def _is_known(number: int) -> bool:
-    """Return whether a user or a group of the machine has that id."""
+    """Return True if a user or a group of the machine has that id."""
     for look in (pwd.getpwuid, grp.getgrgid):
         with contextlib.suppress(KeyError):
             look(number)
@@ -152,7 +152,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def give_to_account(descriptor: int, account: Account | None) -> None:
-    """Give what is open to *account*; nothing happens if that is None."""
+    """Give an open file to *account*; nothing happens if that is None."""
     if account is not None:
         os.fchown(descriptor, account.uid, account.gid)
 
@@ -214,7 +214,7 @@ def plainly(path: str, flags: int) -> int:
 
 
 def read(path: Path, account: Account | None, most: int, start: int = 0) -> bytes:
-    """Return what a file holds from byte *start* on, at most its last *most* bytes.
+    """Read a file from byte *start* on, at most its last *most* bytes.
 
     It is a regular file of the account's, of this user's without one.  Raise OSError
     if it is not, or a link.

@@ -48,7 +48,7 @@ class LabRecord:
 
     @property
     def log(self) -> Path:
-        """What the daemon wrote to its standard error."""
+        """File of the daemon's standard error."""
         return self.path / "daemon.log"
 
     @property
@@ -65,7 +65,7 @@ class LabRecord:
         draft.replace(self.facts)
 
     def read(self) -> dict[str, object]:
-        """Return what is known of this lab; empty if nothing is."""
+        """Read the facts noted of this lab; empty if none are."""
         try:
             facts = json.loads(self.facts.read_text())
         except (FileNotFoundError, ValueError, RecursionError):
@@ -96,11 +96,11 @@ class LabRecord:
         return value if type(value) is int else None
 
     def stays(self) -> bool:
-        """Return whether the lab was started to outlive its client."""
+        """Return True if the lab was started to outlive its client."""
         return bool(self.read().get("stays"))
 
     def alive(self) -> bool:
-        """Return whether the daemon lives (its lock is held)."""
+        """Return True if the daemon lives (its lock is held)."""
         return _is_locked(self.path / "lock")
 
     def wait_until_dead(self, timeout_s: float) -> bool:
@@ -148,7 +148,7 @@ def open_state_folder() -> Path:
 
 
 def _is_private(path: Path) -> bool:
-    """Return whether *path* is a folder of ours, not a link, closed to all others."""
+    """Return True if *path* is a folder of ours, not a link, closed to all others."""
     try:
         found = path.lstat()
     except OSError:
@@ -158,7 +158,7 @@ def _is_private(path: Path) -> bool:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether the lock is held; a shared attempt does not count as that."""
+    """Return True if the lock is held; a shared attempt does not count as that."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -69,7 +69,7 @@ class LabSwitch:
         _call_lab(self.name, LabCalls.restore, path)
 
     def failure(self) -> str | None:
-        """Return why the filesystem or the server did not come back, or None.
+        """Return the reason why filesystem or server did not come back, or None.
 
         Raise PowerError if the drive is dead, or the server was ended without a cut.
         """
@@ -122,7 +122,7 @@ def _call_lab(name: str, method: Method[P, T], *args: P.args, **named: P.kwargs)
 
 
 def _advise_on_users(name: str) -> str:
-    """Return what to do about processes that use the lab's storage, "" without any.
+    """Return advice on processes that use the lab's storage, "" without any.
 
     Those outside of the lab are not seen there, and those inside have other ids here.
     """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # numpy takes every small program of the lab a tenth of a sec
 
 
 class Feature(Enum):
-    """What only some servers can do or show.
+    """Features that only some servers have, by the methods that they need.
 
     Each names its methods of Engine: an engine overrides all of them, or none.
     """
@@ -135,7 +135,7 @@ class Engine(ABC):
 
     @abstractmethod
     def other_users(self) -> OtherUsers:
-        """Return who else uses this server, as far as this account may see."""
+        """Return the other users of this server, as far as this account may see."""
 
     @abstractmethod
     def prepare(
@@ -191,7 +191,7 @@ class Engine(ABC):
         """Drop what dbcheck created here; return the names."""
 
     def has(self, feature: Feature) -> bool:
-        """Return whether servers of this kind have a feature, or may have it."""
+        """Return True if servers of this kind have a feature, or may have it."""
         return all(
             getattr(type(self), name) is not getattr(Engine, name)
             for name in feature.value
@@ -223,7 +223,7 @@ class Engine(ABC):
         )
 
     def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
-        """Return whether the canary that was planted is there, None if unknown."""
+        """Return True if the canary that was planted is there, None if unknown."""
         return None
 
     def weaken_durability(self, *, process: bool) -> str:
@@ -268,7 +268,7 @@ class Engine(ABC):
         return None
 
     def names_in_log(self, tables: Sequence[TableSpec]) -> tuple[str, ...]:
-        """Return how the server's log names the tables and their files, () if unknown.
+        """Return the names of tables and files in the server's log, () if unknown.
 
         A line that has one of them, not followed by more of a name, is about a table.
         """
@@ -287,7 +287,7 @@ class Engine(ABC):
     def table_definition(
         self, table: TableSpec, *, server: ServerFacts | None = None
     ) -> Definition:
-        """Return how the table is defined now.  Raise ConnectionLost."""
+        """Return the table's definition now.  Raise ConnectionLost."""
         return Definition()
 
     def deleted(
@@ -308,7 +308,7 @@ class Engine(ABC):
         *,
         server: ServerFacts | None = None,
     ) -> Refill | None:
-        """Return what it may have taken from others since its process started.
+        """Return data that others may have given it since its process started.
 
         tables: those whose rows count.  since_us: what it shows from before then does
         not count; microseconds since the epoch, by the server's clock.  None if it took
@@ -321,7 +321,7 @@ class Engine(ABC):
     def broken_conditions(
         self, statement: str, epoch: int, *, server: ServerFacts | None = None
     ) -> ConditionCheck:
-        """Return what sql/FAMILY/STATEMENT.sql finds among the rows of *epoch*.
+        """Return the rows of *epoch* that sql/FAMILY/STATEMENT.sql finds.
 
         Raise EngineError if the server does not answer.
         """
@@ -361,7 +361,7 @@ class Engine(ABC):
         raise self._refusal(Feature.TWO_PHASE)
 
     def decisions(self, *, server: ServerFacts | None = None) -> Decisions | None:
-        """Return how many prepared transactions it decided since it started.
+        """Return the number of prepared transactions decided since it started.
 
         None if it does not count them.  Raise EngineError.
         """
@@ -378,7 +378,7 @@ class Engine(ABC):
         raise self._refusal(Feature.FILL)
 
     def lacking(self, kinds: Sequence[ChoreKind]) -> dict[ChoreKind, str]:
-        """Return which chores cannot be done, and why, with the GRANT if one helps."""
+        """Return the impossible chores, and why, with the GRANT if one helps."""
         return dict.fromkeys(kinds, "dbcheck knows no such statement here")
 
     def present(
@@ -395,7 +395,7 @@ class Engine(ABC):
         return
 
     def other_settings(self) -> tuple[OtherSettings, ...]:
-        """Return what is set for other accounts and databases, or is not durable there.
+        """Return settings of other accounts and databases, and tables not durable.
 
         As far as this account may see it; raise EngineError.
         """
@@ -434,11 +434,11 @@ class Engine(ABC):
         raise NotImplementedError
 
     def membership(self) -> Membership | None:
-        """Return how the node that this one follows knows it, None if there is none."""
+        """Return this node's name at the node that it follows, None without one."""
         raise NotImplementedError
 
     def received(self) -> Received:
-        """Return how far this node has received and applied the writer's log."""
+        """Return the positions of the writer's log that it received and applied."""
         raise NotImplementedError
 
     def promote(self) -> None:
@@ -449,18 +449,18 @@ class Engine(ABC):
         raise NotImplementedError
 
     def accepts(self) -> bool:
-        """Return whether anything accepts connections at the server's address.
+        """Return True if anything accepts connections at the server's address.
 
         Also a server that starts, or refuses us; never raises.
         """
         raise NotImplementedError
 
     def takes_writes(self) -> bool:
-        """Return whether this node follows no other and takes writes; never raises."""
+        """Return True if this node follows no other and takes writes; never raises."""
         raise NotImplementedError
 
     def descent(self) -> Descent:
-        """Return whose log this node continues, once it was promoted."""
+        """Return the log that this node continues, once it was promoted."""
         raise NotImplementedError
 
     def require_alone(self) -> None:
@@ -475,7 +475,7 @@ class Engine(ABC):
         raise NotImplementedError
 
     def detached(self) -> Detached:
-        """Return what the server is, and has.
+        """Return the server's identity and transactions.
 
         Raise EngineError if it is in a group, or tries to join one.
         """

@@ -17,29 +17,29 @@ class Canaries(Protocol):
 
     @property
     def folder(self) -> str:
-        """Where they write."""
+        """Folder in which they write."""
 
     @property
     def nonce(self) -> str:
-        """What names this run of them."""
+        """Unique id of this run of them."""
 
     def completed(self, until_us: int | None = None) -> Completed:
-        """Return how far they came, as far as is known here.
+        """Return the numbers completed, as far as is known here.
 
         until_us: on the client's clock, None: until the end.
         """
 
     def last_progress_us(self) -> int | None:
-        """Return when a report came last that blocks had been written, or None."""
+        """Return the time of the last report of newly written blocks, or None."""
 
     def heard_us(self) -> int | None:
-        """Return when their last report came, on the client's clock, or None."""
+        """Return their last report's arrival on the client's clock in us, or None."""
 
     def reported_us(self) -> int | None:
-        """Return when the host sent it, on the client's clock, or None."""
+        """Return the time when the host sent it, on the client's clock, or None."""
 
     def answered(self) -> bool:
-        """Whether the host answered stop(), and so had its power until then."""
+        """True if the host answered stop(), and so had its power until then."""
 
     def stop(self) -> None:
         """End them; never raises."""
@@ -62,7 +62,7 @@ class Counting(Protocol):
     """The counters of block devices of a host, over a channel of their own."""
 
     def read(self) -> Sample:
-        """Return what they have done until now; raise HostError."""
+        """Read the counters as of now; raise HostError."""
 
     def close(self) -> None:
         """End it; a read() that waits in another thread fails.  Never raises."""
@@ -78,7 +78,7 @@ class TargetHost(Protocol):
         """Describe the host, and what the data directory and *places* lie on."""
 
     def readings(self, volumes: Sequence[Volume]) -> Readings:
-        """Return what files and tools of the host show of what *volumes* lie on."""
+        """Read the host's files and tools about the devices of *volumes*."""
 
     def counting(self, devices: Sequence[str]) -> Counting:
         """Open the counters of block devices."""
@@ -114,25 +114,25 @@ class TargetHost(Protocol):
     def fileio(
         self, folder: str, at_once: int, *, flushed: bool, time_s: int
     ) -> tuple[str, str]:
-        """Return what fio prints of random writes in *folder*, or why it cannot run."""
+        """Return fio's output on random writes in *folder*, or why it cannot run."""
 
     def data_names(self, data_directory: str) -> DataNames:
-        """Return which server's data its files belong to."""
+        """Return the names of the server whose data the files are."""
 
     def mark_log(self, path: str) -> LogMarks:
-        """Return where the log, or each log of a folder, ends now."""
+        """Note the present end of the log, or of each log of a folder."""
 
     def read_log(self, path: str, marks: LogMarks) -> LogTail:
-        """Return what was logged since the marks."""
+        """Read the log since the marks."""
 
     def shutdown_record(self, boot_id: str, since_us: int) -> str:
-        """Return what it recorded of an orderly shutdown of that boot, or ""."""
+        """Return its record of an orderly shutdown of that boot, or ""."""
 
     def start_canaries(self, data_directory: str) -> Canaries:
         """Start canaries on the filesystem of the data directory."""
 
     def read_canaries(self, folder: str, nonce: str) -> Remains:
-        """Return what is left of them."""
+        """Read the survivors of them."""
 
     def remove_canaries(self, folder: str) -> None:
         """Delete their folder."""

@@ -11,7 +11,7 @@ from dbcheck.model.flushes import UnderLoad
 
 
 class Unit(enum.Enum):
-    """What a Progress counts; the value is its name.
+    """Unit of a Progress; the value is its name.
 
     CUTS: those of a campaign, of which each has phases of its own.
     """
@@ -25,7 +25,7 @@ class Unit(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a phase, or a campaign, is.
+    """Progress of a phase, or of a campaign.
 
     what:  what it is at, e.g. the name of a table.
     done:  of *total*, which is None if it is not known; total may be too low.
@@ -45,7 +45,7 @@ def ignore_progress(progress: Progress) -> None:
 
 
 class Phase(enum.Enum):
-    """What a cycle, or what runs cycles, is at; the value is its title."""
+    """Phase of a cycle, or of what runs cycles; the value is its title."""
 
     AUDIT = "audit"
     CAMPAIGN = "so far"
@@ -109,7 +109,7 @@ class Listener(Protocol):
         """Note that a phase began, or how it goes."""
 
     def load(self, status: LoadStatus) -> None:
-        """Note how the load goes, about four times a second."""
+        """Report the load's status, about four times a second."""
 
     def progress(self, progress: Progress) -> None:
-        """Note how far the phase is, as often as something is known."""
+        """Report the phase's progress, as often as something is known."""

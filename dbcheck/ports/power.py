@@ -32,7 +32,7 @@ class PowerSwitch(Protocol):
         """
 
     def failure(self) -> str | None:
-        """Return why the target will certainly not come back, or None.
+        """Return the reason why the target will certainly not come back, or None.
 
         Raise PowerError if that is the switch's own fault: the target is not to blame.
         """
@@ -60,4 +60,4 @@ class DriveScoped(Protocol):
         """Raise PowerError if the host could not be put back on such drives."""
 
     def seen(self) -> DriveCut | None:
-        """Return what the host showed of the last cut, None before restore()."""
+        """Return the host's evidence of the last cut, None before restore()."""

@@ -57,7 +57,7 @@ class Site(Protocol):
 
     @property
     def kind(self) -> SiteKind:
-        """What decides whose data may be read after a cut, see cluster.lineage()."""
+        """Kind of site, which decides whose data may be read, see cluster.lineage()."""
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -87,7 +87,7 @@ class Site(Protocol):
 
     @property
     def promise(self) -> Promise | None:
-        """What the cluster promises to survive; None of a single server."""
+        """Failures that the cluster promises to survive; None of a single server."""
 
     @property
     def stagger_s(self) -> float:
@@ -99,15 +99,15 @@ class Site(Protocol):
 
     @property
     def brings_back(self) -> bool:
-        """Whether they get their power back then, where no client reaches them."""
+        """True if they get their power back then, where no client reaches them."""
 
     @property
     def rejoins(self) -> bool:
-        """Whether rejoin() is called once all else was read."""
+        """True if rejoin() is called once all else was read."""
 
     @property
     def attended(self) -> bool:
-        """Whether a human cuts: wait as long as it takes."""
+        """True if a human cuts: wait as long as it takes."""
 
     def prepare(self, seed: int) -> None:
         """Do what must be done before cut() can act at once.
@@ -139,10 +139,10 @@ class Site(Protocol):
         """
 
     def failure(self) -> str | None:
-        """Return why the node to be read will certainly not come back, or None."""
+        """Return the reason why the node to be read will never come back, or None."""
 
     def promotion(self) -> Promotion | None:
-        """Return how another node took over, with a new look at the old writer.
+        """Return the promotion of another node, with a new look at the old writer.
 
         None if the writer itself is read, and is not of a group.
         """

@@ -27,7 +27,7 @@ class WitnessLog(Protocol):
 
     @property
     def lockstep(self) -> bool:
-        """Whether a session may send only after its last ack is confirmed."""
+        """True if a session may send only after its last ack is confirmed."""
 
     def append_many(self, acks: Sequence[AckValues]) -> None:
         """Hand over *acks*, in the order in which they came; never block.
@@ -38,7 +38,7 @@ class WitnessLog(Protocol):
         """
 
     def room(self, wanted: int = 1) -> int:
-        """Return how many acks there is room for now, 0 also if the oldest is too old.
+        """Return the number of acks with room now, 0 also if the oldest is too old.
 
         wanted: if they are fewer, there is to be news once they may be more.
         Raise WitnessError if the log can take no more.  Only one thread may call
@@ -46,7 +46,7 @@ class WitnessLog(Protocol):
         """
 
     def confirmed(self) -> int:
-        """Return how many acks, from the first one on, the witness holds durably."""
+        """Return the number of acks, from the first on, that are durable there."""
 
     def fileno(self) -> int:
         """Return a descriptor for an event loop, -1 once the log is closed.
@@ -60,13 +60,13 @@ class WitnessLog(Protocol):
         """Log *event* beside the acks and return once it is durable."""
 
     def watermark(self) -> Watermark:
-        """Return what the witness has confirmed so far."""
+        """Return the part of the log that the witness has confirmed so far."""
 
     def unconfirmed(self) -> int:
-        """Return how many acks are waiting for their confirmation now."""
+        """Return the number of acks that wait for their confirmation now."""
 
     def behind_s(self) -> float:
-        """Return how long the oldest unconfirmed ack has waited; 0 if there is none."""
+        """Return the oldest unconfirmed ack's age in seconds; 0 if there is none."""
 
     def window(self) -> WindowFacts:
         """Return the largest window seen so far."""
@@ -92,7 +92,7 @@ class WitnessLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WitnessHostFacts:
-    """What identifies the witness's host, and how its disk behaves.
+    """Identity of the witness's host, and the behaviour of its disk.
 
     An item that cannot be read there is "" (or empty).  booted_us: when its kernel
     started by its own clock, microseconds since the epoch; None if that is not known.
@@ -213,4 +213,4 @@ class LogReader(Protocol):
         """Stream the acks, in the order in which the client sent them."""
 
     def bytes_max(self, acks: int) -> int:
-        """Return how long a log that holds so many acks, or fewer, can be."""
+        """Return the greatest length in bytes of a log of at most *acks* acks."""

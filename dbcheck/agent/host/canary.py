@@ -264,7 +264,7 @@ class _Reader:
         return run
 
     def ring(self, name: str, nonce: bytes) -> dict[str, Any]:
-        """Return what is left of one ring, see read_survivors()."""
+        """Read the survivors of one ring, see read_survivors()."""
         blocks = list(self.pieces(name, BLOCK_BYTES, nonce))
         return {
             "found": join_ranges(sorted(number for number in blocks if number)),
@@ -286,7 +286,7 @@ class _Reader:
 
 
 def read_survivors(path: str) -> dict[str, Any]:
-    """Return what is left of the canaries in the folder *path*.
+    """Read the survivors of the canaries in the folder *path*.
 
     run: of run.json, None if that is gone.  buffered: ranges of whole numbers, and
     first: the first that was not deleted to make room.

@@ -73,7 +73,7 @@ def read_mount_table() -> Iterator[tuple[str, str, str]]:
 def find_mounts_in(
     folder: str, mounts: Sequence[tuple[str, str, str]], wanted: re.Pattern[str]
 ) -> list[str]:
-    """Return what is mounted directly in the folder under such a name."""
+    """List the mounts directly in the folder that have such a name."""
     return [
         point
         for point, _, _ in mounts
@@ -100,7 +100,7 @@ def find_links_in(folder: str, wanted: re.Pattern[str]) -> tuple[str, ...]:
 def scan_links(
     folder: str, wanted: re.Pattern[str], version: tuple[int, ...]
 ) -> tuple[str, ...]:
-    """Do what find_links_in() does; *version*: what of the folder changes with it."""
+    """Scan for find_links_in(), cached until *version* of the folder changes."""
     found = []
     with os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
@@ -178,7 +178,7 @@ def read_data_names(path: str) -> dict[str, Any]:
 
 
 def is_empty(path: str) -> bool:
-    """Return whether nothing is in a directory; raise OSError if there is none."""
+    """Return True if nothing is in a directory; raise OSError if there is none."""
     with os.scandir(path) as entries:
         return next(entries, None) is None
 
@@ -207,14 +207,14 @@ def read_started_s(path: str, unreadable: dict[str, str]) -> int | None:
 
 
 def read_server_uuid(path: str, unreadable: dict[str, str]) -> str:
-    """Return what auto.cnf names the server (MySQL manual, server_uuid)."""
+    """Read the server's UUID in auto.cnf (MySQL manual, server_uuid)."""
     content = read_beginning(os.path.join(path, "auto.cnf"), "server_uuid", unreadable)
     found = AUTO_CNF.search(content)
     return found.group(1).decode() if found else ""
 
 
 def read_server_names(path: str) -> list[str]:
-    """Return what the server of *path* was named when its data were made.
+    """Read the names that the server of *path* got when its data were made.
 
     Of MariaDB that is the UUID of Aria (CF_UUID_OFFSET, ma_control_file.h).
     """

@@ -79,7 +79,7 @@ class Devices:
 
 
 def is_queue_counted(folder: str) -> bool:
-    """Say whether the kernel queues requests of a device, and counts them.
+    """Return True if the kernel queues and counts the device's requests.
 
     It counts none where queue/iostats is 0 (Documentation/ABI/stable/sysfs-block).
     """
@@ -138,7 +138,7 @@ def find_device_folders(
 
 
 def find_folders_by_source(kind: str, source: str) -> tuple[list[str], str]:
-    """Do what find_device_folders() does, by the names in the table of mounts."""
+    """Find the sysfs folders by the names in the table of mounts."""
     found = []
     for device in BETWEEN.split(source):
         folder = find_block_folder(device)
@@ -149,7 +149,7 @@ def find_folders_by_source(kind: str, source: str) -> tuple[list[str], str]:
 
 
 def find_btrfs_folders(source: str, paths: tuple[str, ...]) -> tuple[list[str], str]:
-    """Do what find_device_folders() does; paths: folders on it, of which one can be opened."""
+    """Find a Btrfs's sysfs folders; paths: folders on it, one of them to be opened."""
     about = f"btrfs on {source}"
     filesystem, count = "", 0
     for path in paths:

@@ -51,7 +51,7 @@ def find_drives(serials: Sequence[str]) -> dict[str, list[str]]:
 
 
 def list_serials(name: str) -> set[str]:
-    """Return what a drive may be called by that does not change with its name.
+    """List the serials and ids of a drive, which stay when its name changes.
 
     That is the serial of NVMe and virtio, of SCSI and so of libata (page 0x80), the
     WWID, and of a loop device the file behind it.  A partition has none, and none has
@@ -89,7 +89,7 @@ def identify_loop_file(name: str) -> str:
 def await_drives(
     serials: Sequence[str], present: bool, time_s: float
 ) -> dict[str, list[str]]:
-    """Return what find_drives() does once all drives are there, or none, or in *time_s*."""
+    """Wait until all drives are there, or none; return find_drives()."""
     ends_s = time.monotonic() + time_s
     while True:
         found = find_drives(serials)
@@ -117,7 +117,7 @@ class Part:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """What is the same of it under another name."""
+        """Serial, namespace and partition: its identity under any name."""
         return self.serial, self.nsid, self.number
 
 
@@ -147,7 +147,7 @@ def find_device_at(path: str) -> str:
 def survey(
     serials: Sequence[str], directory: str, places: Sequence[str], notes: str
 ) -> dict[str, Any]:
-    """Return what depends on the drives: mounts, and what else uses them.
+    """Survey what depends on the drives: mounts, and what else uses them.
 
     directory: the server's data directory.  places: all that an ack depends on.  notes:
     the folder of the notes (remount.py).  busy: what uses the drives otherwise than by
@@ -206,7 +206,7 @@ def survey(
 
 
 def find_multi_device_parts(names: Container[str]) -> list[str]:
-    """Return which of these devices a filesystem of several devices lies on.
+    """Return those devices that carry a filesystem of several devices.
 
     Its number names none of them, so it is not among the mounts from them.
     """
@@ -230,7 +230,7 @@ def find_multi_device_parts(names: Container[str]) -> list[str]:
 def _survey_paths(
     mounts: Sequence[dict[str, Any]], notes: str, devices: Container[str]
 ) -> dict[str, Any]:
-    """Return what survey() says of the paths that root uses around the cut."""
+    """Survey the paths that root uses around the cut."""
     links, real = resolve_links(notes)
     note = os.path.join(real, "drives-*.json") if os.path.lexists(real) else real
     used = [*(each["point"] for each in mounts), *links, note]
@@ -261,7 +261,7 @@ def describe_mount(part: Part, mount: Mounted) -> dict[str, Any]:
 
 
 def is_held(kind: str, name: str) -> bool:
-    """Return whether the kernel holds a filesystem of that device in memory.
+    """Return True if the kernel holds a filesystem of that device in memory.
 
     Also one that is mounted nowhere any more, but is used by an open file.
     """

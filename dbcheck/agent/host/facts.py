@@ -99,7 +99,7 @@ class Volume:
         return f"{os.major(self.device)}:{os.minor(self.device)}"
 
     def free_bytes(self) -> int:
-        """Return what an ordinary user may still write."""
+        """Return the free space for an ordinary user, in bytes."""
         space = os.statvfs(self.path)
         return space.f_bavail * space.f_frsize
 
@@ -184,7 +184,7 @@ class Volume:
         return {role: folder for role, folder in found.items() if folder}
 
     def tool(self, fact: str, name: str, *arguments: str) -> str:
-        """Return what a program prints, "" with a reason if it does not run."""
+        """Return the output of a program, "" with a reason if it does not run."""
         text, why = read_output(name, *arguments)
         if why:
             self.unreadable[fact] = why
@@ -292,7 +292,7 @@ def read_statuses(
 
 
 def read_uptime_s(unreadable: dict[str, str]) -> float | None:
-    """Return how long the kernel has run, from /proc/uptime (proc(5))."""
+    """Return the kernel's uptime in seconds, from /proc/uptime (proc(5))."""
     fields = read_first_line("/proc/uptime").split()
     if not fields:
         unreadable["uptime_s"] = "/proc/uptime cannot be read"
@@ -311,7 +311,7 @@ def find_linked_uuid(device: str) -> str:
 
 
 def read_birth_time(path: str) -> str:
-    """Return when a file was created, as text; "" if the filesystem does not store it.
+    """Return a file's birth time as text; "" if the filesystem does not store it.
 
     Python's os.stat() does not report it; statx(2) does, in C libraries that have it.
     """
@@ -408,7 +408,7 @@ def find_backing_filesystem(file: str) -> str:
 
 
 def read_md_array(folder: str) -> dict[str, str]:
-    """Return what is known of an array, {} of what is none."""
+    """Read the facts of an MD array, {} if it is none."""
     facts = {
         name: read_first_line(os.path.join(folder, file)) for name, file in MD.items()
     }

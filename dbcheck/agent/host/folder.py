@@ -30,15 +30,16 @@ WRITABLE_BY_OTHERS = 0o022  # also what an access control list lets others do (a
 
 
 def list_canary_places(data: str) -> list[str]:
-    """Return where canaries may be: beside the data directory, or inside it."""
+    """List the places for canaries: beside the data directory, or inside it."""
     return [os.path.join(os.path.dirname(data), BESIDE), os.path.join(data, INSIDE)]
 
 
 def choose_folder(data_directory: str, wanted: str) -> tuple[str, int]:
     """Return the folder for the canaries, and the device (st_dev) that it must be on.
 
-    *wanted*, if it is not "", else the first of list_canary_places() that this user may write.
-    Links are followed here, once and for all.  Refuse a folder on another filesystem.
+    *wanted*, if it is not "", else the first of list_canary_places() that this user may
+    write.  Links are followed here, once and for all.  Refuse a folder on another
+    filesystem.
     """
     data = os.path.realpath(data_directory)
     device = os.stat(data).st_dev

@@ -127,7 +127,7 @@ def run_journalctl(unit: str, option: str, limit: int) -> tuple[bytes, bool]:
 
 
 def make_unit_matches(unit: str) -> list[str]:
-    """Return which fields a service's messages have (systemd.journal-fields(7)).
+    """Return journalctl's matches of a service (systemd.journal-fields(7)).
 
     unit: as find_unit() returns it.  Units of several users may have one name.
     """
@@ -141,7 +141,7 @@ def make_unit_matches(unit: str) -> list[str]:
 def read_output_beginning(
     command: Sequence[str], limit: int, timeout_s: float
 ) -> tuple[bytes, str]:
-    """Return what a program prints, *limit* bytes at most, and why it failed, or "".
+    """Return a program's output, *limit* bytes at most, and its failure or "".
 
     A journal holds as much as any account had logged, so the program is ended once it
     has printed that much.  Raise OSError if it cannot be run.
@@ -195,7 +195,7 @@ def find_shutdown_record(boot_id: str, since_us: int) -> str:
 
 
 def is_shutdown_in_wtmp(path: str, since_us: int) -> bool:
-    """Return whether a shutdown is the first change of state since then.
+    """Return True if a shutdown is the first change of state since then.
 
     A boot that comes first shows that the kernel before it wrote none.
     """

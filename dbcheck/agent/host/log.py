@@ -27,7 +27,7 @@ ENTRIES_MAX = 200_000  # of the folder of a log that are listed
 
 
 def mark_log(path: str) -> dict[str, list[int]]:
-    """Return where the log ends now: in the journal, or in files.
+    """Note the present end of the log: in the journal, or in files.
 
     path: the log, or a folder of logs, as PostgreSQL's collector writes them, or
           JOURNAL or STDERR and a data directory, or COLLECTOR and both.
@@ -77,7 +77,7 @@ def checksum_end(stream: IO[bytes], size: int) -> int:
 
 
 def read_since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, Any]:
-    """Return what came after *marks*, oldest file first, at most *limit* bytes.
+    """Read the log after *marks*, oldest file first, at most *limit* bytes.
 
     Long lines are cut: MySQL dumps a damaged page a hundred times, 48 KiB each, before
     it reports that it ends itself (buf0buf.cc, Buf_fetch::read_page).
@@ -125,7 +125,7 @@ def read_since(path: str, marks: dict[str, list[int]], limit: int) -> dict[str, 
 def read_collected_since(
     directory: str, folder: str, marks: dict[str, list[int]], limit: int
 ) -> dict[str, Any]:
-    """Return what read_since() does, of a collector's folder and of standard error."""
+    """Read a collector's folder and standard error as read_since() does."""
     inside = {
         file: mark for file, mark in marks.items() if os.path.dirname(file) == folder
     }

@@ -113,7 +113,7 @@ class _Way:
 
 
 def is_user_fuse(mount: Mounted) -> bool:
-    """Return whether it is FUSE that another user than root mounted (mount.fuse(8))."""
+    """Return True if it is a FUSE mount of a user other than root (mount.fuse(8))."""
     return mount.type.startswith("fuse") and "user_id=0" not in mount.options.split(",")
 
 
@@ -179,7 +179,7 @@ def make_private_folder(folder: str) -> None:
 
 
 def explain_exposure(point: str) -> str:
-    """Return why others could lead root elsewhere than to *point*, "" if none could."""
+    """Explain why others could lead root away from *point*; "" if none could."""
     try:
         os.close(open_folder_above(point))
     except Refusal as refusal:

@@ -65,7 +65,7 @@ def find_error_file(directory: str) -> str:
 
 
 def describe_server_process(directory: str) -> dict[str, Any]:
-    """Return what may keep the flushes of the server of *directory* from its files.
+    """Describe what may keep the flushes of the server of *directory* from its files.
 
     See model.host.ServerProcess.
     """
@@ -90,7 +90,7 @@ def make_unread_process(why: str) -> dict[str, Any]:
 
 
 def describe_process(folder: str) -> dict[str, Any]:
-    """Return what is known of the process in *folder*; raise OSError."""
+    """Describe the process in *folder*; raise OSError."""
     command = read_text(folder + "/cmdline").split("\0")
     variables = read_text(folder + "/environ").split("\0")
     preloaded = [v.partition("=")[2] for v in variables if v.startswith("LD_PRELOAD=")]
@@ -126,7 +126,7 @@ def describe_process(folder: str) -> dict[str, Any]:
 
 
 def read_preload_file(root: str) -> str:
-    """Return what /etc/ld.so.preload holds for a process; raise OSError.
+    """Read a process's /etc/ld.so.preload; raise OSError.
 
     root: its own, in which its account may have put or mounted any file of the host
     there (user_namespaces(7)).  So no link is followed, and none is shown that not
@@ -150,7 +150,7 @@ def read_preload_file(root: str) -> str:
 
 
 def find_sync_bypass(folder: str, command: list[str]) -> tuple[str, str]:
-    """Return by what a process flushes nothing, "" if it flushes, or why it is unknown.
+    """Find what stops a process's flushes: "" if nothing, or why it is unknown.
 
     Its own variable is read: it may be set in any option file and group, under any
     spelling, and a file may have been changed since the server read it.
@@ -161,7 +161,10 @@ def find_sync_bypass(folder: str, command: list[str]) -> tuple[str, str]:
         if not are_syncs_off(folder):
             return "", ""
     except (OSError, struct.error) as error:
-        why = f"whether {NO_SYNC} is set is not known: {describe_read_error(error, folder)}"
+        why = (
+            f"whether {NO_SYNC} is set is not known:"
+            f" {describe_read_error(error, folder)}"
+        )
         return word, "" if word else why
     return word or NO_SYNC + " (in an option file)", ""
 
@@ -174,7 +177,7 @@ def describe_read_error(error: OSError | struct.error, place: str) -> str:
 
 
 def are_syncs_off(folder: str) -> bool:
-    """Return whether a server's process flushes nothing; raise OSError, struct.error.
+    """Return True if a server's process flushes nothing; raise OSError, struct.error.
 
     OSError if the program has the option, and does not show the variable.
     """
@@ -202,7 +205,7 @@ def are_syncs_off(folder: str) -> bool:
 
 
 def contains_text(path: str, text: bytes) -> bool:
-    """Return whether *text* stands in a file; raise OSError."""
+    """Return True if *text* stands in a file; raise OSError."""
     end = b""
     with os.fdopen(open_regular(path, follow=True), "rb") as file:
         if os.fstat(file.fileno()).st_size > PROGRAM_MAX:
@@ -215,7 +218,7 @@ def contains_text(path: str, text: bytes) -> bool:
 
 
 def is_no_sync_option(option: str) -> bool:
-    """Return whether a word of the command line switches the flushes off."""
+    """Return True if a word of the command line switches the flushes off."""
     name, _, value = option.lower().replace("_", "-").partition("=")
     for prefix in ("--loose-", "--enable-", "--"):
         if name.startswith(prefix):
@@ -248,7 +251,7 @@ def read_text(path: str) -> str:
 def find_defined_symbols(
     path: str, wanted: Sequence[bytes]
 ) -> dict[str, tuple[int, int]]:
-    """Return which symbols an ELF object defines for others: address and size of each.
+    """Find address and size of the symbols that an ELF object defines for others.
 
     wanted: their names.  Raise OSError, struct.error.  Of an object of 32 bits nothing
     is known: no server of today is one.
@@ -283,7 +286,7 @@ def find_defined_symbols(
 
 
 def find_names(names: bytes, wanted: Sequence[bytes]) -> Iterator[tuple[int, str]]:
-    """Yield where each wanted name stands in a table of them, also as another's end."""
+    """Yield the place of each wanted name in a name table, also as another's end."""
     for name in wanted:
         at = names.find(name + b"\0")
         while at >= 0:

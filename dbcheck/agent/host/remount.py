@@ -100,8 +100,8 @@ def end_server(
 ) -> dict[str, Any]:
     """Kill the server of *directory*: by the commands, then what is left of it.
 
-    See list_server_pids().  What would start it again is ended first.  time_s: for each command.
-    left: processes that are still there in the end.
+    See list_server_pids().  What would start it again is ended first.  time_s: for each
+    command.  left: processes that are still there in the end.
     """
     killed = list_server_pids(directory, account, folder)
     guards = {guard for pid in killed for guard in find_guards(pid, account)}
@@ -140,14 +140,14 @@ def list_server_pids(directory: str, account: int, folder: Sequence[int]) -> lis
 def is_server_process(
     pid: int, directory: str, account: int, folder: Sequence[int]
 ) -> bool:
-    """Return whether a process is one of list_server_pids() now."""
+    """Return True if a process is one of list_server_pids() now."""
     process = os.path.join(PROCESSES, str(pid))
     is_of_it = is_account_process(process, directory, account)
     return is_of_it and not works_elsewhere(process, directory, folder)
 
 
 def read_started_s(pid: int) -> float:
-    """Return when a process started, in seconds since the host did; 0.0 if it ended."""
+    """Return a process's start in seconds after the host's; 0.0 if it ended."""
     stat = read_first_line(os.path.join(PROCESSES, str(pid), "stat"))
     fields = stat.rpartition(")")[2].split()
     if len(fields) <= START_TIME:
@@ -159,8 +159,8 @@ def unmount(mount: dict[str, Any], flags: int, dead: Collection[int]) -> int:
     """Unmount that very mount; return the error's number, 0 if it was.
 
     By its name in the folder above it, which is held: a descriptor of the mount itself
-    would keep it busy (seen on Linux 6.18).  dead: see open_folder_above().  Raise OSError,
-    or Refusal if it is another mount that would be unmounted, or could be.
+    would keep it busy (seen on Linux 6.18).  dead: see open_folder_above().  Raise
+    OSError, or Refusal if it is another mount that would be unmounted, or could be.
     """
     folder = open_folder_above(mount["point"], dead)
     try:
@@ -219,18 +219,18 @@ def take_off(mounts: list[dict[str, Any]], time_s: float) -> dict[str, Any]:
 
 
 def refusal_reason(why: OSError | Refusal, place: str) -> str:
-    """Return why nothing was done at that path."""
+    """Return the reason for which nothing was done at that path."""
     return str(why) if isinstance(why, Refusal) else describe_error(why, place)
 
 
 def is_mounted(mount: dict[str, Any]) -> bool:
-    """Return whether that very mount is still there."""
+    """Return True if that very mount is still there."""
     wanted = (mount["id"], mount["point"], mount["device"])
     return any((each.id, each.point, each.device) == wanted for each in read_mounts())
 
 
 def is_still_held(mount: dict[str, Any]) -> bool:
-    """Return whether the kernel still holds the filesystem, as it was mounted then.
+    """Return True if the kernel still holds the filesystem, as it was mounted then.
 
     Once it held none, or was started again, another drive may have the name; but what
     was mounted there since must not be in memory while the drive is absent.
@@ -243,7 +243,7 @@ def is_still_held(mount: dict[str, Any]) -> bool:
 
 
 def list_holders(mounts: list[dict[str, Any]]) -> list[str]:
-    """Return what uses the filesystems: processes with files on them, then own mounts.
+    """List the users of the filesystems: processes with open files, then own mounts.
 
     All processes of a mount namespace share its mounts, so one stands for them.
     """
@@ -263,7 +263,7 @@ def list_holders(mounts: list[dict[str, Any]]) -> list[str]:
 
 
 def identify_namespace(process: str) -> str:
-    """Return what names the process's mount namespace, or the process if unknown."""
+    """Identify a process's mount namespace; by the process itself if unknown."""
     try:
         return os.readlink(process + "/ns/mnt")
     except OSError:
@@ -271,7 +271,7 @@ def identify_namespace(process: str) -> str:
 
 
 def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
-    """Return whether a process has a file open there, or works there.
+    """Return True if a process has a file open there, or works there.
 
     By the mount that each is on (proc(5), fdinfo): a dead filesystem answers no stat(),
     and what was detached has no path.
@@ -293,7 +293,7 @@ def has_file(process: str, mounts: list[dict[str, Any]]) -> bool:
 
 
 def has_mount(process: str, devices: set[str]) -> bool:
-    """Return whether the process's mount namespace has one of them mounted."""
+    """Return True if the process's mount namespace has one of them mounted."""
     return any(
         line.split()[2] in devices for line in read_lines(process + "/mountinfo")
     )
@@ -365,7 +365,7 @@ def open_mount_point(path: str) -> int:
 def check_and_mount(
     mount: dict[str, Any], device: str, handle: int, time_s: float
 ) -> dict[str, Any]:
-    """Return what put_one_back() adds; handle: of the folder to mount on."""
+    """Check and mount; return the result's fields; handle: the folder to mount on."""
     checked = ""
     if mount["type"].startswith("ext") and find_program("e2fsck"):
         code, text = run_program(("e2fsck", "-p", device), time_s)
@@ -395,7 +395,7 @@ def check_and_mount(
 
 
 def mount_command() -> Sequence[str]:
-    """Return how mount(8) is run so that it hands paths to the kernel as they are.
+    """Return the command of mount(8) that hands paths to the kernel as they are.
 
     That of busybox always does (1.35), and has no option for it.
     """
@@ -404,13 +404,13 @@ def mount_command() -> Sequence[str]:
 
 
 def find_covering_mount(point: str) -> str:
-    """Return what is mounted there, "" if nothing is but what waits to mount it."""
+    """Return the mount that covers *point*, "" if none but an automount does."""
     there = [e.source for e in read_mounts() if e.point == point and e.type != "autofs"]
     return there[-1] if there else ""
 
 
 def has_lost_magic(mount: dict[str, Any], device: str) -> bool:
-    """Return whether the first bytes of XFS are read, and are something else.
+    """Return True if the first bytes of XFS are read, and are something else.
 
     mount(8) has the same words for that as for an option that is refused.
     """
@@ -425,7 +425,7 @@ def has_lost_magic(mount: dict[str, Any], device: str) -> bool:
 
 
 def await_device(mount: dict[str, Any]) -> str:
-    """Return find_device_of_mount() once it is there, "" if it does not come in its time."""
+    """Wait for the device of a mount and return it, "" if it does not come in time."""
     ends_s = time.monotonic() + BACK_S
     while True:
         device = find_device_of_mount(mount)
@@ -435,7 +435,7 @@ def await_device(mount: dict[str, Any]) -> str:
 
 
 def is_mounted_from(mount: dict[str, Any], device: str) -> bool:
-    """Return whether the device is mounted there, by a later mount than before."""
+    """Return True if the device is mounted there, by a later mount than before."""
     number = os.stat(device).st_rdev
     wanted = f"{os.major(number)}:{os.minor(number)}"
     return any(
@@ -450,7 +450,7 @@ FORMAT = 2
 
 
 def note_path(folder: str, serials: Sequence[str]) -> str:
-    """Return where the note on the drives that have these serials is kept."""
+    """Return the path of the note on the drives that have these serials."""
     digest = hashlib.sha256("\0".join(sorted(set(serials))).encode()).hexdigest()
     return os.path.join(folder, f"drives-{digest[:24]}.json")
 
@@ -507,7 +507,7 @@ def store_note(folder: int, path: str, seen: dict[str, Any]) -> None:
 
 
 def read_note(folder: str, serials: Sequence[str]) -> dict[str, Any]:
-    """Return what was stored, None if nothing was, and what server runs there now.
+    """Return the stored note or None, and the server that runs there now.
 
     same_boot: the host was not started since.  server: the processes of the server of
     that directory.  newer: all of them were started since.  path: of the note.  Raise

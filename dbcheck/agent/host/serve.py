@@ -130,7 +130,7 @@ COMPLETED = 111  # a report: when, and the numbers completed: see report_layout(
 
 
 def read_identity() -> dict[str, Any]:
-    """Read what identifies this host; a value that cannot be read is empty."""
+    """Read this host's names and serial; a value that cannot be read is empty."""
     return {**read_host_names(), "serial": read_serial()}
 
 
@@ -142,7 +142,7 @@ def read_serial() -> str:
 
 
 def report_layout(rings: int) -> struct.Struct:
-    """Return how a report of so many rings is packed.
+    """Return the binary layout of a report of so many rings.
 
     The host's monotonic clock in microseconds when the numbers were read; the last
     record that was completed; the last block of each ring.
@@ -151,7 +151,7 @@ def report_layout(rings: int) -> struct.Struct:
 
 
 class Agent(RequestHandler):
-    """RequestHandler the messages of one channel.
+    """Answers the messages of one channel.
 
     It runs one pair of canaries at most, and holds one trigger of a reset.
     """

@@ -106,7 +106,7 @@ def find_server_processes(directory: str) -> Iterator[str]:
 
 
 def find_account_processes(directory: str, account: int) -> Iterator[str]:
-    """Do what find_server_processes() does, for a directory that may be on a dead drive.
+    """Find a server's processes, for a directory that may be on a dead drive.
 
     In the order of their ids: the process that started the others is mostly the first.
     directory: with links followed; that of a process has the same path, and may be
@@ -119,7 +119,7 @@ def find_account_processes(directory: str, account: int) -> Iterator[str]:
 
 
 def is_account_process(process: str, directory: str, account: int) -> bool:
-    """Return whether the process with that folder in /proc is one of find_account_processes()."""
+    """Return True if the process with that folder in /proc is of that account."""
     if not works_in(process, directory, account):
         return False
     program = read_program_path(process)
@@ -139,7 +139,7 @@ def is_account_process(process: str, directory: str, account: int) -> bool:
 
 
 def works_in(process: str, directory: str, account: int) -> bool:
-    """Return whether a process of that account, or root's, works in *directory*."""
+    """Return True if a process of that account, or root's, works in *directory*."""
     try:
         if os.readlink(process + "/cwd") != directory:
             return False
@@ -171,7 +171,7 @@ def read_stat_fields(process: str) -> list[str]:
 
 
 def holds_data(process: str, directory: str) -> bool:
-    """Return whether a process keeps open what only a server does.
+    """Return True if a process keeps open what only a server does.
 
     What copies or restores a server's files opens some of them as well, and PostgreSQL
     is not told from that by them.
@@ -195,7 +195,7 @@ def holds_data(process: str, directory: str) -> bool:
 
 
 def is_writable(fdinfo: str) -> bool:
-    """Return whether a file is open to be written (proc(5), fdinfo: flags)."""
+    """Return True if a file is open to be written (proc(5), fdinfo: flags)."""
     for line in read_lines(fdinfo):
         if line.startswith("flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
@@ -203,7 +203,7 @@ def is_writable(fdinfo: str) -> bool:
 
 
 def works_elsewhere(process: str, directory: str, known: Sequence[int]) -> bool:
-    """Return whether a process of find_account_processes() surely works in another directory.
+    """Return True if one of the account's processes surely works in another directory.
 
     known: st_dev and st_ino of the server's.  Its drive may have come back under
     another number, so it is also the one that is there now.  On a dead filesystem
@@ -232,7 +232,7 @@ def find_guards(pid: int, account: int) -> Iterator[int]:
 
 
 def is_guard(pid: str, account: int) -> bool:
-    """Return whether it is mysqld_safe, run by that account or by root.
+    """Return True if it is mysqld_safe, run by that account or by root.
 
     A shell that was given the script has another name, and the script as an argument.
     """

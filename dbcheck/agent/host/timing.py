@@ -126,7 +126,7 @@ def time_writes(ask: dict[str, Any]) -> dict[str, Any]:
 def make_writer(
     file: int, method: str, block: memoryview, offset: int
 ) -> Callable[[], object]:
-    """Return what writes *block* at *offset*, and comes back once it is durable."""
+    """Return a function that writes *block* at *offset* durably."""
     sync = {"fsync": os.fsync, "fdatasync": os.fdatasync, "direct": os.fdatasync}
     if method == "dsync":
         return lambda: os.pwrite(file, block, offset)
@@ -151,7 +151,7 @@ def time_each_write(
     count: int,
     time_s: float,
 ) -> dict[str, Any]:
-    """Return how long each of *count* writes takes, and what devices do meanwhile."""
+    """Time each of *count* writes; return durations and the devices' counters."""
     took_ns: list[int] = []
     clock = time.perf_counter_ns
     before = counted.read()
@@ -183,7 +183,7 @@ TEXT_BYTES_MAX = 1 << 20
 
 
 def run_fio(ask: dict[str, Any]) -> dict[str, str]:
-    """Return what fio prints as JSON, or why it could not be run.
+    """Run fio; return its JSON output, or why it could not be run.
 
     folder: where the file is, which has no name.  at_once: threads that each write and
     flush a block, or blocks in flight that are never flushed.  flushed: which of both.
@@ -223,7 +223,7 @@ def run_fio(ask: dict[str, Any]) -> dict[str, str]:
 
 
 def read_fio_output(command: list[str], timeout_s: int) -> dict[str, str]:
-    """Return what fio prints, or the reason why it failed."""
+    """Return fio's output, or the reason why it failed."""
     try:
         done = subprocess.run(
             command,

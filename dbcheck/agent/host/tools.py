@@ -33,7 +33,7 @@ def find_program(name: str) -> str:
 
 
 def read_output(name: str, *arguments: str) -> tuple[str, str]:
-    """Return what a program prints, and "" or the reason why it could not do its work.
+    """Return a program's output, and "" or the reason why it failed.
 
     smartctl's exit status is a set of bits, of which the first two mean that it could
     not (smartctl(8)).
@@ -62,7 +62,7 @@ def read_output(name: str, *arguments: str) -> tuple[str, str]:
 
 
 def find_reason_in_output(text: str) -> str:
-    """Return why a program could not do its work, by what it prints, "" if unknown.
+    """Return a program's failure, by what it prints, "" if unknown.
 
     smartctl has a list of messages in its JSON, with their severity (smartctl(8),
     --json), and prints nothing else; nvme has an error there (nvme-cli 2,
@@ -142,7 +142,7 @@ RAID_COMMANDS = {
 
 
 def read_everything(devices: list[str], datasets: list[str]) -> list[dict[str, str]]:
-    """Return what is shown of the host, of block devices and of ZFS datasets.
+    """Read files and tools about the host, block devices and ZFS datasets.
 
     of: the device or dataset, "" the host.  what: names it.  how: the file or command
     that was read.  text: its content.  why: the reason if it could not be read.
@@ -177,14 +177,14 @@ def read_everything(devices: list[str], datasets: list[str]) -> list[dict[str, s
 
 
 def read_virtualization(kind: str) -> dict[str, str]:
-    """Return what systemd-detect-virt(1) prints; it exits with 1 after "none"."""
+    """Run systemd-detect-virt(1), which exits with 1 after "none"."""
     command = ("systemd-detect-virt", f"--{kind}")
     text, why = read_output(*command)
     return make_reading("", kind, " ".join(command), text, "" if text.strip() else why)
 
 
 def read_device(name: str) -> list[dict[str, str]]:
-    """Return what the kernel and the tools for such a device show of it."""
+    """Read the kernel's files on a device, and the tools for its kind."""
     folder, device = os.path.join(BLOCK, name), "/dev/" + name
     shown = []
     for pattern in DEVICE_FILES:
@@ -235,7 +235,7 @@ def read_kernel_file(of: str, what: str, path: str) -> dict[str, str]:
 def read_tool(
     of: str, what: str, *command: str, limit: int = TEXT_BYTES_MAX
 ) -> dict[str, str]:
-    """Return what a tool prints."""
+    """Return the output of a tool."""
     text, why = read_output(*command)
     if len(text) > limit:
         text, why = "", f"{command[0]}: it prints more than {limit} bytes"

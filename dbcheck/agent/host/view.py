@@ -31,7 +31,7 @@ LOOKS = 3  # a server renames and removes files meanwhile
 def compare_with_server_view(
     places: Sequence[tuple[str, str, Sequence[str]]],
 ) -> dict[str, Any]:
-    """Return what the server finds at *places* that this host does not show there.
+    """Compare *places* as the server sees them with this host's view.
 
     The data directory is the first of them.  seen_otherwise: name of a place, or of its
     files -> the path and what is there, for each that differs.  view_unread: why it is
@@ -53,7 +53,7 @@ def compare_with_server_view(
 
 
 def find_server_elsewhere(processes: Iterable[str], directory: str) -> tuple[str, str]:
-    """Return which process may be the server's, or "" and why none of them is.
+    """Return the process that may be the server's, or "" and why none of them is.
 
     Raise OSError if the folder of one cannot be seen.
     processes: those that work at the path *directory*, but in another folder than this
@@ -84,7 +84,7 @@ def find_server_elsewhere(processes: Iterable[str], directory: str) -> tuple[str
 def compare_views(
     processes: Sequence[str], places: Sequence[tuple[str, str, Sequence[str]]]
 ) -> tuple[dict[str, str], str]:
-    """Return what compare_with_server_view() does of processes; raise OSError.
+    """Compare *places* as these processes see them; raise OSError.
 
     One stands for all that find the same files.
     """
@@ -107,7 +107,7 @@ def compare_views(
 
 
 def identify_view(process: str) -> tuple[str, int, int]:
-    """Return what two processes share that find the same files; raise OSError."""
+    """Identify a process's view of the files: root and mounts; raise OSError."""
     root = os.stat(os.path.join(process, "root", ""))
     return os.readlink(process + "/ns/mnt"), root.st_dev, root.st_ino
 
@@ -115,10 +115,10 @@ def identify_view(process: str) -> tuple[str, int, int]:
 def find_differences(
     process: str, places: Sequence[tuple[str, str, Sequence[str]]]
 ) -> tuple[dict[str, str], str]:
-    """Return where a process finds other files, and why not all is known, or "".
+    """Find places where a process sees other files, and why not all is known, or "".
 
-    As compare_with_server_view() does.  A place that this process does not find is left out: what it
-    lies on is unknown anyhow.
+    As compare_with_server_view() does.  A place that this process does not find is left
+    out: what it lies on is unknown anyhow.
     """
     found: dict[str, str] = {}
     unread = ""
@@ -139,7 +139,7 @@ def find_differences(
 
 
 def list_place_files(process: str, path: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield what of a place may be another file for the process; raise OSError.
+    """Yield the paths of a place that may be other files there; raise OSError.
 
     path: of the place, which is one folder for both.  names: of what counts in it, as
     shell patterns.  That are links, and what is mounted there, also further below: all
@@ -162,7 +162,7 @@ def list_place_files(process: str, path: str, names: Sequence[str]) -> Iterator[
 
 
 def describe_difference(process: str, path: str) -> str:
-    """Return what a process finds at *path*, "" if it is the same; raise OSError."""
+    """Describe what a process finds at *path*, "" if it is the same; raise OSError."""
     text = ""
     for _ in range(LOOKS):
         inner = resolve_below_root(process + "/root", path)

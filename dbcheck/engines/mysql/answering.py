@@ -40,7 +40,7 @@ def identify_server(link: Link, product: str) -> Answering:
 
 
 def is_replica(link: Link, product: str) -> bool:
-    """Return whether the server follows another; False if the account may not see it.
+    """Return True if the server follows another; False if the account may not see it.
 
     What it has may then come from there.  The channels by which the members of a group
     give each other what they lack are none of another server (MySQL 9.7 manual,

@@ -58,7 +58,7 @@ class HeldRow:
         self._link = link
 
     def is_held(self) -> bool:
-        """Return whether the server still has the session: it sends nothing else."""
+        """Return True if the server still has the session: it sends nothing else."""
         try:
             ready, _, _ = select.select([self._link.wire(0)], [], [], 0)
         except (EngineError, OSError, ValueError):
@@ -94,7 +94,7 @@ def plant(connect: Open, database: str, epoch: int) -> HeldRow:
 
 
 def is_there(connect: Open, epoch: int) -> bool | None:
-    """Return whether the row is there, None if the table is not, or is not opened.
+    """Return True if the row is there, None if the table is not, or is not opened.
 
     A table that cannot be read was not closed in an orderly way: its row is not there.
     """

@@ -74,7 +74,7 @@ _STARTED = {
 
 
 def find_refill(link: MysqlLink, since_us: int) -> Refill | None:
-    """Return what the server may have taken from others, None if nothing shows any.
+    """Find data that other servers may have given it, None if nothing shows any.
 
     since_us: as Engine.refill() has it.  Raise EngineError.
     """
@@ -124,8 +124,8 @@ def _describe_clone(
 def describe_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> str:
     """Return that the server is in a Galera cluster, as in Refill.how; "" if it is not.
 
-    variables, status: lower_names().  wsrep_on = OFF keeps its own commits from the others,
-    and theirs go on to reach it.
+    variables, status: lower_names().  wsrep_on = OFF keeps its own commits from the
+    others, and theirs go on to reach it.
     """
     if galera.is_node(variables):
         return "is a node of a Galera cluster (wsrep_on is ON)"
@@ -137,9 +137,9 @@ def describe_galera(variables: Mapping[str, str], status: Mapping[str, str]) -> 
 def describe_group(link: MysqlLink, variables: Mapping[str, str]) -> str:
     """Return that the server is in a replication group, or joins it at startup.
 
-    As in Refill.how; "" if neither is seen.  variables: lower_names(); they alone count for
-    an account without SELECT on performance_schema.replication_group_members, and with
-    performance_schema = OFF.
+    As in Refill.how; "" if neither is seen.  variables: lower_names(); they alone count
+    for an account without SELECT on performance_schema.replication_group_members, and
+    with performance_schema = OFF.
     """
     with unless_refused():
         for (state,) in link.rows("group_state"):
@@ -285,7 +285,7 @@ def require_server(link: MysqlLink, variables: Mapping[str, str]) -> None:
 
 
 def _is_in_no_group(link: MysqlLink) -> bool:
-    """Say whether the server certainly is in no group now: the account may see that."""
+    """Return True if the server is certainly in no group: the account may see that."""
     try:
         return not link.rows("group_state")
     except EngineError:
@@ -396,7 +396,7 @@ def require_privileges(
 
 
 def require_table(link: MysqlLink, spec: TableSpec, database: str) -> bool:
-    """Return whether the table is there; raise EngineError if it is not fit."""
+    """Return True if the table is there; raise EngineError if it is not fit."""
     name = spec.name
     where = {"database": database, "name": name}
     found = link.rows("table", where)
@@ -437,7 +437,7 @@ def parse_definition(
     rows: Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]],
     where: Mapping[str, object],
 ) -> Definition:
-    """Return how a table is defined; Definition() if there is no such table.
+    """Return the definition of a table; Definition() if there is no such table.
 
     rows: runs a statement of sql/.  where: see foreign_object_parameters().
     """

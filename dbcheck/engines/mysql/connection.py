@@ -83,12 +83,12 @@ class OpenConnection(MySQLConnection):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether packets are compressed, so that nothing but the driver reads them."""
+        """True if packets are compressed, so that nothing but the driver reads them."""
         return bool(self._client_flags & ClientFlag.COMPRESS)
 
     @property
     def has_query_attributes(self) -> bool:
-        """Whether statements carry attributes (MySQL from 8.0.23 on)."""
+        """True if statements carry attributes (MySQL from 8.0.23 on)."""
         return bool(self._client_flags & ClientFlag.CLIENT_QUERY_ATTRIBUTES)
 
     def forget_rows(self) -> None:
@@ -251,7 +251,7 @@ class _Authenticator(MySQLAuthenticator):
         return answer
 
     def _limit(self, sock: Any, is_tcp: bool) -> _MayAsk | None:
-        """Return which plugins the other end may ask for, None if for any.
+        """Return the plugins that the other end may ask for, None if any.
 
         Whose a port is, is looked up only if a plugin depends on it.  Raise Unverified
         if the server had to be verified and offers no TLS.
@@ -271,7 +271,7 @@ class _Authenticator(MySQLAuthenticator):
         )
 
     def _has_port(self, wire: socket.socket) -> bool:
-        """Return whether the kernel shows that the server is behind that port."""
+        """Return True if the kernel shows that the server is behind that port."""
         usual = find_account_id(_OF_PACKAGES)
         accounts = self._named or frozenset(() if usual is None else (usual,))
         return is_servers_port(wire, accounts)
@@ -343,7 +343,7 @@ class _Trusting(_Wrapped):
         tls_versions: list[str] | None,
         tls_cipher_suites: list[str] | None,
     ) -> ssl.SSLContext:
-        """Return what the driver would, but for the authorities; raise OSError.
+        """Build the driver's context with the user's own authorities; raise OSError.
 
         A connection that verifies nothing does not load those of the system, over a
         hundred certificates.

@@ -35,7 +35,7 @@ _FIRST_OWN_PRIVILEGE = 11  # MariaDB release from which SUPER has no BINLOG ADMI
 
 @dataclass(frozen=True, slots=True)
 class _Durability:
-    """What a commit hangs on: values by name of the setting; server: its server_id."""
+    """Settings that decide if a commit is durable, by name; server: its server_id."""
 
     server: int
     values: Mapping[str, int]
@@ -43,7 +43,7 @@ class _Durability:
 
     @property
     def durable(self) -> list[str]:
-        """Which of the settings make an ack wait."""
+        """Values of the settings that make an ack wait for the disk."""
         safe = {self.storage.flush_log: self.storage.durable, BINLOG: _DURABLE_BINLOG}
         return [name for name, value in self.values.items() if value in safe[name]]
 
@@ -110,7 +110,7 @@ def require_weak(link: MysqlLink) -> None:
 
 
 def has_change_table(link: MysqlLink, database: str) -> bool:
-    """Return whether *database* has the table in which weaken() records changes."""
+    """Return True if *database* has the table in which weaken() records changes."""
     found = link.rows("table", {"database": database, "name": TABLE})
     return bool(found) and found[0][2] == MARK
 

@@ -232,7 +232,7 @@ class MysqlEngine(Replicating):
         )
 
     def other_settings(self) -> tuple[OtherSettings, ...]:
-        """Return which storage engines without durable commits have tables."""
+        """Return the storage engines without durable commits that have tables."""
         with self._open(None) as link:
             return find_non_durable_engines(link)
 
@@ -309,14 +309,14 @@ class MysqlEngine(Replicating):
     def table_definition(
         self, table: TableSpec, *, server: ServerFacts | None = None
     ) -> Definition:
-        """Return what information_schema shows to this account."""
+        """Return the definition in information_schema, as this account may see it."""
         with self._open(None, server=server) as link:
             return self._definition(link, table)
 
     def deleted(
         self, table: TableSpec, *, server: ServerFacts | None = None
     ) -> int | None:
-        """Return what performance_schema counts, None where it is off."""
+        """Return the count of performance_schema, None where it is off."""
         where = {"database": self._database, "name": table.name}
         with self._open(None, server=server) as link:
             found = link.rows("deleted", where)
@@ -409,7 +409,7 @@ class MysqlEngine(Replicating):
         return mysql_canary.plant(connect, self._database, epoch)
 
     def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
-        """Return whether that row is there, None if its table is not."""
+        """Return True if that row is there, None if its table is not."""
         connect = partial(self._open, self._database, server=server)
         return mysql_canary.is_there(connect, epoch)
 

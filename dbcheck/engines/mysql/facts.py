@@ -141,7 +141,7 @@ class Look(Watch):
 
 
 def find_non_durable_engines(link: MysqlLink) -> tuple[OtherSettings, ...]:
-    """Return which storage engines without durable commits have tables of users."""
+    """Return the storage engines without durable commits that have users' tables."""
     rows = link.rows("unsafe_tables", answer_s=SCAN_S)
     shown = ", ".join(f"{tables} {engine}" for engine, tables in rows) or "none"
     how = "information_schema.tables, as far as this account may see it"
@@ -151,7 +151,7 @@ def find_non_durable_engines(link: MysqlLink) -> tuple[OtherSettings, ...]:
 def identity(
     product: str, variables: Mapping[str, str], connect: Open, *, managed: bool = False
 ) -> dict[str, str]:
-    """Return what must be the same after a restart.
+    """Return the identifiers that must be the same after a restart.
 
     connect: opens a connection in dbcheck's database.  Where that, or the row in it, is
     not there or cannot be read, the data have no name to compare.

@@ -28,7 +28,7 @@ _NAME_MAX = 31  # wsrep_api.h, WSREP_MEMBER_NAME_LEN, less its final zero
 
 
 def is_node(variables: Mapping[str, str]) -> bool:
-    """Return whether a server with these variables is a node of a cluster."""
+    """Return True if a server with these variables is a node of a cluster."""
     provider = variables.get("wsrep_provider", "none")
     return variables.get("wsrep_on", "").lower() not in _OFF and provider not in (
         "",
@@ -48,7 +48,7 @@ def parse_quorum_options(variables: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Where a node is in its cluster.
+    """State of a node in its Galera cluster.
 
     cluster:  what names its data, "" while that is not known.
     primary:  it is among the majority.
@@ -125,7 +125,7 @@ def membership(link: MysqlLink) -> Membership | None:
 
 
 def received(link: MysqlLink) -> Received:
-    """Return how far this node has come, and who is in its view."""
+    """Return this node's position, and the members in its view."""
     view = _read_view(link)
     if not view.takes_writes or not view.cluster:
         return Received(None, None)
@@ -144,18 +144,18 @@ def promote(link: MysqlLink) -> None:
 
 
 def takes_writes(link: MysqlLink) -> bool:
-    """Return whether this node takes writes, and has all that the others have."""
+    """Return True if this node takes writes, and has all that the others have."""
     return _read_view(link).takes_writes
 
 
 def descent(link: MysqlLink) -> Descent:
-    """Return up to where this node has the cluster's history."""
+    """Return this node's last position in the cluster's history."""
     view = _read_view(link)
     return Descent({view.cluster: view.committed} if view.cluster else {})
 
 
 def read_cluster_id(link: MysqlLink) -> str:
-    """Return what names the data of this node's cluster, "" while that is not known."""
+    """Return the UUID of this node's cluster, "" while that is not known."""
     return parse_view(link.rows("galera_status")).cluster
 
 
@@ -173,6 +173,6 @@ def _read_node_name(link: MysqlLink) -> str:
 
 
 def _read_node_uuid(link: MysqlLink) -> str:
-    """Return what the table of the members calls the node, whatever its name."""
+    """Return the node's UUID in the table of the members."""
     ((_, uuid),) = link.rows("galera_uuid")
     return str(uuid)

@@ -49,7 +49,7 @@ def find_missing_privileges(
 
 
 def _covers(target: str, database: str, table: str) -> bool:
-    """Return whether the object of a GRANT includes *table* in *database*."""
+    """Return True if the object of a GRANT includes *table* in *database*."""
     match = _OBJECT.fullmatch(target)
     if match is None:
         return False
@@ -76,7 +76,7 @@ def _pattern(like: str) -> re.Pattern[str]:
 def find_impossible_chores(
     link: MysqlLink, database: str, kinds: Sequence[ChoreKind]
 ) -> dict[ChoreKind, str]:
-    """Return which chores cannot be done, and why."""
+    """Return the chores that cannot be done, and the reason of each."""
     grants = [row[0] for row in link.rows("grants")]
     account = quote_account(link.row("server")[2])
     side, *_ = SIDES

@@ -46,13 +46,13 @@ _PRIVILEGES = (
 
 
 def is_member(variables: Mapping[str, str]) -> bool:
-    """Return whether a server with these variables belongs to a replication group."""
+    """Return True if a server with these variables belongs to a replication group."""
     return bool(variables.get(REPLICATION_GROUP))
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a member sees of its group.
+    """A member's view of its group.
 
     own:    its server_uuid, by which the others list it.
     states: by the server_uuid of each member; {} while it has not joined.
@@ -63,14 +63,14 @@ class View:
 
     @property
     def online(self) -> bool:
-        """Whether it has joined, and reaches a majority of the members."""
+        """True if it has joined, and reaches a majority of the members."""
         lost = sum(state == _UNREACHABLE for state in self.states.values())
         reaches = 2 * lost < len(self.states)
         return self.states.get(self.own) == _ONLINE and reaches
 
     @property
     def joined(self) -> bool:
-        """Whether it is a member, or copies what it lacks to become one."""
+        """True if it is a member, or copies what it lacks to become one."""
         return self.states.get(self.own) in _JOINED
 
     @property
@@ -118,7 +118,7 @@ def membership(link: MysqlLink) -> Membership | None:
 
 
 def received(link: MysqlLink) -> Received:
-    """Return how far this member has come, and who is in its view.
+    """Return this member's position, and the members in its view.
 
     In this order: a member hands on every message of a view before it shows the next
     one, and counts a message as queued until it is in the relay log (MySQL 8.0,
@@ -146,21 +146,21 @@ def promote(link: MysqlLink) -> None:
 
 
 def takes_writes(link: MysqlLink) -> bool:
-    """Return whether this member is among the majority and not read-only."""
+    """Return True if this member is among the majority and not read-only."""
     variables = dict(link.rows("variables"))
     read_only = (variables.get(name) for name in ("read_only", "super_read_only"))
     return read_view(link).online and all(value in _OFF for value in read_only)
 
 
 def descent(link: MysqlLink) -> Descent:
-    """Return up to where this member has applied its group's transactions."""
+    """Return the transactions of its group that this member has applied."""
     _, executed = link.row("executed_mysql")
     group = read_group_name(link)
     return Descent({group: gtid_counts(executed).get(group, 0)})
 
 
 def read_view(link: MysqlLink) -> View:
-    """Return what this member sees of its group now."""
+    """Read this member's view of its group now."""
     own, _ = link.row("executed_mysql")
     return View(own, dict(link.rows("group_members")))
 
@@ -187,7 +187,7 @@ def require_group_privileges(link: MysqlLink) -> None:
 
 
 def detached(link: MysqlLink) -> Detached:
-    """Return what this server has applied or has in its relay log, and what it is.
+    """Return this server's identity and its transactions, relay log included.
 
     Raise EngineError if it is a member, or tries to become one.
     """

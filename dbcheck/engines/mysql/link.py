@@ -139,7 +139,7 @@ def _table_or_engine_error(
 
 
 def _is_refused(number: int | None, message: str) -> bool:
-    """Return whether an error of that number may come of a table that is sound."""
+    """Return True if an error of that number may come of a table that is sound."""
     if number in _REFUSED:
         return True
     named = _SYSTEM_ERROR.search(message) if number in _OF_THE_SYSTEM else None
@@ -365,7 +365,7 @@ class MysqlLink(Link):
         return wire
 
     def received(self) -> int:
-        """Return how many bytes came so far, 0 if that is unknown."""
+        """Return the number of bytes received so far, 0 if that is unknown."""
         return count_received_bytes(self.connection.wire())
 
     def sever(self) -> None:
@@ -504,7 +504,7 @@ def _parse_answer(wire: socket.socket) -> Ok:
 
 
 def _is_lost(error: Exception) -> bool:
-    """Return whether the connection broke; one that waits too long did not."""
+    """Return True if the connection broke; one that waits too long did not."""
     if isinstance(error, OSError):
         return not isinstance(error, TimeoutError)
     if isinstance(error, mysql.connector.OperationalError) and error.errno == -1:

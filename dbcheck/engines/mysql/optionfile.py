@@ -207,8 +207,8 @@ class _Reading:
                 continue
             except OSError as error:
                 raise place.invalid(
-                    f"includes {_describe_included_path(path, 'file')}, which cannot be read:"
-                    f" {error.strerror}",
+                    f"includes {_describe_included_path(path, 'file')}, which cannot be"
+                    f" read: {error.strerror}",
                     "Remove it, or put a regular file there.",
                 ) from None
 
@@ -225,8 +225,8 @@ def _list_option_files(folder: Path, place: Place, *, is_needed: bool) -> list[P
         if isinstance(error, PermissionError) and not is_needed:
             return []
         raise place.invalid(
-            f"includes {_describe_included_path(folder, 'folder')}, which cannot be read:"
-            f" {error.strerror}",
+            f"includes {_describe_included_path(folder, 'folder')}, which cannot be"
+            f" read: {error.strerror}",
             "Name a folder that is there, without ~, or remove the line.",
         ) from None
     return [folder / os.fsdecode(name) for name in names if name.endswith(b".cnf")]
@@ -243,7 +243,7 @@ def _expand_home(named: str, place: Place) -> str:
 
 
 def _describe_included_path(path: Path, what: str) -> str:
-    """Return what an error says a line includes: no name that no file has.
+    """Describe an included path for an error, without a name that no file has.
 
     Where the end of a line is missing, the next one is a part of it: a password.
     """
@@ -311,7 +311,7 @@ class Client(enum.Enum):
 
     @classmethod
     def of(cls, scheme: str) -> Client:
-        """Return whose URL it is; *scheme* is like "mariadb+mysqlconnector"."""
+        """Return the product of a URL; *scheme* is like "mariadb+mysqlconnector"."""
         return cls(scheme.partition("+")[0])
 
     def groups(self) -> tuple[str, ...]:
@@ -399,7 +399,7 @@ def ssl_mode(option: Option) -> str:
 
 
 def is_on(option: Option) -> bool:
-    """Return whether an option is on; alone, it is.  Raise UsageError if it is neither.
+    """Return True if an option is on; alone, it is.  Raise UsageError if it is neither.
 
     MariaDB's clients warn of that, and take it for off (10.11).
     """

@@ -104,7 +104,7 @@ def url_options(url: sqlalchemy.engine.URL, client: Client) -> dict[str, Any]:
 
 
 def uses_tls(arguments: Mapping[str, Any]) -> bool:
-    """Return whether the driver would use TLS, if the server offers it."""
+    """Return True if the driver would use TLS, if the server offers it."""
     return not (arguments.get("unix_socket") or arguments.get("ssl_disabled"))
 
 
@@ -313,7 +313,7 @@ def _require_files(arguments: Mapping[str, Any]) -> None:
 
 
 def _verification_arguments(options: Mapping[str, Option]) -> dict[str, Any]:
-    """Return how MySQL's and MariaDB's clients would verify the server over TLS.
+    """Return the driver's TLS arguments that verify as the products' clients do.
 
     ssl-mode is MySQL's, ssl-verify-server-cert MariaDB's, which means the name as well.
     """

@@ -75,7 +75,7 @@ class StorageEngine:
     no_rewrite: str = ""
 
     def log_position(self, status: Mapping[str, str]) -> LogPosition | None:
-        """Return where its log stands, None if no status variable shows it."""
+        """Return the position of its log, None if no status variable shows it."""
         for written, checkpoint in self.positions:
             if written in status and checkpoint in status:
                 return LogPosition(int(status[written]), int(status[checkpoint]))
@@ -239,7 +239,7 @@ def _system(variables: Mapping[str, str]) -> Iterable[str]:
 
 
 def name_database_folder(database: str) -> str:
-    """Return how InnoDB writes the name of a database, and how its folder is called.
+    """Return InnoDB's spelling of a database's name, and the name of its folder.
 
     MySQL 8.4 manual, 11.2.4 Mapping of Identifiers to File Names.
     """

@@ -37,7 +37,7 @@ SEMI_SYNC = tuple(
 
 
 class ClusterProtocol(Protocol):
-    """How servers are one cluster; see Feature.REPLICATION."""
+    """One kind of replication, as a module; see Feature.REPLICATION."""
 
     def followers(self, link: MysqlLink, /) -> Followers: ...
 
@@ -53,7 +53,7 @@ class ClusterProtocol(Protocol):
 
 
 def kind_of(link: MysqlLink) -> ClusterProtocol:
-    """Return how the server behind *link* is a node of a cluster.
+    """Detect the kind of replication of the server behind *link*.
 
     Raise EngineError for a node of Galera that is not MariaDB: no test runs one.
     """
@@ -72,7 +72,7 @@ def kind_of(link: MysqlLink) -> ClusterProtocol:
 
 
 def group_identity(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return what names the data of the group that the server is a node of, if any.
+    """Return the id of the group that the server is a node of, if any.
 
     variables: the server's.
     """
@@ -84,7 +84,7 @@ def group_identity(link: MysqlLink, variables: Mapping[str, str]) -> dict[str, s
 
 
 class Replicating(Engine):
-    """What belongs to clusters; contracts in ports.engine."""
+    """Features of clusters for MySQL and MariaDB; contracts in ports.engine."""
 
     @abstractmethod
     def _open(
@@ -107,7 +107,7 @@ class Replicating(Engine):
         *,
         server: ServerFacts | None = None,
     ) -> Refill | None:
-        """Return what it may have taken from others, for whichever tables."""
+        """Return data that others may have given it, for whichever tables."""
         with self._open(None, server=server) as link:
             return find_refill(link, since_us)
 

@@ -73,7 +73,7 @@ def followers(link: MysqlLink) -> Followers:
 
 
 def membership(link: MysqlLink) -> Membership | None:
-    """Return by which name the source lists this server, and whom it follows."""
+    """Return this server's name in the source's list, and the source."""
     product = read_product(link)
     own, _ = link.row(f"executed_{product.lower()}")
     if product == "MySQL":
@@ -89,7 +89,7 @@ def membership(link: MysqlLink) -> Membership | None:
 
 
 def received(link: MysqlLink) -> Received:
-    """Return how far this replica has received and applied its source's log."""
+    """Return the positions that this replica has received and applied."""
     if read_product(link) == "MySQL":
         found = link.rows("received_mysql")
         if not found or not found[0][0]:
@@ -109,7 +109,7 @@ def received(link: MysqlLink) -> Received:
 
 
 def _pick_position(source: str, found: Mapping[str, int]) -> int:
-    """Return how far the log of *source* came.
+    """Return the position in the log of *source*.
 
     A replica that has not reached it since its start calls it 0: then that of any.
     """
@@ -137,7 +137,7 @@ def promote(link: MysqlLink) -> None:
 
 
 def takes_writes(link: MysqlLink) -> bool:
-    """Return whether this server follows no other and is not read-only."""
+    """Return True if this server follows no other and is not read-only."""
     if dict(link.rows("variables")).get("read_only", "OFF") not in ("OFF", "0"):
         return False
     if read_product(link) == "MySQL":
@@ -147,7 +147,7 @@ def takes_writes(link: MysqlLink) -> bool:
 
 
 def descent(link: MysqlLink) -> Descent:
-    """Return up to where this server has applied the log of each other."""
+    """Return the positions in each other server's log that were applied here."""
     product = read_product(link)
     own, executed = link.row(f"executed_{product.lower()}")
     applied = gtid_counts(executed) if product == "MySQL" else newest_gtids(executed)

@@ -50,7 +50,7 @@ _NO_LENGTHS = (0xFB, 0xFF)  # NULL, and nothing
 
 
 class Layout:
-    """Where the columns of a row stand in its packet."""
+    """Offsets of the columns of a row in its packet."""
 
     def __init__(self, types: Sequence[int]) -> None:
         """Raise ProtocolViolation unless *types* are those of one of our tables."""
@@ -135,7 +135,7 @@ class RowReader:
                 return
 
     def _walk(self, at: int, begins: list[int]) -> int:
-        """Note where each whole row from *at* on begins; return where that ends."""
+        """Note where each whole row from *at* on begins; return the end of the last."""
         buffer, end, unpack = self._buffer, self._end, _PACKET.unpack_from
         while at + _PACKET.size <= end:
             length, kind = unpack(buffer, at)

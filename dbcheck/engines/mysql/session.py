@@ -332,7 +332,7 @@ class MysqlSession:
                 return self._outcome(found)
 
     def _answers(self) -> list[Ok] | Refusal | None:
-        """Return what parse_answers() does, and keep the settings that came before."""
+        """Parse the answers, and keep the settings that came before them."""
         if not self._looks:
             return parse_answers(self._received, self._waiting_for or 1)
         columns, count = len(self._names), self._waiting_for or 1
@@ -345,7 +345,7 @@ class MysqlSession:
         return behind
 
     def settings(self) -> Mapping[str, str]:
-        """Return what the last operation that was answered found; see Session."""
+        """Return the settings that the last answered operation found; see Session."""
         return self._settings
 
     def close(self) -> None:
@@ -398,7 +398,7 @@ class MysqlSession:
 
 
 def _is_committed(found: Sequence[Ok], expected: Sequence[_Answer]) -> bool:
-    """Return whether each statement did what it must, and the last ended it all."""
+    """Return True if each statement did what it must, and the last ended it all."""
     if expected is _ONE_ROW:  # the usual one, quick
         return len(found) == 1 and found[0].rows == 1 and not found[0].is_open
     answered: list[_Answer] = [(one.rows, one.is_open) for one in found]

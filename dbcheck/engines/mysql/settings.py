@@ -100,7 +100,7 @@ def read_statement(settings: Mapping[str, Value]) -> str:
 
 
 def is_in_effect(wanted: Value, found: object) -> bool:
-    """Return whether *found* is the value that was *wanted*; a set has no order."""
+    """Return True if *found* is the value that was *wanted*; a set has no order."""
     if isinstance(wanted, str):
         return set(str(found).split(",")) == set(wanted.split(","))
     return found == wanted

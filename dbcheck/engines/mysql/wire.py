@@ -6,8 +6,8 @@ fails, so that the commit at the end is never reached.  Prepared statements that
 sent one behind the other all run, whatever becomes of the first; that could commit
 half a transaction.
 
-A few small queries can be sent in the same way: parse_text_rows() reads their rows.  One before
-a transaction is read by parse_row_and_answers().
+A few small queries can be sent in the same way: parse_text_rows() reads their rows.
+One before a transaction is read by parse_row_and_answers().
 
 The layout is that of "MySQL Source Code Documentation", Client/Server Protocol 4.1
 (COM_QUERY, COM_STMT_EXECUTE, OK_Packet, ERR_Packet), which MariaDB shares
@@ -116,7 +116,7 @@ class Execution:
 def execution_head(
     statement_id: int, parameters: Sequence[Column], *, has_attributes: bool
 ) -> bytes:
-    """Return what stands before the values; see Execution."""
+    """Return the bytes before the values; see Execution."""
     head = _HEAD.pack(_COM_STMT_EXECUTE, statement_id, 0, 1)
     if not parameters:
         return head
@@ -215,10 +215,10 @@ Texts = list[TextRow]
 def parse_row_and_answers(
     data: bytes, columns: int, count: int
 ) -> tuple[TextRow, list[Ok]] | Refusal | None:
-    """Return the row of a query, and parse_answers() to the *count* statements behind it.
+    """Return the row of a query, and the answers to the *count* statements behind it.
 
-    None if they are not all there yet.  Raise ProtocolViolation as parse_answers() does, and
-    if the query has not one row of so many columns.
+    None if they are not all there yet.  Raise ProtocolViolation as parse_answers()
+    does, and if the query has not one row of so many columns.
     """
     bodies, _ = _split_packets(data)
     ends = [n for n, body in enumerate(bodies) if _is_eof(body)][:2]

@@ -70,7 +70,7 @@ def check(link: PostgresqlLink, tables: Sequence[TableSpec]) -> TableCheck:
 
 
 def _explain_missing_amcheck(link: PostgresqlLink) -> str:
-    """Return why indexes cannot be checked, and what changes that; "" if they can."""
+    """Explain why indexes cannot be checked, with the remedy; "" if they can."""
     installed, available, _, account, may_check_index, *_ = link.row("amcheck")
     if not available and not installed:
         return (
@@ -92,7 +92,7 @@ def _explain_missing_amcheck(link: PostgresqlLink) -> str:
 
 
 def _describe_checksums(checksums: str, failures: int | None) -> str:
-    """Return what is known of page checksums: each page that is read is verified."""
+    """Describe the page checksums: each page that is read is verified."""
     if checksums != "on":
         return "page checksums are off"
     if failures:

@@ -61,7 +61,7 @@ def _require_standby(link: PostgresqlLink) -> None:
 
 
 def require_table(link: PostgresqlLink, spec: TableSpec) -> bool:
-    """Return whether the table is there; raise EngineError if it is not fit."""
+    """Return True if the table is there; raise EngineError if it is not fit."""
     name = spec.name
     found = link.rows("table", {"name": name})
     if not found:
@@ -90,7 +90,7 @@ def foreign_object_parameters(spec: TableSpec) -> dict[str, object]:
 def parse_definition(
     rows: Callable[[str, Mapping[str, object]], list[tuple[Any, ...]]], spec: TableSpec
 ) -> Definition:
-    """Return how the table is defined, by catalogs that no lock on it keeps closed.
+    """Return the table's definition, by catalogs that no lock on it keeps closed.
 
     rows: runs a statement of sql/.  Definition() if there is no such table.
     """
@@ -170,7 +170,7 @@ def _missing_privilege_error(account: str, what: str, statement: str) -> EngineE
 def find_impossible_chores(
     link: PostgresqlLink, kinds: Sequence[ChoreKind]
 ) -> dict[ChoreKind, str]:
-    """Return which chores cannot be done, and why."""
+    """Return the chores that cannot be done, and the reason of each."""
     version, may_checkpoint, may_rotate, account = link.row("chores")
     found: dict[ChoreKind, str] = {}
     if not may_checkpoint:

@@ -99,7 +99,7 @@ class PostgresqlEngine(Engine):
             self._arguments["password"] = password
 
     def endpoints(self) -> list[tuple[str, int]]:
-        """Return where libpq may connect; see ports.engine."""
+        """Return the hosts and ports that libpq may connect to; see ports.engine."""
         require_readable(self.target, self._arguments)
         return endpoints(self.target, self._arguments)
 
@@ -169,7 +169,7 @@ class PostgresqlEngine(Engine):
         return numbered(found)
 
     def other_users(self) -> OtherUsers:
-        """Return who else uses this server; every account may see that."""
+        """Return the other users of this server; every account may see them."""
         with self._open() as link:
             others = [what for (what,) in link.rows("others")]
             (connections,) = link.row("connections")
@@ -177,7 +177,7 @@ class PostgresqlEngine(Engine):
         return OtherUsers(databases, connections)
 
     def other_settings(self) -> tuple[OtherSettings, ...]:
-        """Return what is set for accounts and databases; every account may see it."""
+        """Return the settings of accounts and databases; every account may see them."""
         with self._open() as link:
             return read_other_settings(link)
 
@@ -277,14 +277,14 @@ class PostgresqlEngine(Engine):
     def table_definition(
         self, table: TableSpec, *, server: ServerFacts | None = None
     ) -> Definition:
-        """Return what the catalogs show; every account may see them."""
+        """Return the definition in the catalogs; every account may see them."""
         with self._open(server=server) as link:
             return self._definition(link, table)
 
     def deleted(
         self, table: TableSpec, *, server: ServerFacts | None = None
     ) -> int | None:
-        """Return what is counted since a recovery from a crash, which resets it."""
+        """Return the count since the last crash recovery, which resets it."""
         with self._open(server=server) as link:
             found = link.rows("deleted", {"name": table.name})
         return int(found[0][0]) if found else None
@@ -296,7 +296,7 @@ class PostgresqlEngine(Engine):
         *,
         server: ServerFacts | None = None,
     ) -> Refill | None:
-        """Return which subscriptions write into the tables.
+        """Return the subscriptions that write into the tables.
 
         A standby is asked for otherwise (answering.sql), and one that was promoted is
         on another timeline.
@@ -349,7 +349,7 @@ class PostgresqlEngine(Engine):
             link.rows("plant_canary", {"epoch": epoch})
 
     def canary(self, epoch: int, *, server: ServerFacts | None = None) -> bool | None:
-        """Return whether that row is still there, None if its table is not."""
+        """Return True if that row is still there, None if its table is not."""
         try:
             with self._open(server=server) as link, self._reading(link):
                 return bool(link.rows("canary", {"epoch": epoch}))
@@ -370,7 +370,7 @@ class PostgresqlEngine(Engine):
             raise
 
     def _blockers(self) -> str:
-        """Return who has, or waits for, a lock that no reader passes, or ""."""
+        """Name the sessions that have or await a lock that no reader passes, or ""."""
         found = []
         with contextlib.suppress(EngineError), self._open() as link:
             for name, granted, pid, role, application, state in link.rows("blockers"):
@@ -495,7 +495,7 @@ class PostgresqlEngine(Engine):
 
 
 def _read_cluster_id(link: PostgresqlLink, service: str) -> dict[str, str]:
-    """Return what names the cluster; raise EngineError.
+    """Return the system identifier of the cluster; raise EngineError.
 
     service: the managed service that it is of.  Its failover may begin a new timeline,
     and its servers may have no functions that show one.

@@ -110,20 +110,21 @@ def _system_services() -> str:
 
 
 def password_advice(arguments: Mapping[str, Any]) -> str:
-    """Return what to do where the server asks for a password, and libpq has none.
+    """Return the advice for a server that asks for a password which libpq lacks.
 
     arguments: libpq's.  It says on standard error alone why it leaves a list of
     passwords aside (PostgreSQL 15, passwordFromFile in fe-connect.c).
     """
     path = _find_file(arguments, *_PASSWORDS)[1]
     return (
-        f"{_explain_ignored_password_file(path)}Give it with --password-command, in DBCHECK_PASSWORD or"
+        f"{_explain_ignored_password_file(path)}Give it with --password-command, in"
+        " DBCHECK_PASSWORD or"
         f" PGPASSWORD, or as HOST:PORT:DATABASE:USER:PASSWORD in {path}."
     )
 
 
 def _explain_ignored_password_file(path: str) -> str:
-    """Return why libpq does not use the list of passwords at *path*, a sentence."""
+    """Explain in a sentence why libpq does not use the password file *path*."""
     try:
         with open(path, "rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
@@ -140,7 +141,7 @@ def _explain_ignored_password_file(path: str) -> str:
 def _find_file(
     arguments: Mapping[str, Any], option: str, variable: str, usual: str
 ) -> tuple[str, str]:
-    """Return what names a file, and the file."""
+    """Return the option or variable that names a file, and the file."""
     if option in arguments:
         return option, str(arguments[option])
     if found := os.environ.get(variable):
@@ -195,7 +196,7 @@ def url_arguments(url: sqlalchemy.engine.URL) -> dict[str, Any]:
 
 
 def _is_misread(host: str) -> bool:
-    """Return whether SQLAlchemy takes a part of *host* for a port that is none."""
+    """Return True if SQLAlchemy takes a part of *host* for a port that is none."""
     return host.count(":") > 1 or "@" in host[1:]
 
 
@@ -263,12 +264,12 @@ def _parse_port(port: str, target: str) -> int:
 
 
 def _is_socket(host: str) -> bool:
-    """Return whether libpq takes *host* for the place of a socket file."""
+    """Return True if libpq takes *host* for the place of a socket file."""
     return host.startswith(("/", "@"))
 
 
 def _find_common_owner(sockets: Sequence[tuple[str, str]]) -> str | None:
-    """Return who listens at all of these sockets, None if that is not known of one.
+    """Return the owner of all these sockets' listeners, None if one is not known.
 
     Each is the folder and the port of one, as libpq takes them.
     """
@@ -292,7 +293,7 @@ class _Effective:
     default_host: str
 
     def where(self) -> dict[str, str]:
-        """Return what of them says where to connect, as arguments.
+        """Return those that name hosts and ports, as arguments.
 
         psycopg reads the environment itself, and before a service file (psycopg 3.3,
         conninfo_attempts): it would connect elsewhere than libpq does by itself.
@@ -412,7 +413,7 @@ def _is_glibc() -> bool:
 def log_in(
     target: str, connect: Callable[[], T], sever: Callable[[], None], limit_s: float
 ) -> T:
-    """Return what *connect* returns, raise what it raises; leave it after limit_s.
+    """Run *connect* and return its connection; abandon it after limit_s.
 
     target: how error messages name the server.  sever: see run_interruptible().
     Raise EngineError if it was left, and as long as an earlier one of that server was.
@@ -432,7 +433,7 @@ def log_in(
 def new_session(
     target: str, arguments: Mapping[str, Any], connect_s: float
 ) -> psycopg.Connection:
-    """Return a connection in autocommit mode; raise psycopg.Error, and as log_in() does.
+    """Open a connection in autocommit mode; raise psycopg.Error, and as log_in() does.
 
     connect_s: within which each host of the URL must answer.
     """

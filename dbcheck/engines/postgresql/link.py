@@ -137,7 +137,7 @@ class _Opening:
         return self._made
 
     def received(self) -> int:
-        """Return how many bytes came so far, 0 if that is unknown."""
+        """Return the number of bytes received so far, 0 if that is unknown."""
         with self._wire() as wire:
             return count_received_bytes(wire)
 
@@ -330,7 +330,7 @@ class PostgresqlLink(Link):
             )
 
     def is_failed(self) -> bool:
-        """Return whether an error ended the transaction, or the connection."""
+        """Return True if an error ended the transaction, or the connection."""
         status = self.connection.info.transaction_status
         return status != psycopg2.extensions.TRANSACTION_STATUS_INTRANS
 
@@ -393,7 +393,7 @@ def error_code(error: EngineError) -> str | None:
 
 
 def _is_damage(error: psycopg2.Error) -> bool:
-    """Return whether an error names damaged data, and not another file."""
+    """Return True if an error names damaged data, and not another file."""
     state = error.pgcode or ""
     if state == _NO_FILE:
         return _OF_A_RELATION.search(str(error)) is not None
@@ -401,14 +401,14 @@ def _is_damage(error: psycopg2.Error) -> bool:
 
 
 def _is_refused(error: psycopg2.Error) -> bool:
-    """Return whether an error is of a relation's file that may be sound."""
+    """Return True if an error is of a relation's file that may be sound."""
     if error.pgcode == _NO_FILE:
         return _IN_A_TABLESPACE.search(str(error)) is not None
     return error.pgcode in _REFUSED and _OF_A_RELATION.search(str(error)) is not None
 
 
 class _Pieces(io.RawIOBase):
-    """What COPY reads: pieces of bytes, one after the other."""
+    """Stream for COPY to read: pieces of bytes, one after the other."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces

@@ -76,7 +76,7 @@ def _unseen_error(what: str) -> EngineError:
 
 
 def received(link: PostgresqlLink) -> Received:
-    """Return how far this node has received and applied the writer's log."""
+    """Return the positions of the writer's log received and applied by this node."""
     return Received(*link.row("received"))
 
 
@@ -97,7 +97,7 @@ def promote(link: PostgresqlLink) -> None:
 
 
 def descent(link: PostgresqlLink) -> Descent:
-    """Return where the node's timeline left its parent (timeline.c: the last line)."""
+    """Return the point where the timeline began (timeline.c: the last line)."""
     try:
         timeline, history = link.row("branch")
     except EngineError as error:
@@ -113,7 +113,7 @@ def descent(link: PostgresqlLink) -> Descent:
 def find_subscriptions(
     link: PostgresqlLink, tables: Sequence[TableSpec]
 ) -> Refill | None:
-    """Return which subscriptions write into the tables, None if none does.
+    """Return the subscriptions that write into the tables, None if none does.
 
     Disabled ones count: they may have been enabled for a time.  Raise EngineError.
     """

@@ -327,7 +327,7 @@ class PostgresqlSession:
         return None
 
     def settings(self) -> Mapping[str, str]:
-        """Return what the last operation that was answered found; see Session."""
+        """Return the settings that the last answered operation found; see Session."""
         return self._look.found
 
     def close(self) -> None:
@@ -509,5 +509,5 @@ class PostgresqlSession:
 
 
 def _is_farewell(sqlstate: str | None, message: str) -> bool:
-    """Return whether *message* is that of a server that shuts down."""
+    """Return True if *message* is that of a server that shuts down."""
     return sqlstate in _FAREWELLS and _CRASHED not in message

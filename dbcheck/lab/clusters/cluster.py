@@ -98,7 +98,7 @@ class ClusterLab:
 
     @property
     def patroni_sets_synchronous(self) -> bool:
-        """Whether Patroni will set the writer to wait for a standby."""
+        """True if Patroni will set the writer to wait for a standby."""
         return self.spec.is_managed_by_patroni and is_synchronous(self.lab.settings)
 
     def take_links_down(self, *names: str) -> None:
@@ -200,7 +200,7 @@ class ClusterLab:
         return lab
 
     def _source(self, writer: str, name: str) -> Source:
-        """Return how the node *name* reaches the writer: over a link of its own."""
+        """Return the writer as the node *name* reaches it: over a link of its own."""
         lab, link = self.labs[writer], self._begin_link(name)
         link.lead_to(_port(lab))
         return Source(link.port, lab.password, name)

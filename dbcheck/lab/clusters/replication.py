@@ -282,7 +282,7 @@ _OPTIONS = "wsrep_provider_options"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where one node of a Galera cluster listens, beside its port for clients.
+    """Ports of a Galera node beside its port for clients.
 
     group: for the others' messages.  missed: for the transactions that it missed.
     copy:  for a copy of another's data.

@@ -29,7 +29,7 @@ TOPOLOGIES = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """What makes a cluster of several labs, each with a drive of its own.
+    """Configuration of a cluster of labs, each with a drive of its own.
 
     nodes:     how many; the first one writes.
     promise:   see model.cluster.Promise.
@@ -138,7 +138,7 @@ class ClusterSpec:
 
     @property
     def is_managed_by_patroni(self) -> bool:
-        """Whether Patroni promotes a standby."""
+        """True if Patroni promotes a standby."""
         return self.promoted_by == PATRONI
 
     @property
@@ -148,7 +148,7 @@ class ClusterSpec:
 
 
 def choose_cluster_kind(lab: LabSpec, spec: ClusterSpec) -> SiteKind:
-    """Return how servers of *lab* are one cluster; raise UsageError if they cannot."""
+    """Return the kind of cluster of servers of *lab*; raise UsageError if none is."""
     possible = TOPOLOGIES.get(lab.engine, ())
     if not possible:
         raise UsageError(

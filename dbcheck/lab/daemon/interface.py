@@ -47,11 +47,11 @@ class LabCalls(Protocol):
 
     @remote(60)
     def describe(self) -> Description:
-        """Return what its users must know of it."""
+        """Describe the lab for its users."""
 
     @remote(60)
     def status(self) -> PowerStatus:
-        """Return how it is."""
+        """Return its power and failures."""
 
     @remote(60)
     def cut(self) -> CutResult:
@@ -75,7 +75,7 @@ class LabCalls(Protocol):
 
     @remote(60)
     def counters(self) -> dict[str, int]:
-        """Return what the drive did since power was last applied: name -> number."""
+        """Return the drive's counters since power was last applied: name -> number."""
 
     @remote(60)
     def set_drive(self, changes: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ class LabCalls(Protocol):
 
     @remote(60)
     def blocks(self) -> list[FileBlocks]:
-        """Return where the blocks of each file are."""
+        """Return the place of each file's blocks."""
 
     @remote(60)
     def freeze(self) -> None:
@@ -110,7 +110,7 @@ class LabCalls(Protocol):
 
     @remote(60)
     def log(self, lines: int) -> str:
-        """Return so many lines, the last ones, of the server's log."""
+        """Return the last *lines* lines of the server's log."""
 
     @remote(20)
     def down(self) -> None:

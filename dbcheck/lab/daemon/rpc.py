@@ -98,7 +98,7 @@ def answer_message(message: bytes, callee: Callee) -> tuple[bytes, bool]:
 
 
 def describe_fault(error: Exception) -> LabError:
-    """Return what a client is told of a defect of the daemon."""
+    """Describe a defect of the daemon to a client."""
     return LabError(f"the lab's daemon failed: {error!r}", id=ErrorId.LAB_DAEMON_FAILED)
 
 

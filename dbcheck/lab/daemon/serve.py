@@ -211,7 +211,7 @@ class Daemon(LabCalls):
 
 
 def is_on_record(lock: int) -> bool:
-    """Return whether the lab's record is still there.
+    """Return True if the lab's record is still there.
 
     lock: the record's; another lab may have one at the same path by now.
     """
@@ -282,7 +282,7 @@ def _read_source(entry: LabRecord) -> Source | PatroniMember | None:
 
 
 def _find_account(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account | None:
-    """Return what root's lab is to run its server as, None for an ordinary user's.
+    """Return the account of the server in root's lab, None in an ordinary user's.
 
     The lab's own account gets a name in its namespaces.  Raise LabError if there is no
     account.
@@ -305,7 +305,7 @@ def _find_account(entry: LabRecord, spec: LabSpec, *, isolated: bool) -> Account
 
 
 def _read_identity(entry: LabRecord) -> Identity | None:
-    """Return by what the other nodes of a cluster know the lab's server."""
+    """Read the certificates by which other nodes know the lab's server."""
     noted = entry.read().get("identity")
     return Identity(**noted) if isinstance(noted, dict) else None
 
@@ -336,7 +336,7 @@ def _prepare_folder(
 
 
 def _own_paths() -> Iterator[Path]:
-    """Yield where this program and those that it starts may lie."""
+    """Yield the folders of this program and of those that it starts."""
     yield from map(
         Path, (*sys.path, sys.prefix, sys.base_prefix, tempfile.gettempdir())
     )

@@ -57,7 +57,7 @@ _Entry = tuple[
 def encode_log(
     recording: Recording, marks: Iterable[tuple[int, str]]
 ) -> tuple[int, Iterator[bytes]]:
-    """Return how many of *marks* are in the log of *recording*, and the log's bytes.
+    """Return the number of *marks* in the log of *recording*, and the log's bytes.
 
     marks: (time_us, text) in any order, such as when a client noted an answer.  One
     later than the recording's end is left out: what it rests on may not be recorded.

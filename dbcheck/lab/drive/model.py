@@ -52,14 +52,14 @@ Write = tuple[int, bytes]
 
 
 def count_sectors(offset: int, length: int) -> int:
-    """Return how many sectors the *length* bytes at *offset* touch."""
+    """Return the number of sectors that the *length* bytes at *offset* touch."""
     return (offset + length + SECTOR_BYTES - 1) // SECTOR_BYTES - offset // SECTOR_BYTES
 
 
 def choose_surviving_parts(
     kind: str, writes: Sequence[tuple[int, Bytes]], seed: int
 ) -> Iterator[list[tuple[int, Bytes]]]:
-    """Yield what survives of each of the cached *writes*, oldest first; [] if nothing.
+    """Yield the surviving parts of each cached write, oldest first; [] if none.
 
     kind is one of spec.SURVIVORS.  The same kind, writes and seed give the same
     survivors.  Whoever applies them in turn never puts an older sector over a newer
@@ -125,7 +125,7 @@ Mark = tuple[int, int]  # what came before a flush: cached parts of writes; writ
 
 
 class DriveState(enum.Enum):
-    """What the drive does with a request."""
+    """State of a drive, which decides what it does with a request."""
 
     ON = "on"  # answers it
     FROZEN = "frozen"  # keeps it waiting: the power is gone
@@ -134,7 +134,7 @@ class DriveState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DriveCounters:
-    """What the drive was asked since it was made, and what is in its cache now.
+    """Counts of the drive's requests since it was made, and its cache now.
 
     write_bytes:      in all writes.
     flushes:          that arrived.
@@ -153,7 +153,7 @@ class DriveCounters:
 
 @dataclass(frozen=True, slots=True)
 class CutReport:
-    """What a cut found in the cache, and what it left.
+    """Contents of the cache at a cut, and what was left of them.
 
     cached_writes, cached_bytes: in the cache when the power went.
     kept_sectors, lost_sectors:  of these writes; a sector that was written twice
@@ -231,7 +231,7 @@ class Drive:
         self._write_bytes += length
 
     def _covered(self, offset: int, length: int) -> int:
-        """Return how many bytes of a write, from its first on, a flush is about."""
+        """Return the number of a write's leading bytes that a flush covers."""
         if 0 < self.spec.lost_above_bytes < length:
             return 0
         unit = self.spec.tear_bytes
@@ -293,7 +293,7 @@ class Drive:
         self._flushes_honoured += self._destaged >= mark
 
     def _find_covered_writes(self, first: int, mark: int) -> range:
-        """Return which of the writes since the last flush are in this one's reach."""
+        """Return the writes since the last flush that this one covers."""
         if self.spec.personality != "reordering" or first >= mark:
             return range(first, mark)
         oldest = mark - 1
@@ -332,7 +332,7 @@ class Drive:
 
     @property
     def destaged(self) -> int:
-        """How many of the cached writes became stable, or were taken back by a cut."""
+        """Number of cached writes that became stable, or were undone by a cut."""
         return self._destaged
 
     def undo_newest(self, count: int) -> None:
@@ -421,7 +421,7 @@ class Drive:
             self._flushes_left = self.spec.honest_flushes
 
     def _draw_honest(self) -> bool:
-        """Return whether flushes are honoured until the next power-on."""
+        """Return True if flushes are honoured until the next power-on."""
         if self.spec.personality != "fickle":
             return self.spec.personality != "lying"
         # A string is hashed: seeds that are close give draws that are not alike.

@@ -101,7 +101,7 @@ class DriveServer:
                 return
 
     def _wait_s(self) -> float | None:
-        """Return how long there is nothing to do; fail a drive frozen for too long."""
+        """Return the seconds until the next work; fail a drive frozen for too long."""
         if self._drive.state is not DriveState.FROZEN:
             return self._front.due_s()
         left_s = self._frozen_at + self._watchdog_s - time.monotonic()
@@ -171,7 +171,7 @@ class DriveServer:
 
     @remote(_ANSWER_S)
     def counters(self) -> DriveCounters:
-        """Return what the drive was asked so far."""
+        """Return the counts of the drive's requests so far."""
         return self._drive.counters(time.monotonic())
 
     @remote(_ANSWER_S)

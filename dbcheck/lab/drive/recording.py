@@ -56,14 +56,14 @@ class Recordings:
 
 @dataclass(frozen=True, slots=True)
 class RecordingFile:
-    """Where a drive's recording is, or will be; replayed: it is, and will be shown."""
+    """File of a drive's recording; replayed: it exists, and will be shown."""
 
     path: Path
     replayed: bool
 
     @property
     def use(self) -> str:
-        """What a drive does with it, in one word."""
+        """Use of the file by a drive, in one word."""
         return "replay" if self.replayed else "record"
 
     def open(self) -> int:
@@ -239,7 +239,7 @@ class Recording:
         return len(self.offsets)
 
     def base(self) -> Iterator[tuple[int, memoryview]]:
-        """Yield where the drive held anything but zeros at the beginning, and what."""
+        """Yield place and content of the drive at the beginning, without its zeros."""
         at = 0
         for offset, length in self._base:
             yield offset, self._base_content[at : at + length]

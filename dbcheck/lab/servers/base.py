@@ -152,7 +152,7 @@ class DatabaseServer(abc.ABC):
 
     @abc.abstractmethod
     def _takes_queries(self, pid: int) -> bool:
-        """Return whether the process takes queries, its recovery being over."""
+        """Return True if the process takes queries, its recovery being over."""
 
     @classmethod
     def find(cls, name: str) -> Path | None:
@@ -168,7 +168,7 @@ class DatabaseServer(abc.ABC):
 
     @classmethod
     def version(cls) -> str:
-        """Return what its program says of its version; raise LabError."""
+        """Return the version that its program prints; raise LabError."""
         return programs.read_version(cls._program(cls.needs[0]))
 
     @classmethod
@@ -377,13 +377,13 @@ class DatabaseServer(abc.ABC):
             self._tree.thaw()
 
     def failure(self) -> str | None:
-        """Return why it ended by itself, or None while it runs or is meant not to."""
+        """Explain why it ended by itself; None while it runs or is meant not to."""
         if self._process is None or self._process.poll() is None:
             return None
         return f"exit status {self._process.returncode}\n{self._why()}"
 
     def was_ended_from_outside(self) -> bool:
-        """Return whether something else ended it: a signal, a shutdown, a shortage.
+        """Return True if something else ended it: a signal, a shutdown, a shortage.
 
         No server sends itself one of these signals; whoever is short of memory does, or
         shuts it down.  One that gives up by itself does not exit with 0.
@@ -401,7 +401,7 @@ class DatabaseServer(abc.ABC):
 
     @property
     def _log_account(self) -> Account | None:
-        """Whose the log is: this process's own, which the server only adds to."""
+        """Owner of the log: None for this process, as the server only adds to it."""
         return None
 
     def _environment(self) -> dict[str, str]:
@@ -530,14 +530,14 @@ class DatabaseServer(abc.ABC):
         return "\n".join(decisive(self._logged())) or self._log_end()
 
     def _logged(self) -> str:
-        """Return what it logged since its last start."""
+        """Read its log since its last start."""
         return self._read_log_since(self._log_start)
 
     def _log_end(self) -> str:
         return last_lines(self._logged())
 
     def _read_log_since(self, start: int) -> str:
-        """Return what was written to the log after byte *start*, "" if nothing."""
+        """Read the log after byte *start*, "" if nothing is there."""
         return server_account.read_as_text(
             self.log_file, self._log_account, LOG_BYTES_MAX, start
         )

@@ -95,7 +95,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         return ["--no-defaults", *format_options(settings)]
 
     def _tls_settings(self) -> dict[str, str]:
-        """Return how the other nodes of a cluster know it, {} if it is none."""
+        """Return the TLS settings of a cluster's node, {} if it is none."""
         if self.tls is None:
             return {}
         return {
@@ -114,7 +114,7 @@ class InnodbServer(DatabaseServer, abc.ABC):
         return {**shape, **self._log_place()}
 
     def _log_place(self) -> dict[str, str]:
-        """Return where the redo log is, {} if it is with the data."""
+        """Return the setting of the redo log's folder, {} if it is with the data."""
         if self.log_data is None:
             return {}
         return {"innodb_log_group_home_dir": str(self.log_data)}

@@ -228,7 +228,7 @@ class GaleraServer(MariadbServer):
         self._begun = True
 
     def _recovered(self) -> str:
-        """Return up to where the node has the cluster's history, as its data show it.
+        """Read the node's last position in the cluster's history from its data.
 
         Raise Unrecoverable if the server cannot read them, and LabError if this machine
         kept it from that.

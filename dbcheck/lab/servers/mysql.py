@@ -150,7 +150,7 @@ class MysqlServer(InnodbServer):
         return own
 
     def _places(self) -> dict[str, str]:
-        """Return where the server finds what it needs, wherever it was put.
+        """Return the settings of the paths that the server needs, wherever it was put.
 
         What is compiled into mysqld is where its package would have put it.
         """

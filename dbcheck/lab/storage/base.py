@@ -71,13 +71,13 @@ class Storage(Protocol):
         """
 
     def drives(self) -> tuple[str, ...]:
-        """Return what names its drives, see LoopDevice.serial; () without any."""
+        """Return the serials of its drives, see LoopDevice.serial; () without any."""
 
     def start_counting(self) -> None:
         """Count from zero."""
 
     def counters(self) -> dict[str, int]:
-        """Return what the drive did since start_counting()."""
+        """Return the drive's counters since start_counting()."""
 
     def set(self, changes: Mapping[str, Any]) -> None:
         """Change settings of the drive, see DriveSpec.changed()."""
@@ -98,10 +98,10 @@ class Storage(Protocol):
         """
 
     def blocks(self) -> list[FileBlocks]:
-        """Return where the blocks of each file are on its drives."""
+        """Return the place of each file's blocks on its drives."""
 
     def failure(self) -> str | None:
-        """Return why it is dead, or None."""
+        """Return the reason why it is dead, or None."""
 
     def close(self, server: DatabaseServer) -> None:
         """End *server*, then the storage; what it holds is lost."""

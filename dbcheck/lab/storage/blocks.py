@@ -41,7 +41,7 @@ class FileBlocks(msgspec.Struct, frozen=True):
 
 
 def list_file_blocks(folder: Path, drive: int) -> list[FileBlocks]:
-    """Return where each file and folder below *folder*, a filesystem's root, is.
+    """List the blocks of each file and folder below *folder*, a filesystem's root.
 
     Space that is allocated and not yet written is included.  What the kernel has not
     written out yet has no extent.

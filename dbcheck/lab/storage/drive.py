@@ -170,7 +170,7 @@ class DriveStorage:
             self._mount(self._loop)
 
     def drives(self) -> tuple[str, ...]:
-        """Return what names the drive while it is attached."""
+        """Return the drive's serial while it is attached."""
         return (self._loop.serial,) if self._loop is not None else ()
 
     def start_counting(self) -> None:
@@ -179,7 +179,7 @@ class DriveStorage:
         self._counted_from = self._count()
 
     def counters(self) -> dict[str, int]:
-        """Return what the drive did since start_counting(), and what is cached."""
+        """Return the drive's counters since start_counting(), and its cache."""
         return {
             name: value - self._counted_from.get(name, 0)
             for name, value in self._count().items()
@@ -216,7 +216,7 @@ class DriveStorage:
         self._running().call(DriveServer.show, whole, list(parts))
 
     def blocks(self) -> list[FileBlocks]:
-        """Return where the blocks of each file are on the drive."""
+        """Return the place of each file's blocks on the drive."""
         return list_file_blocks(self.folder, 0)
 
     def failure(self) -> str | None:
@@ -303,7 +303,7 @@ class DriveStorage:
         return {name: n for name, n in counters.items() if name not in _IN_CACHE}
 
     def _contradiction(self, counters: dict[str, int]) -> str | None:
-        """Return why flushes that are expected did not arrive, or None."""
+        """Explain why expected flushes did not arrive; None if they did."""
         if self._loop is None:
             return None
         queue = Path("/sys/block", Path(self._loop.path).name, "queue/write_cache")

@@ -66,7 +66,7 @@ class LoopDevice:
 
     @property
     def serial(self) -> str:
-        """What names the drive behind it, whatever device that is attached to.
+        """Serial of the drive behind it, whatever device that is attached to.
 
         As agent/host/drives.py knows it.
         """
@@ -259,7 +259,7 @@ def umount(mountpoint: Path, timeout_s: float = 10.0) -> None:
 
 
 def _names_another(device: str, line: str) -> bool:
-    """Say whether the kernel logged *line* of a device that another lab mounts."""
+    """Return True if the kernel logged *line* of a device that another lab mounts."""
     return bool(set(_LOOP_NAMES.findall(line)) - {Path(device).name})
 
 
@@ -288,7 +288,7 @@ def freeze_filesystem(mountpoint: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_kernel_log() -> Iterator[Iterator[str]]:
-    """Give what the kernel logs from now on, by lines; nothing if unreadable."""
+    """Yield the kernel's log from now on, by lines; nothing if unreadable."""
     try:
         descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:  # not in every container

@@ -85,7 +85,7 @@ class TwoDrives:
         self._log.power_on(log_image, mount=mount)
 
     def drives(self) -> tuple[str, ...]:
-        """Return what names both."""
+        """Return the serials of both."""
         return (*self._data.drives(), *self._log.drives())
 
     def start_counting(self) -> None:
@@ -94,7 +94,7 @@ class TwoDrives:
             each.start_counting()
 
     def counters(self) -> dict[str, int]:
-        """Return what both did, in sum."""
+        """Return the sum of both drives' counters."""
         data, log = self._data.counters(), self._log.counters()
         return {name: data[name] + log[name] for name in data}
 
@@ -126,7 +126,7 @@ class TwoDrives:
             each.hold(whole, parts)
 
     def blocks(self) -> list[FileBlocks]:
-        """Return where the blocks of each file are, the data's drive first."""
+        """Return the blocks of each file on both drives, the data's drive first."""
         folders = [each.folder for each in self._both]
         return [
             found
