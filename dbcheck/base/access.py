@@ -30,7 +30,7 @@ def require_closed(path: Path, what: str, id: ErrorId, hint: str) -> None:
 
     what: it belongs to, in the message.  hint: before the command that ends it.
     """
-    if change := who_may_change(path):
+    if change := find_change_by_others(path):
         raise UsageError(
             f"{change.how}: it is part of {what}, or leads to one",
             id=id,
@@ -38,7 +38,7 @@ def require_closed(path: Path, what: str, id: ErrorId, hint: str) -> None:
         )
 
 
-def who_may_change(path: Path) -> Change | None:
+def find_change_by_others(path: Path) -> Change | None:
     """Return how another user may write, replace or lead elsewhere what *path* names.
 
     None if none may.  What is missing is safe where no other user can make it.  Each
@@ -68,7 +68,7 @@ def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
     """Return who else than its owner may write, and the command that ends that.
 
     None if nobody may.  found: the status of *path*.  Trusted are whom
-    who_may_change() trusts.
+    find_change_by_others() trusts.
     """
     bits = others_write(found, path)
     if bits & stat.S_IWOTH:
@@ -77,10 +77,10 @@ def who_may_write(path: Path, found: os.stat_result) -> tuple[str, str] | None:
         return None
     if has_acl(path):
         return "whom its access control list names", "setfacl -b"
-    return f"the group {_name_of(found.st_gid)}", "chmod g-w"
+    return f"the group {_find_group_name(found.st_gid)}", "chmod g-w"
 
 
-def _name_of(gid: int) -> str:
+def _find_group_name(gid: int) -> str:
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
@@ -96,13 +96,13 @@ def _owned(path: Path, found: os.stat_result) -> Change:
     return _written(how, f"chown -h {os.geteuid()}", path)
 
 
-def own_program(name: str) -> str | None:
+def find_own_program(name: str) -> str | None:
     """Return the first program of that name in PATH that no other user may change.
 
     None if there is none.  In a folder that others may write, that may be a trap.
     """
-    for folder in processes.search_path().split(os.pathsep):
+    for folder in processes.make_search_path().split(os.pathsep):
         found = shutil.which(name, path=folder)
-        if found and who_may_change(Path(found)) is None:
+        if found and find_change_by_others(Path(found)) is None:
             return found
     return None

@@ -24,21 +24,23 @@ _holding: list[bool] = []  # the last one counts: an interrupt has to wait
 ended: list[int] = []  # the exit code, once the program's work is over
 
 
-def install() -> None:
+def install_handlers() -> None:
     """Handle each signal that asks for an end as Ctrl-C.
 
     So everything is closed and removed.  A signal that whoever started this process
     has ignored, as nohup does, stays ignored.  Once *ended* holds an exit code, a
     signal ends the process at once, with that code.
     """
-    sys.unraisablehook = _quiet(sys.unraisablehook)
-    atexit.register(_end)  # the first to be registered is the last to be called
+    sys.unraisablehook = _silence_hook(sys.unraisablehook)
+    atexit.register(
+        _ignore_signals
+    )  # the first to be registered is the last to be called
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _raise)
 
 
-def _quiet(hook: Callable[[Any], None]) -> Callable[[Any], None]:
+def _silence_hook(hook: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return *hook*, which is not called for an interrupt that is noted anyway."""
 
     def report(what: Any) -> None:
@@ -48,7 +50,7 @@ def _quiet(hook: Callable[[Any], None]) -> Callable[[Any], None]:
     return report
 
 
-def _end() -> None:
+def _ignore_signals() -> None:
     """Ignore all further signals: Python is about to end, and undoes their handlers.
 
     _PySignal_Fini() in Modules/signalmodule.c gives each signal with a handler in
@@ -57,10 +59,10 @@ def _end() -> None:
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     if ended and threading.active_count() > 1:
-        leave(ended[0])
+        exit_process(ended[0])
 
 
-def leave(code: int) -> NoReturn:
+def exit_process(code: int) -> NoReturn:
     """End the process with *code*, whatever its threads do; what was printed is kept.
 
     exit(3) has libraries in C undo what a thread may be using, and crashes then: so
@@ -73,17 +75,17 @@ def leave(code: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
+def hold_interrupts_back() -> Iterator[None]:
     """Let an interrupt that comes in the body come after it, and after all around it.
 
-    The body must be short, or end early if so_far() grows.  For what would be lost if
+    The body must be short, or end early if count_interrupts() grows.  For what would be lost if
     it were begun and not yet known by a name, and for what must not be left half done.
     An error of the body comes instead of the interrupt, which stays noted.
     """
     if not _is_main():
         yield  # no interrupt is raised here
         return
-    with _ctrl_c_noted():
+    with _note_ctrl_c():
         before, depth = len(_came), len(_holding)
         _holding.append(True)
         try:
@@ -95,8 +97,8 @@ def held_back() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def let_through() -> Iterator[None]:
-    """Let interrupts come at once in the body, which is part of one of held_back().
+def let_interrupts_through() -> Iterator[None]:
+    """Let interrupts come at once in the body, which is part of one of hold_interrupts_back().
 
     One that came before comes now.
     """
@@ -106,18 +108,18 @@ def let_through() -> Iterator[None]:
     depth = len(_holding)
     _holding.append(False)
     try:
-        require_none()
+        raise_if_interrupted()
         yield
     finally:
         del _holding[depth:]
 
 
-def so_far() -> int:
+def count_interrupts() -> int:
     """Return how many interrupts have come."""
     return len(_came)
 
 
-def led_to(error: BaseException | None) -> bool:
+def is_caused_by_interrupt(error: BaseException | None) -> bool:
     """Say whether *error* came up while an interrupt was on its way."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -126,15 +128,15 @@ def led_to(error: BaseException | None) -> bool:
     return False
 
 
-def require_none() -> None:
+def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt if one came and was lost on its way."""
     if _came:
         raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _ctrl_c_noted() -> Iterator[None]:
-    """Have Ctrl-C noted also in a program that did not call install()."""
+def _note_ctrl_c() -> Iterator[None]:
+    """Have Ctrl-C noted also in a program that did not call install_handlers()."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return

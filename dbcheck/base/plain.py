@@ -19,7 +19,7 @@ SECRET_MAX = 1 << 16  # bytes of a file that holds a secret
 _PIECE_BYTES = 1 << 16
 
 
-def opened(path: Path) -> BufferedReader:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file, also by a link, to read it; raise OSError.
 
     O_NONBLOCK is for what takes its place after it was looked at (open(2), fifo(7)).
@@ -34,28 +34,28 @@ def opened(path: Path) -> BufferedReader:
         raise
 
 
-def content(file: IO[bytes], most: int) -> bytes:
+def read_rest(file: IO[bytes], most: int) -> bytes:
     """Return all that *file* holds from here on; raise OSError, which names it."""
     found = bytearray()
-    # Piece by piece: read() takes as much memory as it is asked for.
+    # Piece by piece: read_regular() takes as much memory as it is asked for.
     while len(found) <= most and (piece := file.read(_PIECE_BYTES)):
         found += piece
     _require_size(file.name, len(found), most)
     return bytes(found)
 
 
-def read(path: Path, most: int = TEXT_MAX) -> bytes:
+def read_regular(path: Path, most: int = TEXT_MAX) -> bytes:
     """Return what a regular file holds; raise OSError if it is not one, or larger."""
-    with opened(path) as file:
-        return content(file, most)
+    with open_regular(path) as file:
+        return read_rest(file, most)
 
 
-def require(path: Path, most: int = TEXT_MAX) -> None:
+def require_regular(path: Path, most: int = TEXT_MAX) -> None:
     """Raise OSError unless *path* is a regular file of that size at most.
 
     For files that a library opens by name.
     """
-    with opened(path) as file:
+    with open_regular(path) as file:
         require_size(file, most)
 
 

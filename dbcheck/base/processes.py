@@ -28,7 +28,7 @@ _named: set[str] = set()
 _of_switches: set[str] = set()
 
 
-def module(name: str, *arguments: str) -> list[str]:
+def make_module_command(name: str, *arguments: str) -> list[str]:
     """Return the command line that runs a module of dbcheck's own.
 
     -P, as `python -m` otherwise imports from the working directory first.
@@ -37,7 +37,7 @@ def module(name: str, *arguments: str) -> list[str]:
     return [PYTHON, "-P", "-m", name, *arguments]
 
 
-def standalone(code: str, python: str = PYTHON) -> list[str]:
+def make_standalone_command(code: str, python: str = PYTHON) -> list[str]:
     """Return the command line that runs *code*, which needs the standard library alone.
 
     -I and -S: nothing of the environment, the working directory or site-packages.
@@ -45,30 +45,30 @@ def standalone(code: str, python: str = PYTHON) -> list[str]:
     return [python, "-I", "-S", "-c", code]
 
 
-def withhold(variable: str, *, of_switch: bool = False) -> None:
+def withhold_variable(variable: str, *, of_switch: bool = False) -> None:
     """Note that a variable holds a secret: of the database, or of a power switch."""
     (_of_switches if of_switch else _named).add(variable)
 
 
-def switch_variables() -> frozenset[str]:
+def list_switch_variables() -> frozenset[str]:
     """Return the variables that hold secrets of power switches, and nothing else's."""
     return frozenset(_of_switches - _named - _DATABASE)
 
 
-def secrets() -> set[str]:
+def list_secret_values() -> set[str]:
     """Return the values of the variables that hold secrets."""
     names = _DATABASE | _named | _of_switches
     return {value for name in names if (value := os.environ.get(name))}
 
 
-def environment(keep: Container[str] = ()) -> dict[str, str]:
+def make_environment(keep: Container[str] = ()) -> dict[str, str]:
     """Return our environment without the variables that hold secrets.
 
     keep: those of them that the child needs.
     """
     secret = _DATABASE | _named | _of_switches
     kept = {k: v for k, v in os.environ.items() if k not in secret or k in keep}
-    return {**kept, "PATH": search_path()}
+    return {**kept, "PATH": make_search_path()}
 
 
 def die_with_parent(command: Sequence[str]) -> list[str]:
@@ -82,7 +82,7 @@ def die_with_parent(command: Sequence[str]) -> list[str]:
     return [*setpriv, str(os.getpid()), *command]
 
 
-def search_path() -> str:
+def make_search_path() -> str:
     """Return PATH without what depends on the working directory ("", ".", "bin")."""
     folders = os.environ.get("PATH", "").split(os.pathsep)
     found = [folder for folder in folders if os.path.isabs(folder)]

@@ -78,7 +78,7 @@ class Declared:
             return [self.setting.flag]
         if self.kind is tuple:
             return [self.setting.flag, shlex.join(value)]
-        return [self.setting.flag, _written(_unscaled(value, self.setting))]
+        return [self.setting.flag, _format_value(_unscale(value, self.setting))]
 
     @property
     def title(self) -> str:
@@ -90,37 +90,39 @@ class Declared:
         if not value:
             return self.setting.nothing
         listed = value if isinstance(value, tuple) else (value,)
-        return ", ".join(map(_written, listed)) + self.setting.unit
+        return ", ".join(map(_format_value, listed)) + self.setting.unit
 
 
-def settings_of(kind: type[Any]) -> Mapping[str, Declared]:
+def list_settings(kind: type[Any]) -> Mapping[str, Declared]:
     """Return the settings among the fields of a dataclass, in their order."""
     hints = get_type_hints(kind, include_extras=True)
-    found = (_declared(one.name, hints[one.name], one.default) for one in fields(kind))
+    found = (
+        _find_declared(one.name, hints[one.name], one.default) for one in fields(kind)
+    )
     return {one.name: one for one in found if one is not None}
 
 
-def keys_of(kind: type[Any]) -> Mapping[str, str]:
+def map_keys(kind: type[Any]) -> Mapping[str, str]:
     """Return the keys of settings in a matrix of labs, each with its field."""
-    found = settings_of(kind).items()
+    found = list_settings(kind).items()
     return {each.key: name for name, each in found if each.setting.flag}
 
 
-def flags_of(value: T, beside: T) -> list[str]:
+def list_flags(value: T, beside: T) -> list[str]:
     """Return the flags that set what *value* has otherwise than *beside*.
 
     Both are of one dataclass.
     """
     kind: type[Any] = type(value)
     found: list[str] = []
-    for name, each in settings_of(kind).items():
+    for name, each in list_settings(kind).items():
         own = getattr(value, name)
         if each.setting.flag and own != getattr(beside, name):
             found += each.arguments(own)
     return found
 
 
-def _declared(name: str, hint: Any, default: object) -> Declared | None:
+def _find_declared(name: str, hint: Any, default: object) -> Declared | None:
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     setting = next((each for each in marks if isinstance(each, Setting)), None)
     if setting is None:
@@ -134,24 +136,24 @@ def _declared(name: str, hint: Any, default: object) -> Declared | None:
     return Declared(
         name,
         setting,
-        _plain(get_args(hint)[0]),
-        low=_unscaled(low, setting) if setting.low is None else setting.low,
-        high=_unscaled(high, setting) if setting.high is None else setting.high,
+        _unwrap_type(get_args(hint)[0]),
+        low=_unscale(low, setting) if setting.low is None else setting.low,
+        high=_unscale(high, setting) if setting.high is None else setting.high,
         choices=next((m.extra["choices"] for m in metas if m.extra), ()),
         help=setting.help or first,
-        default=_unscaled(default, setting),
+        default=_unscale(default, setting),
     )
 
 
-def _plain(hint: Any) -> Any:
+def _unwrap_type(hint: Any) -> Any:
     given = [each for each in get_args(hint) if each is not NoneType]
     optional = NoneType in get_args(hint)
     return given[0] if optional else get_origin(hint) or hint
 
 
-def _unscaled(value: Any, setting: Setting) -> Any:
+def _unscale(value: Any, setting: Setting) -> Any:
     return value if value is None or setting.scale == 1 else value // setting.scale
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)

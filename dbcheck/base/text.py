@@ -42,7 +42,7 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(map(_seen, text.expandtabs()))
+    return "".join(map(_escape, text.expandtabs()))
 
 
 def quoted(text: str) -> str:
@@ -53,7 +53,7 @@ def quoted(text: str) -> str:
     return _QUOTE.join(map(visible, text.split("\n")))
 
 
-def _seen(character: str) -> str:
+def _escape(character: str) -> str:
     # Spaces other than " " are not printable to Python, yet harmless and in use.
     if character.isprintable() or unicodedata.category(character) == "Zs":
         return character

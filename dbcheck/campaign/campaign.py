@@ -20,16 +20,16 @@ from dbcheck.base.errors import DbcheckError, TargetChanged, UsageError, Witness
 from dbcheck.campaign.folder import CampaignFolder, Cycle, Plan
 from dbcheck.campaign.totals import COUNTS, finished, last_number, tally
 from dbcheck.cycle.cycle import (
-    facts_of,
+    extract_control_facts,
     reconcile_run,
-    require_answered,
     require_same_site,
-    restore,
+    require_server_back,
+    restore_power,
     run_controls,
     run_cycle,
 )
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.outcome import Outcome, met_stratum
+from dbcheck.cycle.outcome import Outcome, find_met_stratum
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import note_judged
 from dbcheck.cycle.recovery.waiting import wait_for_server
@@ -256,8 +256,8 @@ def _settled(rig: Rig, run: RunFolder) -> Outcome:
     manifest = run.manifest()
     require_same_site(rig.site, manifest)
     if rig.site.state() is not PowerState.ON:
-        restore(rig, run)
-    return require_answered(rig, reconcile_run(rig, run, manifest))
+        restore_power(rig, run)
+    return require_server_back(rig, reconcile_run(rig, run, manifest))
 
 
 def add_outcome(
@@ -270,7 +270,7 @@ def add_outcome(
     """
     folder.write_known(folder.known().with_outcome(outcome))
     drawn, found = outcome.manifest.moment, outcome.found
-    met = met_stratum(outcome)
+    met = find_met_stratum(outcome)
     chores, seen = outcome.result.housekeeping, outcome.result.seen
     at_cut = chores.at_cut if chores else None
     at_fault = outcome.settings.at_fault(lost=outcome.verdict is Verdict.FAIL)
@@ -290,7 +290,9 @@ def add_outcome(
             acks_per_s=outcome.load.rate if outcome.load else None,
             settled=settled,
             gone=bool(outcome.after.failure),
-            control=facts_of(outcome) if outcome.manifest.control else None,
+            control=extract_control_facts(outcome)
+            if outcome.manifest.control
+            else None,
             at_fault=tuple(f.sentence for f in at_fault),
             cut_class=outcome.manifest.writer.cut_class.value,
             missed=met.missed if met else "",

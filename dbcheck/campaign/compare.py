@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.base.setting import settings_of
+from dbcheck.base.setting import list_settings
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import COUNTS, result
 from dbcheck.cycle.judging import judge_run
@@ -27,7 +27,7 @@ from dbcheck.model.verdict import Comparison, Statistics, Tally
 from dbcheck.ports.witness import LogReader
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder, reconcile_command
-from dbcheck.runs.stored import locked_to_judge
+from dbcheck.runs.stored import lock_folder_to_judge
 
 _OF_EACH_LAB = ("seed",)
 
@@ -81,7 +81,7 @@ def _side(path: Path, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]
 
 
 def _run(run: RunFolder, reader: LogReader) -> tuple[SideResult, Mapping[str, str]]:
-    with locked_to_judge(run.path):
+    with lock_folder_to_judge(run.path):
         records = run.read()
         kept = run.lacks_survivors(records.after)
         found = run.result() if kept else judge_run(run, reader).result
@@ -180,7 +180,7 @@ def configuration(manifest: Manifest) -> dict[str, str]:
         found |= _storage(volume)
     workload = manifest.workload
     found["workload"] = workload.name
-    for name, each in settings_of(Workload).items():
+    for name, each in list_settings(Workload).items():
         found[each.title] = each.shown(getattr(workload, name))
     return found | dict(_lab(manifest.lab))
 

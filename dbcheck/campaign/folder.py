@@ -32,7 +32,7 @@ from dbcheck.model.depth import Depth
 from dbcheck.model.verdict import ControlFacts, CycleVerdict
 from dbcheck.rows.workload import Workload
 from dbcheck.runs import stored
-from dbcheck.runs.folder import RunFolder, names_folder, new_run_id
+from dbcheck.runs.folder import RunFolder, can_name_folder, new_run_id
 
 _SUBJECT = "campaigns"  # in the state folder
 _BOUNDS_PPM = range(100, 500_001)  # as --until takes them
@@ -45,13 +45,13 @@ def write_matrix(runs: Path, result: MatrixResult) -> Path:
     """
     stored.make_folder(runs)
     path = runs / f"matrix-{new_run_id(f'{datetime.now(UTC):%Y%m%d-%H%M%S}')}.json"
-    stored.write(path, [stored.to_bytes(result)])
+    stored.write_file(path, [stored.to_bytes(result)])
     return path
 
 
 def read_matrix(path: Path) -> MatrixResult:
     """Read a stored result; raise RunFormatError if it is none, or is damaged."""
-    return stored.read(path, MatrixResult)
+    return stored.read_record(path, MatrixResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Cycle:
 
     def __post_init__(self) -> None:
         """Refuse an unknown class or depth, and a run id that names no folder."""
-        if self.run and not names_folder(self.run):
+        if self.run and not can_name_folder(self.run):
             raise ValueError(f"{self.run!r} is not a run id")
         if self.cut_class:
             CutClass(self.cut_class)
@@ -182,7 +182,7 @@ class CampaignFolder:
             )
         stored.make_folder(folder.runs)
         stored.make_folder(path / "cycles")
-        stored.write(folder._plan, [stored.to_bytes(plan)])
+        stored.write_file(folder._plan, [stored.to_bytes(plan)])
         return folder
 
     @classmethod
@@ -204,11 +204,11 @@ class CampaignFolder:
     @cached_property
     def _content(self) -> bytes:
         """What the plan's file holds; read once, so what was checked is used."""
-        return stored.content(self._plan)
+        return stored.read_content(self._plan)
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Keep every other dbcheck out; raise RunWriteError if one is in."""
-        return stored.locked(self.path)
+        return stored.lock_folder(self.path)
 
     def plan(self) -> Plan:
         """Read the plan."""
@@ -228,14 +228,15 @@ class CampaignFolder:
     def cycles(self) -> list[Cycle]:
         """Read the result of each cycle, in their order; controls come first."""
         found = (
-            stored.read(path, Cycle) for path in (self.path / "cycles").glob("*.json")
+            stored.read_record(path, Cycle)
+            for path in (self.path / "cycles").glob("*.json")
         )
         return sorted(found, key=lambda cycle: (cycle.number, cycle.run))
 
     def add(self, cycle: Cycle) -> None:
         """Store the result of a cycle."""
         path = self.path / "cycles" / self.file_of(cycle)
-        stored.write(path, [stored.to_bytes(cycle)])
+        stored.write_file(path, [stored.to_bytes(cycle)])
         self.write_lines()
 
     @staticmethod
@@ -247,18 +248,18 @@ class CampaignFolder:
     def write_lines(self) -> None:
         """Write cycles.jsonl anew: a killed client may have left it behind."""
         lines = (line_of(cycle) + "\n" for cycle in self.cycles())
-        stored.write(self.path / "cycles.jsonl", (line.encode() for line in lines))
+        stored.write_file(self.path / "cycles.jsonl", (line.encode() for line in lines))
 
     def known(self) -> Known:
         """Read what the runs so far showed of the server."""
         path = self.path / "server.json"
         if not path.is_file():
             return NOTHING_KNOWN
-        return stored.read(path, Known)
+        return stored.read_record(path, Known)
 
     def write_known(self, known: Known) -> None:
         """Store what the runs so far showed of the server."""
-        stored.write(self.path / "server.json", [stored.to_bytes(known)])
+        stored.write_file(self.path / "server.json", [stored.to_bytes(known)])
 
     def unsettled(self) -> Iterator[RunFolder]:
         """Yield the runs that no cycle names: their client was lost before that."""

@@ -99,7 +99,7 @@ def ending(folder: CampaignFolder) -> tuple[str, str]:
     file = folder.path / ERROR_FILE
     text = ""
     if file.is_file() and not file.is_symlink():  # whose text the report would show
-        text = stored.content(file).decode("utf-8", errors="replace").strip()
+        text = stored.read_content(file).decode("utf-8", errors="replace").strip()
     before, _, last = text.rpartition("\n")
     return (before, last) if last in _IDS else (text, "")
 

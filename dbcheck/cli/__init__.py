@@ -50,13 +50,13 @@ def main() -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from dbcheck.base import interrupt
 
-        interrupt.install()
+        interrupt.install_handlers()
     except KeyboardInterrupt:
         _end_at_once()
     try:
         from dbcheck.cli.root import run
 
-        interrupt.require_none()  # an import may have lost one
+        interrupt.raise_if_interrupted()  # an import may have lost one
         code = run()
         interrupt.ended.append(code)
     except KeyboardInterrupt:

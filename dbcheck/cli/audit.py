@@ -16,12 +16,12 @@ from dbcheck.audit.result import AuditResult, AuditsResult
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
-from dbcheck.cli.entries import at_once, several
+from dbcheck.cli.entries import find_entries, run_at_once
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import SEED, Verb, grouped, option
 from dbcheck.cli.flags.target import HostUrl, InventoryOptions, TargetOptions, host_flag
 from dbcheck.config import workload_file
-from dbcheck.cycle.preflight.audit import audit
+from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.inventory.entry import Entry
 from dbcheck.judge.result import to_values
 from dbcheck.model.audited import RuleStanding, Severity
@@ -49,10 +49,10 @@ class AuditedHost(HostUrl):
     ] = None
 
 
-def _rules_shown() -> tuple[str, ...]:
-    from dbcheck.cli.receipt import rules_shown  # it imports the lab
+def _list_rules_with_receipt() -> tuple[str, ...]:
+    from dbcheck.cli.receipt import list_rules_with_receipt  # it imports the lab
 
-    return rules_shown()
+    return list_rules_with_receipt()
 
 
 @click.command("audit", cls=Verb)
@@ -80,7 +80,7 @@ def _rules_shown() -> tuple[str, ...]:
     metavar="RULE",
     help="Show in a lab what the rule claims: build what it calls unsafe, cut the "
     "power, print what was lost. Exits with 1 if nothing was.",
-    shell_complete=shared.completed(_rules_shown, or_file=False),
+    shell_complete=shared.complete_names(_list_rules_with_receipt, or_file=False),
 )
 @option(
     "--seed",
@@ -124,17 +124,17 @@ def command(
             )
         from dbcheck.cli import receipt as receipts
 
-        seed = shared.drawn(seed)
-        found = receipts.receipt(receipt, seed)
+        seed = shared.draw_seed(seed)
+        found = receipts.find_receipt(receipt, seed)
         shown = receipts.run_receipt(found, seed, runs, as_json=as_json)
         sys.exit(PASS if shown else FAIL)
-    entries = several(names, lookup, (target, host), everything=everything)
-    results = at_once(_audited, entries)
+    entries = find_entries(names, lookup, (target, host), everything=everything)
+    results = run_at_once(_audit_entry, entries)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     result = AuditsResult(dbcheck.__version__, created, results)
     file = str(lookup.inventory) if entries[0].name else NOWHERE
     code = _exit_code(results, Severity(fail_on) if fail_on else None)
-    with output.printing(code):
+    with output.print_and_exit(code):
         if as_json:
             output.print_json(to_values(result))
         elif shape == SARIF:
@@ -144,14 +144,14 @@ def command(
     sys.exit(code)
 
 
-def _audited(entry: Entry) -> AuditResult:
+def _audit_entry(entry: Entry) -> AuditResult:
     """Audit one server; one that cannot be reached does not end the others."""
     try:
-        host = assemble.entry_host(entry)
-        engine = assemble.engine(entry.target, entry.password)
+        host = assemble.make_host(entry)
+        engine = assemble.make_engine(entry.target, entry.password)
         tables = tables_of(workload_file.load(entry.workload or WORKLOAD))
         try:
-            return audit(engine, host, tables, entry.name)
+            return audit_server(engine, host, tables, entry.name)
         finally:
             if host is not None:
                 host.close()

@@ -16,7 +16,7 @@ from dbcheck.cli.say import say
 from dbcheck.evidence.bundle import bundle
 from dbcheck.evidence.scrub import removed_sentence
 from dbcheck.evidence.signature import file_of, sign
-from dbcheck.runs.stored import locked_to_judge
+from dbcheck.runs.stored import lock_folder_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 _SUFFIX = ".dbcheck.tar"
@@ -59,8 +59,10 @@ def command(path: Path, file: Path | None, redact: bool, key: Path | None) -> No
             hint="Give -o the name of a file, or leave out --sign.",
         )
     with (
-        locked_to_judge(path),
-        bundle(path, processes.secrets(), FrameLogReader(), redact=redact) as made,
+        lock_folder_to_judge(path),
+        bundle(
+            path, processes.list_secret_values(), FrameLogReader(), redact=redact
+        ) as made,
     ):
         index = made.index
         target = file or Path(f"{index.name}{_SUFFIX}")

@@ -18,12 +18,12 @@ from dbcheck.campaign.folder import CampaignFolder, Plan
 from dbcheck.cli import output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, option
-from dbcheck.cli.flags.shared import ConsentOptions, drawn
+from dbcheck.cli.flags.shared import ConsentOptions, draw_seed
 from dbcheck.cli.flags.target import InventoryOptions, TwiceOptions
 from dbcheck.cli.say import say
 from dbcheck.config import workload_file
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import Inventory, load
+from dbcheck.inventory.load import Inventory, load_inventory
 from dbcheck.judge.result import to_values
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.verdict import PPM, cuts_needed
@@ -118,26 +118,26 @@ def command(
     inventory = lookup.inventory
     if resume is not None:
         _refuse_new(names, everything, cuts, until, folder)
-        folders = campaign_run.stored(resume)
-        inventory = _begun_with(folders, lookup)
-        found = load(inventory)
+        folders = campaign_run.list_stored_campaigns(resume)
+        inventory = _find_begun_inventory(folders, lookup)
+        found = load_inventory(inventory)
         entries = [found.entry(one.plan().name) for one in folders]
         for entry, one in zip(entries, folders, strict=True):
             campaign_run.require_same(entry, one, yes=consent.yes)
-        at = _place(address, entries)
+        at = _find_place(address, entries)
         root = resume
     else:
-        found = load(inventory)
-        entries = _named(found, names, everything=everything)
-        goal = _goal(cuts, until, max_cuts)
-        at = _place(address, entries)
+        found = load_inventory(inventory)
+        entries = _list_named(found, names, everything=everything)
+        goal = _decide_goal(cuts, until, max_cuts)
+        at = _find_place(address, entries)
         campaign_run.require_all_fit(entries, yes=consent.yes, i_know=consent.i_know)
         root = folder or Path("campaigns", f"{datetime.now(UTC):%Y%m%d-%H%M%S}")
-        base = drawn(seed)
+        base = draw_seed(seed)
         folders = [
             CampaignFolder.create(
                 root if len(entries) == 1 else root / entry.name,
-                _plan(
+                _make_plan(
                     *(entry, base, goal),
                     keep_going=keep_going,
                     control=control,
@@ -154,7 +154,7 @@ def command(
         shown = campaign_run.run_one(entries[0], folders[0], as_json=as_json)
     result = CampaignsResult(str(root), tuple(shown), groups(shown))
     code = output.campaigns_code(shown)
-    with output.printing(code):
+    with output.print_and_exit(code):
         if as_json:
             output.print_json(to_values(result))
         else:
@@ -162,7 +162,7 @@ def command(
     sys.exit(code)
 
 
-def _place(address: str | None, entries: Sequence[Entry]) -> str:
+def _find_place(address: str | None, entries: Sequence[Entry]) -> str:
     """Return where the campaigns run: an address, LOCAL, or "" for this process alone.
 
     Raise UsageError if the workers there cannot run them.
@@ -174,7 +174,9 @@ def _place(address: str | None, entries: Sequence[Entry]) -> str:
     return at
 
 
-def _begun_with(folders: Sequence[CampaignFolder], lookup: InventoryOptions) -> Path:
+def _find_begun_inventory(
+    folders: Sequence[CampaignFolder], lookup: InventoryOptions
+) -> Path:
     """Return the inventory of campaigns that are resumed, unless another is named.
 
     Raise UsageError if somebody else may have begun one: an inventory names programs.
@@ -183,11 +185,11 @@ def _begun_with(folders: Sequence[CampaignFolder], lookup: InventoryOptions) -> 
         return lookup.inventory
     for folder in folders:
         if not folder.is_own():
-            raise _not_own(folder.path)
+            raise _foreign_campaign_error(folder.path)
     return Path(folders[0].plan().inventory or lookup.inventory)
 
 
-def _not_own(folder: Path) -> UsageError:
+def _foreign_campaign_error(folder: Path) -> UsageError:
     words = ("dbcheck", "campaign", "--resume", str(folder), "--inventory", "FILE")
     return UsageError(
         f"{folder} needs --inventory: nothing shows that it is a campaign of yours,"
@@ -215,7 +217,7 @@ def _refuse_new(
         )
 
 
-def _named(
+def _list_named(
     found: Inventory, names: tuple[str, ...], *, everything: bool
 ) -> list[Entry]:
     """Return the targets that are named, each once; raise UsageError if that fails."""
@@ -242,7 +244,7 @@ def _named(
     return [found.entry(name) for name in wanted]
 
 
-def _goal(
+def _decide_goal(
     cuts: int | None, until: float | None, max_cuts: int | None
 ) -> tuple[int, int | None]:
     """Return how many cuts to make, and the bound in ppm that they are to show."""
@@ -265,7 +267,7 @@ def _goal(
     return min(needed, max_cuts or needed), bound_ppm
 
 
-def _plan(
+def _make_plan(
     entry: Entry,
     seed: int,
     goal: tuple[int, int | None],

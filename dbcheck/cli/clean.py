@@ -9,7 +9,7 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
-from dbcheck.cli.entries import chosen
+from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.target import (
     HostUrl,
@@ -49,7 +49,7 @@ def command(
     --witness with --run. A client that was killed leaves canaries on the target's host.
     Only what dbcheck made is touched; run folders on this machine stay.
     """
-    entry = chosen(named, target, host, witness)
+    entry = find_entry(named, target, host, witness)
     if entry.host and not entry.target:
         raise UsageError(
             "--target-host needs --target",
@@ -78,8 +78,8 @@ def command(
 def _drop(entry: Entry) -> None:
     """Drop the tables, also where the canaries cannot be removed."""
     engine, host = (
-        assemble.engine(entry.target, entry.password),
-        assemble.entry_host(entry),
+        assemble.make_engine(entry.target, entry.password),
+        assemble.make_host(entry),
     )
     failure: HostError | None = None
     if host is not None:
@@ -113,7 +113,7 @@ def _report(place: str, cleared: Cleared) -> None:
 
 
 def _remove(entry: Entry, run_ids: Sequence[str], new_key: bool) -> None:
-    with assemble.opened_witness(entry, WindowLimits(), new_key) as opened:
+    with assemble.open_entry_witness(entry, WindowLimits(), new_key) as opened:
         for run_id in run_ids:
             opened.remove(run_id)
             client_key.forget(run_id)

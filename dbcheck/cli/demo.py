@@ -12,7 +12,7 @@ import click
 from dbcheck.cli import FAILED, PASS, output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import SEED, Verb, option
-from dbcheck.cli.flags.shared import drawn
+from dbcheck.cli.flags.shared import draw_seed
 from dbcheck.cli.say import say
 from dbcheck.config import files, workload_file
 from dbcheck.cycle.outcome import Outcome
@@ -28,7 +28,11 @@ from dbcheck.report.matrix import demo_bounds, demo_table
 from dbcheck.report.progress import PlainProgress
 from dbcheck.report.terminal import WRONG
 from dbcheck.report.words.run import with_bound
-from dbcheck.runner.lab_cycles import lab_cycles, lab_workload, until_shown
+from dbcheck.runner.lab_cycles import (
+    adapt_workload_to_lab,
+    run_lab_cycles,
+    stop_at_first_loss,
+)
 
 # A cut may show nothing: it came just after a flush, or while the machine stalled.
 CUTS_MAX = 3
@@ -47,16 +51,18 @@ class Row:
     expected: Verdict
 
 
-def drive_rows() -> Iterator[Row]:
+def list_drive_rows() -> Iterator[Row]:
     """Yield what the virtual drive can show."""
     for engine, relaxed in RELAXED.items():
         lying = DriveSpec(personality="lying")
         yield Row(LabSpec(engine), "honest drive", Verdict.PASS)
         yield Row(LabSpec(engine, drive=lying), "lying drive", Verdict.FAIL)
-        yield Row(LabSpec(engine, settings=relaxed), _case(relaxed), Verdict.FAIL)
+        yield Row(
+            LabSpec(engine, settings=relaxed), _describe_case(relaxed), Verdict.FAIL
+        )
 
 
-def process_rows(engine: str) -> Iterator[Row]:
+def list_process_rows(engine: str) -> Iterator[Row]:
     """Yield what can be shown without root: the server process is killed."""
     lost_in_process = {
         "postgresql": {"synchronous_commit": "off"},
@@ -70,29 +76,33 @@ def process_rows(engine: str) -> Iterator[Row]:
     relaxed = LabSpec(engine, rung="process", settings=lost_in_process)
     # Only what is in the server's own memory is lost, with PostgreSQL less than a
     # page of its log, and by chance nothing.
-    yield Row(relaxed, _case(lost_in_process), Verdict.FAIL)
+    yield Row(relaxed, _describe_case(lost_in_process), Verdict.FAIL)
     # Not durable, and yet nothing is lost: a killed process cannot show it.
     yield Row(
-        LabSpec(engine, rung="process", settings=unseen), _case(unseen), Verdict.PASS
+        LabSpec(engine, rung="process", settings=unseen),
+        _describe_case(unseen),
+        Verdict.PASS,
     )
 
 
-def _case(settings: Mapping[str, str]) -> str:
+def _describe_case(settings: Mapping[str, str]) -> str:
     return ", ".join(
         f"{name.removeprefix('innodb_')}={value}" for name, value in settings.items()
     )
 
 
-def rows(rung: str) -> list[Row]:
+def list_rows(rung: str) -> list[Row]:
     """Return the lines of the demo on *rung*, for the servers installed here."""
     if rung == "drive":
-        return list(drive_rows())
+        return list(list_drive_rows())
     here = [
         engine
         for engine in RELAXED
         if not list_missing(LabSpec(engine, rung="process"))
     ]
-    return [row for engine in here or ["postgresql"] for row in process_rows(engine)]
+    return [
+        row for engine in here or ["postgresql"] for row in list_process_rows(engine)
+    ]
 
 
 @click.command("demo", cls=Verb)
@@ -126,13 +136,13 @@ def command(
         rung = "process" if lacking else "drive"
         for reason in dict.fromkeys(lacking):
             say(f"no virtual drive on this machine: {reason}", err=True)
-    lines = rows(rung)
+    lines = list_rows(rung)
     if only_list:
-        say(f"workloads: {', '.join(files.workload_names())}; rung: {rung}")
+        say(f"workloads: {', '.join(files.list_workload_names())}; rung: {rung}")
         for row in lines:
             say("  ".join((row.spec.engine, row.case, row.expected.value)))
         return
-    good = _show(lines, drawn(seed), runs, as_json=as_json)
+    good = _show(lines, draw_seed(seed), runs, as_json=as_json)
     sys.exit(PASS if good else FAILED)
 
 
@@ -164,9 +174,9 @@ def _show(lines: list[Row], seed: int, runs: Path, *, as_json: bool) -> bool:
 
 def _run(row: Row, seed: int, view: PlainProgress, runs: Path) -> Outcome:
     """Cut until something is shown; return that outcome, or the last one."""
-    load = lab_workload(workload_file.load("insert"))
-    cycles = lab_cycles(row.spec, load, seed, CUTS_MAX, view, runs)
-    for outcome in until_shown(cycles, 1):
+    load = adapt_workload_to_lab(workload_file.load("insert"))
+    cycles = run_lab_cycles(row.spec, load, seed, CUTS_MAX, view, runs)
+    for outcome in stop_at_first_loss(cycles, 1):
         view.line(outcome.verdict.value, with_bound(outcome.result))
     return outcome
 

@@ -12,14 +12,14 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.flags.target import EntryOptions, InventoryOptions, Named
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import Inventory, load
+from dbcheck.inventory.load import Inventory, load_inventory
 
 T = TypeVar("T")
 
 HOSTS_AT_ONCE = 32
 
 
-def chosen(named: Named, *described: EntryOptions, clusters: bool = False) -> Entry:
+def find_entry(named: Named, *described: EntryOptions, clusters: bool = False) -> Entry:
     """Return the host that is named, or that flags describe; raise UsageError if wrong.
 
     A name is looked up in the inventory; flags that shape the load win over it.
@@ -29,13 +29,15 @@ def chosen(named: Named, *described: EntryOptions, clusters: bool = False) -> En
     if named.name:
         for options in described:
             options.require_beside(named.name)
-        entry = _named(load(named.inventory), named.name, clusters=clusters)
+        entry = _find_named(
+            load_inventory(named.inventory), named.name, clusters=clusters
+        )
     for options in described:
         entry = options.applied(entry)
     return entry
 
 
-def _named(inventory: Inventory, name: str, *, clusters: bool) -> Entry:
+def _find_named(inventory: Inventory, name: str, *, clusters: bool) -> Entry:
     if not inventory.is_cluster(name):
         return inventory.entry(name)
     if clusters:
@@ -47,7 +49,7 @@ def _named(inventory: Inventory, name: str, *, clusters: bool) -> Entry:
     )
 
 
-def several(
+def find_entries(
     names: Sequence[str],
     lookup: InventoryOptions,
     described: Sequence[EntryOptions],
@@ -61,7 +63,7 @@ def several(
     if names or everything:
         for group in described:
             group.require_beside(names[0] if names else "--all")
-        found = load(lookup.inventory)
+        found = load_inventory(lookup.inventory)
         wanted = found.targets() if everything else names
         return [found.entry(name) for name in dict.fromkeys(wanted)]
     entry = Entry(name="", target="")
@@ -76,7 +78,7 @@ def several(
     return [entry]
 
 
-def at_once(work: Callable[[Entry], T], entries: Sequence[Entry]) -> tuple[T, ...]:
+def run_at_once(work: Callable[[Entry], T], entries: Sequence[Entry]) -> tuple[T, ...]:
     """Return what *work* returns for each of the hosts, many of them at once.
 
     The threads are not waited for after an interrupt: of hosts that do not answer, one

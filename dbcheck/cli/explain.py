@@ -14,7 +14,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.cli import PASS, output
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import Verb
-from dbcheck.config.validated import nearest
+from dbcheck.config.validated import suggest_nearest
 from dbcheck.report.console import console
 from dbcheck.report.explained import Passage, id_of, passages
 
@@ -29,7 +29,7 @@ def _ids() -> list[str]:
     "id",
     required=False,
     metavar="[ID]",
-    shell_complete=shared.completed(_ids, or_file=False),
+    shell_complete=shared.complete_names(_ids, or_file=False),
 )
 def command(id: str | None) -> None:
     """Print what an id in a message or a result means and what to do.
@@ -45,7 +45,7 @@ def command(id: str | None) -> None:
     docs/guides/reading-a-verdict.md, of docs/losses.md and of docs/rules.md.
     """
     shown = _listed() if id is None else _explained(id_of(id))
-    with output.printing(PASS):
+    with output.print_and_exit(PASS):
         console().print(*shown)
 
 
@@ -56,7 +56,7 @@ def _explained(id: str) -> Iterable[RenderableType]:
         raise UsageError(
             f"there is no id {id!r}",
             id=ErrorId.ID_UNKNOWN,
-            hint=nearest(id, _ids()) or "dbcheck explain lists all of them.",
+            hint=suggest_nearest(id, _ids()) or "dbcheck explain lists all of them.",
         )
     return [Markdown("\n\n---\n\n".join(each.text for each in found), hyperlinks=False)]
 

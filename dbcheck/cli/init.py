@@ -12,26 +12,30 @@ from dbcheck.cli.flags.groups import ANY_PATH, Verb, option
 from dbcheck.cli.flags.target import INVENTORY
 from dbcheck.cli.say import say
 from dbcheck.config import files
-from dbcheck.runs.stored import private
+from dbcheck.runs.stored import open_private
 
 
 @click.command("init", cls=Verb)
 @click.argument("file", type=ANY_PATH, default=Path(INVENTORY))
 @option(
     "--switch",
-    type=click.Choice(files.switch_names()),
+    type=click.Choice(files.list_switch_names()),
     metavar="NAME",
     help="One host with this switch, and how to set it up: "
-    f"{', '.join(files.switch_names())}.",
+    f"{', '.join(files.list_switch_names())}.",
 )
 def command(file: Path, switch: str | None) -> None:
     """Write a commented inventory to FILE, by default inventory.yml; replaces nothing.
 
     It holds invented hosts: edit it, then try dbcheck power state HOST.
     """
-    text = files.switch_inventory(switch) if switch else files.inventory_example()
+    text = (
+        files.make_switch_inventory(switch)
+        if switch
+        else files.read_inventory_example()
+    )
     try:
-        with private(file, "xb") as new:
+        with open_private(file, "xb") as new:
             new.write(text.encode())
     except FileExistsError:
         raise UsageError(

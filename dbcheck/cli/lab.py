@@ -24,10 +24,10 @@ from dbcheck.cli.flags.lab import (
     ClusterOptions,
     ServerOptions,
     StorageOptions,
-    lab_spec,
+    make_lab_spec,
 )
 from dbcheck.cli.flags.load import WorkloadOptions
-from dbcheck.cli.flags.shared import drawn
+from dbcheck.cli.flags.shared import draw_seed
 from dbcheck.cli.flags.target import TwiceOptions
 from dbcheck.cli.lab_explore import command as explore
 from dbcheck.cli.output import write_file
@@ -53,9 +53,14 @@ from dbcheck.report.live import progress
 from dbcheck.report.matrix import cycles_report
 from dbcheck.report.verdict import verdict_report
 from dbcheck.report.words.run import tally, with_bound
-from dbcheck.runner.lab_clusters import cluster_cycles
-from dbcheck.runner.lab_cycles import described, lab_cycles, lab_workload, until_shown
-from dbcheck.runner.lab_rig import opened
+from dbcheck.runner.lab_clusters import run_cluster_cycles
+from dbcheck.runner.lab_cycles import (
+    adapt_workload_to_lab,
+    describe_lab,
+    run_lab_cycles,
+    stop_at_first_loss,
+)
+from dbcheck.runner.lab_rig import open_exploration
 
 
 @click.command("fetch", cls=Verb)
@@ -76,7 +81,7 @@ def fetch(server: str) -> None:
     say(f"{server}: {_FETCHED[server]()}")
 
 
-def _mysql() -> Path | None:
+def _fetch_mysql() -> Path | None:
     found = programs.find_mysqld()
     if found is None:
         if os.environ.get(programs.MYSQLD_VARIABLE):
@@ -88,13 +93,13 @@ def _mysql() -> Path | None:
     return found
 
 
-def _myrocks() -> Path | None:
+def _fetch_myrocks() -> Path | None:
     if programs.find_rocksdb() is None:
         _fetch_part(MYROCKS, "MyRocks (3 MB)", programs.myrocks_folder())
     return programs.find_rocksdb()
 
 
-def _galera() -> Path | None:
+def _fetch_galera() -> Path | None:
     wanted = (programs.GALERA, *programs.TRANSFER)
     if not all(map(programs.find_galera, wanted)):
         _fetch_part(GALERA, "Galera (7 MB)", programs.galera_folder())
@@ -107,7 +112,7 @@ def _fetch_part(part: Part, name: str, folder: Path) -> None:
     fetch_part(part, folder)
 
 
-def _patroni() -> Path | None:
+def _fetch_patroni() -> Path | None:
     if not all(map(programs.find_patroni, programs.PATRONI)):
         folder = programs.patroni_folder()
         say(f"fetching Patroni and etcd (9 MB) into {folder}")
@@ -116,10 +121,10 @@ def _patroni() -> Path | None:
 
 
 _FETCHED = {
-    "mysql": _mysql,
-    "myrocks": _myrocks,
-    "galera": _galera,
-    "patroni": _patroni,
+    "mysql": _fetch_mysql,
+    "myrocks": _fetch_myrocks,
+    "galera": _fetch_galera,
+    "patroni": _fetch_patroni,
 }
 
 
@@ -138,11 +143,11 @@ def log_writes(folder: Path, file: Path) -> None:
     zeros. Each ack of the recorded load is a mark, behind every flush that the drive
     had answered by then.
     """
-    found = opened(Exploration.open(folder))
+    found = open_exploration(Exploration.open(folder))
     acked, recordings = found.acked, found.timeline.recordings
-    files = _files(file, recordings)
+    files = _name_new_files(file, recordings)
     for path, recording in zip(files, recordings, strict=True):
-        marks, content = encode_log(recording, _marks(acked))
+        marks, content = encode_log(recording, _list_marks(acked))
         write_file(path, content)
         say(
             f"{path}: {len(recording):,} writes and {len(recording.flushes):,} flushes"
@@ -151,7 +156,7 @@ def log_writes(folder: Path, file: Path) -> None:
         )
 
 
-def _files(file: Path, recordings: Sequence[Recording]) -> list[Path]:
+def _name_new_files(file: Path, recordings: Sequence[Recording]) -> list[Path]:
     """Return a new file for each drive; raise UsageError if one is there."""
     files = [file, file.with_name(f"{file.name}.log")][: len(recordings)]
     for path in files:
@@ -164,7 +169,7 @@ def _files(file: Path, recordings: Sequence[Recording]) -> list[Path]:
     return files
 
 
-def _marks(acked: Acked) -> Iterator[tuple[int, str]]:
+def _list_marks(acked: Acked) -> Iterator[tuple[int, str]]:
     """Yield when each ack came, and its text."""
     for session, seq, row_id, acked_us in acked.each():
         yield acked_us, f"ack session {session} operation {seq} id {row_id}"
@@ -258,27 +263,29 @@ def run(
     _require_one_goal(cycles, until)
     needed = None if until is None else cuts_needed(round(until * PPM))
     count = cycles or 1 if needed is None else needed + _SPARE
-    seed = drawn(server.seed)
+    seed = draw_seed(server.seed)
     of_drive = ("--keep-image",) if keep_image else ()
-    lab = lab_spec(server, storage, seed, *of_drive)
+    lab = make_lab_spec(server, storage, seed, *of_drive)
     cluster = several.spec()
     if cluster is not None:
         _refuse_for_clusters(
             lab, cluster, control=control, of_drive=of_drive, second=second
         )
-    workload = load.applied_to(lab_workload(workload_file.load(load.workload)))
+    workload = load.apply_to_workload(
+        adapt_workload_to_lab(workload_file.load(load.workload))
+    )
     outcomes: list[Outcome] = []
     with progress(progress_console(), live=not as_json) as view:
         if cluster is not None:
-            each = cluster_cycles(lab, cluster, workload, seed, count, view, runs)
+            each = run_cluster_cycles(lab, cluster, workload, seed, count, view, runs)
         else:
-            each = lab_cycles(
+            each = run_lab_cycles(
                 *(lab, workload, seed, count, view, runs),
                 control=control,
                 keep_image=keep_image,
                 twice=second.twice,
             )
-        for outcome in each if needed is None else until_shown(each, needed):
+        for outcome in each if needed is None else stop_at_first_loss(each, needed):
             outcomes.append(outcome)
             if outcome.manifest.control:
                 continue  # reported when it ended
@@ -288,7 +295,7 @@ def run(
     results = [outcome.result for outcome in real]
     verdict = worst(outcome.verdict for outcome in real or outcomes[-1:])
     code = output.EXIT_CODES[verdict]
-    with output.printing(code):
+    with output.print_and_exit(code):
         if as_json:
             proven = tally(*results).statistics
             spec = lab.to_values()
@@ -314,10 +321,10 @@ def up(
     server: ServerOptions, storage: StorageOptions, name: str, as_json: bool
 ) -> None:
     """Start a lab that stays up, and print how to use it."""
-    wanted = lab_spec(server, storage, drawn(server.seed))
+    wanted = make_lab_spec(server, storage, draw_seed(server.seed))
     folder = _DISK / f"dbcheck-lab-{secrets.token_hex(4)}"
     lab = Lab.start(wanted, folder, keep=True, name=name)
-    dbcheck = _own_command()
+    dbcheck = _find_own_command()
     use = {
         "name": lab.name,
         "target": lab.target_url,
@@ -330,7 +337,7 @@ def up(
     if as_json:
         output.print_json(use)
         return
-    say(f"lab {lab.name} is up: {described(wanted)}", "")
+    say(f"lab {lab.name} is up: {describe_lab(wanted)}", "")
     say("Run a cycle on it, as often as you like:", "")
     given = ("target", "password_command", "witness", "identity", "known_hosts")
     command = [f"  {dbcheck} run"]
@@ -351,18 +358,18 @@ def inventory() -> None:
     hosts = {}
     for name in labs.list_persistent_labs():
         try:
-            hosts[name] = as_host(Lab.find(name))
+            hosts[name] = describe_as_host(Lab.find(name))
         except LabError as error:
             say(f"lab {name} is left out: {error}", err=True)
     # JSON is YAML, too.
     say(*json.dumps({"all": {"hosts": hosts}}, indent=2).split("\n"))
 
 
-def as_host(lab: Lab) -> dict[str, Any]:
+def describe_as_host(lab: Lab) -> dict[str, Any]:
     """Return a lab as the variables of a host in an inventory."""
     return {
         "dbcheck_target": lab.target_url,
-        "dbcheck_password_command": processes.module(
+        "dbcheck_password_command": processes.make_module_command(
             "dbcheck", "lab", "password", lab.name
         ),
         "dbcheck_witness": lab.witness_url,
@@ -376,7 +383,7 @@ def as_host(lab: Lab) -> dict[str, Any]:
     }
 
 
-def _own_command() -> str:
+def _find_own_command() -> str:
     """Return the shell command that runs this installation of dbcheck."""
     script = Path(processes.PYTHON).with_name("dbcheck")
     found = shutil.which("dbcheck")
@@ -384,7 +391,7 @@ def _own_command() -> str:
         return "dbcheck"
     if script.exists():
         return shlex.quote(str(script))
-    return shlex.join(processes.module("dbcheck"))
+    return shlex.join(processes.make_module_command("dbcheck"))
 
 
 @command.command()

@@ -21,7 +21,7 @@ from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import FOLDER, SEED, Verb, grouped, is_given, option
 from dbcheck.cli.flags.lab import RecordOptions
 from dbcheck.cli.flags.load import WorkloadOptions
-from dbcheck.cli.flags.shared import drawn
+from dbcheck.cli.flags.shared import draw_seed
 from dbcheck.config import workload_file
 from dbcheck.explore.folder import Exploration
 from dbcheck.explore.labs import Labs, record
@@ -38,8 +38,8 @@ from dbcheck.report.console import console, progress_console
 from dbcheck.report.explore import explore_report, state_report
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runner.lab_cycles import described
-from dbcheck.runner.lab_rig import opened, rig_of
+from dbcheck.runner.lab_cycles import describe_lab
+from dbcheck.runner.lab_rig import make_recording_rig, open_exploration
 
 STATES = 500
 _SHOWN = frozenset({Phase.LAB, Phase.LOAD, Phase.EXPLORE, Phase.REDUCE})
@@ -130,7 +130,7 @@ def command(
         )
     with progress(progress_console(), live=not as_json, only=_SHOWN) as view:
         if given is None:
-            folder = _recorded(recording, load, drawn(seed), runs, view)
+            folder = _record_load(recording, load, draw_seed(seed), runs, view)
         else:
             beside = [
                 f"--{each}" for each in ("seed", "runs") if is_given(context, each)
@@ -139,8 +139,8 @@ def command(
             folder = Exploration.open(given)
             _require_trusted(folder, trust=trust)
         with folder.locked():
-            exploration = opened(folder)
-            labs = side_by_side or _fitting_labs()
+            exploration = open_exploration(folder)
+            labs = side_by_side or _count_fitting_labs()
             if name:
                 _judge_one(exploration, name, view, as_json=as_json)
             else:
@@ -171,7 +171,7 @@ def _refuse(flags: list[str]) -> None:
         )
 
 
-def _recorded(
+def _record_load(
     recording: RecordOptions,
     load: WorkloadOptions,
     seed: int,
@@ -180,7 +180,7 @@ def _recorded(
 ) -> Exploration:
     """Record a load in a lab of its own; return the folder with all of it."""
     spec = recording.spec(seed)
-    workload = load.applied_to(workload_file.load(load.workload))
+    workload = load.apply_to_workload(workload_file.load(load.workload))
     workload = replace(workload, cut_after_s=(recording.load_s, recording.load_s))
     if workload.readers:
         raise UsageError(
@@ -190,11 +190,11 @@ def _recorded(
         )
     began = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder = Exploration.create(runs / f"explore-{began}-{secrets.token_hex(3)}")
-    view.phase(Phase.LAB, f"{described(spec)}; its drives are recorded")
+    view.phase(Phase.LAB, f"{describe_lab(spec)}; its drives are recorded")
     recordings = Recordings(folder.recording, replayed=False)
     try:
         with Lab.start(spec, lab_folder(), recordings=recordings) as lab:
-            rig = replace(rig_of(lab, view, folder.path), used_epochs=set())
+            rig = replace(make_recording_rig(lab, view, folder.path), used_epochs=set())
             with contextlib.closing(rig.witness):
                 record(lab, rig, workload, seed, folder)
     except BaseException:
@@ -220,7 +220,7 @@ def _explore(
     ended: BaseException | None = None
     try:
         with Labs(found.oracle, count) as labs:
-            view.phase(Phase.EXPLORE, f"{found.summary}; {_side_by_side(count)}")
+            view.phase(Phase.EXPLORE, f"{found.summary}; {_describe_labs(count)}")
             explorer = found.explorer(view)
             explorer.judge(labs, lines, wanted)
             took_s = time.monotonic() - began_s
@@ -244,7 +244,7 @@ def _explore(
     )
     folder.write_result(to_values(result))
     code = output.EXIT_CODES[result.verdict]
-    with output.printing(code):
+    with output.print_and_exit(code):
         if as_json:
             output.print_json(to_values(result))
         else:
@@ -258,7 +258,7 @@ def _judge_one(
     found: Opened, name: str, view: PlainProgress, *, as_json: bool
 ) -> NoReturn:
     """Judge one state again, report; exit with its verdict."""
-    state = _state_of(found, name)
+    state = _find_state(found, name)
     explorer = found.explorer(view)
 
     def judged(oracle: Oracle) -> StateResult:
@@ -267,7 +267,7 @@ def _judge_one(
     with Labs(found.oracle, 1) as labs:
         (result,) = labs.results([judged])
     code = output.EXIT_CODES[result.judgement.verdict]
-    with output.printing(code):
+    with output.print_and_exit(code):
         if as_json:
             output.print_json(to_values(result))
         else:
@@ -275,7 +275,7 @@ def _judge_one(
     sys.exit(code)
 
 
-def _state_of(found: Opened, name: str) -> CrashState:
+def _find_state(found: Opened, name: str) -> CrashState:
     """Return the state of that name; raise UsageError if there is none."""
     for finding in found.folder.findings():
         if finding.name == name:
@@ -290,10 +290,10 @@ def _state_of(found: Opened, name: str) -> CrashState:
     return state
 
 
-def _fitting_labs() -> int:
+def _count_fitting_labs() -> int:
     """Return how many labs this machine has cores for; each waits now and then."""
     return max(1, len(os.sched_getaffinity(0)) * 3 // 2)
 
 
-def _side_by_side(labs: int) -> str:
+def _describe_labs(labs: int) -> str:
     return "one lab" if labs == 1 else f"{labs} labs side by side"

@@ -11,11 +11,11 @@ import click
 
 from dbcheck.campaign.folder import write_matrix
 from dbcheck.cli import FAILED, PASS, output
-from dbcheck.cli.entries import chosen
+from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import SEED, Verb, grouped, option, option_of
 from dbcheck.cli.flags.power import PowerOptions
-from dbcheck.cli.flags.shared import ConsentOptions, drawn
+from dbcheck.cli.flags.shared import ConsentOptions, draw_seed
 from dbcheck.cli.flags.target import (
     HostOptions,
     NamedByArgument,
@@ -23,7 +23,7 @@ from dbcheck.cli.flags.target import (
     TargetOptions,
     WaitOptions,
     WitnessOptions,
-    reconcile_flags,
+    list_reconcile_flags,
 )
 from dbcheck.cli.say import say
 from dbcheck.config import files
@@ -36,8 +36,8 @@ from dbcheck.report.matrix import matrix_report
 from dbcheck.report.rows import matrix_result
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
-from dbcheck.runner.guard import guard, require_passable
-from dbcheck.runner.matrix_cycles import Measured, in_labs, on_target
+from dbcheck.runner.guard import check_interlocks, require_passable
+from dbcheck.runner.matrix_cycles import RowResults, run_in_labs, run_on_target
 from dbcheck.runner.matrix_rows import Matrix, read_matrix
 from dbcheck.witness.window import WindowLimits
 
@@ -49,7 +49,7 @@ from dbcheck.witness.window import WindowLimits
     metavar="NAME|FILE",
     help="A matrix by its name (percona-2009, receipts, replication), or a TOML file "
     "of your own.",
-    shell_complete=shared.completed(files.matrix_names, or_file=True),
+    shell_complete=shared.complete_names(files.list_matrix_names, or_file=True),
 )
 @option(
     "--vary",
@@ -71,7 +71,7 @@ from dbcheck.witness.window import WindowLimits
     metavar="NAME|FILE",
     help="A workload by its name (see: dbcheck workloads), or a TOML file of your own. "
     "Default: the file's, or insert.",
-    shell_complete=shared.completed(files.workload_names, or_file=True),
+    shell_complete=shared.complete_names(files.list_workload_names, or_file=True),
 )
 @option_of(Workload, "sessions", "the file's, or the workload's")
 @option(
@@ -114,7 +114,7 @@ def command(
     Ctrl-C shows the results so far. Exits with 0 if each row completed its cuts and
     has a PASS or FAIL, and the one that the file expects where it names one.
     """
-    seed = drawn(seed)
+    seed = draw_seed(seed)
     real = bool(named.name or target.target)
     matrix = read_matrix(
         *(preset, vary),
@@ -125,39 +125,41 @@ def command(
         sessions=sessions,
         cuts=cuts,
     )
-    measured = [Measured(row) for row in matrix.rows]
+    measured = [RowResults(row) for row in matrix.rows]
     try:
         if not real:
             with progress(
                 progress_console(), live=not as_json, only={Phase.LAB}
             ) as view:
-                in_labs(measured, seed, view, runs)
+                run_in_labs(measured, seed, view, runs)
         else:
-            entry = chosen(named, target, host, witness, power, wait)
+            entry = find_entry(named, target, host, witness, power, wait)
             require_passable(entry)
             _take_price(measured, entry.price)
             new_key, lag = witness.accept_new_host_key, WindowLimits()
             with (
                 progress(progress_console(), live=not as_json) as view,
-                assemble.opened_witness(entry, lag, new_key) as log,
+                assemble.open_entry_witness(entry, lag, new_key) as log,
             ):
-                rig = assemble.entry_rig(entry, log, view, runs, lag)
-                flags = reconcile_flags(named, target, host, witness, RestartOptions())
+                rig = assemble.make_rig(entry, log, view, runs, lag)
+                flags = list_reconcile_flags(
+                    named, target, host, witness, RestartOptions()
+                )
                 rig = replace(rig, reconcile_flags=flags)
-                guard(
+                check_interlocks(
                     entry,
                     rig.site.writer.engine,
                     yes=consent.yes,
                     i_know=consent.i_know,
                 )
-                on_target(measured, rig, seed, view, entry.password)
+                run_on_target(measured, rig, seed, view, entry.password)
     except KeyboardInterrupt:
         _show(matrix, measured, seed, runs, as_json=as_json)
         raise
     sys.exit(PASS if _show(matrix, measured, seed, runs, as_json=as_json) else FAILED)
 
 
-def _take_price(measured: Sequence[Measured], price: float | None) -> None:
+def _take_price(measured: Sequence[RowResults], price: float | None) -> None:
     """Give the target's price to each row that has none."""
     for one in measured:
         if one.row.price is None:
@@ -166,7 +168,7 @@ def _take_price(measured: Sequence[Measured], price: float | None) -> None:
 
 def _show(
     matrix: Matrix,
-    measured: Sequence[Measured],
+    measured: Sequence[RowResults],
     seed: int,
     runs: Path,
     *,

@@ -43,7 +43,7 @@ def print_text(text: str) -> None:
 
 
 @contextlib.contextmanager
-def printing(code: int) -> Iterator[None]:
+def print_and_exit(code: int) -> Iterator[None]:
     """Print a result, after which the command exits with *code*.
 
     If it cannot be printed, exit here: then a success counts as a failure, and any
@@ -66,7 +66,7 @@ def end_with(outcome: Outcome, *, as_json: bool, reconcile: str = "") -> NoRetur
     """
     result = outcome.result
     code = EXIT_CODES[outcome.verdict]
-    with printing(code):
+    with print_and_exit(code):
         if as_json:
             print_json(to_values(result))
         else:

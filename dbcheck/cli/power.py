@@ -15,7 +15,7 @@ from dbcheck.cli.flags.shared import ConsentOptions
 from dbcheck.cli.flags.target import InventoryOptions
 from dbcheck.cli.say import say
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import load
+from dbcheck.inventory.load import load_inventory
 from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.model.depth import Depth
 from dbcheck.ports.power import DriveScoped, PowerSwitch
@@ -27,7 +27,7 @@ from dbcheck.report.console import progress_console
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.table import LEDGER
 from dbcheck.runner import assemble
-from dbcheck.runner.guard import guard
+from dbcheck.runner.guard import check_interlocks
 
 _NOT_BACK = "its server did not come back: {}"
 
@@ -49,7 +49,7 @@ def state(host: str, lookup: InventoryOptions, as_json: bool) -> None:
 
     A lab also reports why its server is not there though its power is on.
     """
-    _, switch = _switch(host, lookup)
+    _, switch = _find_switch(host, lookup)
     found, failure = switch.state().value, switch.failure()
     result = {"host": host, "switch": switch.kind.value, "state": found}
     if failure and not as_json:
@@ -67,12 +67,12 @@ def cut(
     host: str, lookup: InventoryOptions, consent: ConsentOptions, as_json: bool
 ) -> None:
     """Cut the power at once, without any load. The host stays off."""
-    entry, switch = _switch(host, lookup, unattended=True)
+    entry, switch = _find_switch(host, lookup, unattended=True)
     _guard(entry, consent)
     done = switch.cut()
     result = {"host": host, "switch": switch.kind.value, "report": dict(done.report)}
     _show(result, f"{host}: the power is cut", as_json=as_json)
-    agreed.remember(entry.wiring)
+    agreed.remember_consent(entry.wiring)
 
 
 @command.command()
@@ -84,7 +84,7 @@ def restore(host: str, lookup: InventoryOptions, as_json: bool) -> None:
 
     A lab's server that did not come back is an error.
     """
-    entry, switch = _switch(host, lookup, unattended=True)
+    entry, switch = _find_switch(host, lookup, unattended=True)
     switch.restore()
     _require_back(host, switch)
     done = "the power is restored"
@@ -118,9 +118,9 @@ def test(
     Over SSH it also checks that this host went down, and not another one; where its
     drives alone are cut, that they went and the host did not.
     """
-    entry, switch = _switch(host, lookup, unattended=True)
+    entry, switch = _find_switch(host, lookup, unattended=True)
     recognised = _guard(entry, consent)
-    seen, depths, depth = _tested(entry, switch, wait)
+    seen, depths, depth = _test_entry(entry, switch, wait)
     _require_back(host, switch)
     drives = _require_right_target(host, switch, seen)
     result = {
@@ -137,8 +137,8 @@ def test(
         "depths": depths,
         "drives": drives,
     }
-    _show(result, *_test_lines(result, switch.cut_class, depth), as_json=as_json)
-    agreed.remember(entry.wiring)
+    _show(result, *_format_test(result, switch.cut_class, depth), as_json=as_json)
+    agreed.remember_consent(entry.wiring)
 
 
 def _require_back(host: str, switch: PowerSwitch) -> None:
@@ -193,7 +193,7 @@ def _require_right_target(
     ]
 
 
-def _tested(
+def _test_entry(
     entry: Entry, switch: PowerSwitch, wait_s: float
 ) -> tuple[selftest.SelfTest, list[str], Depth | None]:
     """Cut and restore; return what was seen, and how deep it went.
@@ -202,18 +202,18 @@ def _tested(
     them is not known.  It is measured where the host can be asked.  It is stored
     unless the host stayed up: then the switch cuts something else.
     """
-    host, asked = assemble.power_host(entry), assemble.entry_host(entry)
+    host, asked = assemble.make_power_host(entry), assemble.make_host(entry)
     # Canaries would hold the filesystems that a cut of drives alone forces off.
     if asked is None or isinstance(switch, DriveScoped):
-        return selftest.run(switch, host, wait_s), [], None
-    engine = assemble.engine(entry.target, entry.password)
+        return selftest.run_self_test(switch, host, wait_s), [], None
+    engine = assemble.make_engine(entry.target, entry.password)
     seen, depths, found = idle_cut.cut_idle_host_and_measure_depth(
         asked,
         PlainProgress(progress_console()),
         engine.facts(),
         engine.places((LEDGER,)),
         engine.mark_data,
-        lambda: selftest.run(switch, host, wait_s),
+        lambda: selftest.run_self_test(switch, host, wait_s),
         switch.cut_class,
     )
     if found is not None and seen.rebooted is not False:
@@ -227,7 +227,7 @@ def _tested(
     return seen, lines, min(known, key=lambda one: one.rank) if is_known else None
 
 
-def _test_lines(
+def _format_test(
     result: dict[str, Any], cut_class: CutClass, depth: Depth | None
 ) -> list[str]:
     lines = [
@@ -251,14 +251,14 @@ def _test_lines(
     return [*lines, *(f"  depth    {depth}" for depth in depths)]
 
 
-def _switch(
+def _find_switch(
     host: str, lookup: InventoryOptions, *, unattended: bool = False
 ) -> tuple[Entry, PowerSwitch]:
     """Return a host and its switch; raise UsageError if *unattended* and there is none.
 
     A human who is asked to cut and, at once, to restore would test nothing.
     """
-    entry = load(lookup.inventory).entry(host)
+    entry = load_inventory(lookup.inventory).entry(host)
     if unattended and entry.power.attended:
         raise UsageError(
             f"host {host} has no switch: its dbcheck_power is manual",
@@ -266,14 +266,14 @@ def _switch(
             hint="Cut and restore it by hand, or give it a switch by dbcheck_power: "
             f"{UNATTENDED}.",
         )
-    return entry, assemble.scoped_switch(entry, lambda text: say(text, err=True))
+    return entry, assemble.make_scoped_switch(entry, lambda text: say(text, err=True))
 
 
 def _guard(entry: Entry, consent: ConsentOptions) -> str:
     if not entry.power.guarded:  # the server need not even be reached
         return ""
-    engine = assemble.engine(entry.target, entry.password)
-    return guard(entry, engine, yes=consent.yes, i_know=consent.i_know)
+    engine = assemble.make_engine(entry.target, entry.password)
+    return check_interlocks(entry, engine, yes=consent.yes, i_know=consent.i_know)
 
 
 def _show(result: dict[str, Any], *lines: str, as_json: bool) -> None:

@@ -14,7 +14,7 @@ import dbcheck
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cli import FAIL, FAILED, INCONCLUSIVE, PASS, output
-from dbcheck.cli.entries import at_once, several
+from dbcheck.cli.entries import find_entries, run_at_once
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import SEED, Verb, VerbGroup, grouped, option
 from dbcheck.cli.flags.target import InventoryOptions, ProbedHost, TargetOptions
@@ -99,9 +99,9 @@ def latency(
             hint="Give one of them.",
         )
     if folder is not None and not names and not everything:
-        entries = [_host_alone(host)]
+        entries = [_make_entry_of_host(host)]
     else:
-        entries = several(names, lookup, (target, host), everything=everything)
+        entries = find_entries(names, lookup, (target, host), everything=everything)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     effort = Effort(usual_shapes(), writes, created, has_fileio=profile == FILEIO)
     for entry in entries:
@@ -110,10 +110,12 @@ def latency(
             f" in {folder or 'the directories of the server'}",
             err=True,
         )
-    timed = partial(_timed, effort=effort, folder=folder, everywhere=every_filesystem)
-    results = at_once(timed, entries)
+    timed = partial(
+        _time_writes, effort=effort, folder=folder, everywhere=every_filesystem
+    )
+    results = run_at_once(timed, entries)
     code = FAILED if any(result.error for result in results) else PASS
-    with output.printing(code):
+    with output.print_and_exit(code):
         if as_json:
             found = LatencyResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
@@ -122,7 +124,7 @@ def latency(
     sys.exit(code)
 
 
-def _host_alone(host: ProbedHost) -> Entry:
+def _make_entry_of_host(host: ProbedHost) -> Entry:
     """Return a host without a server; raise UsageError if none is given."""
     if not host.target_host:
         raise UsageError(
@@ -133,15 +135,15 @@ def _host_alone(host: ProbedHost) -> Entry:
     return host.applied(Entry(name="", target=""))
 
 
-def _timed(
+def _time_writes(
     entry: Entry, effort: Effort, folder: str | None, *, everywhere: bool
 ) -> LatencyResult:
     """Time writes on one host; one that cannot be reached does not end the others."""
     try:
-        with closing(assemble.required_host(entry)) as host:
+        with closing(assemble.require_entry_host(entry)) as host:
             if folder is not None:
                 return probe_folder(folder, host, effort, entry.name)
-            engine = assemble.engine(entry.target, entry.password)
+            engine = assemble.make_engine(entry.target, entry.password)
             return probe_server(engine, host, effort, entry.name, everywhere=everywhere)
     except UsageError:
         raise
@@ -214,18 +216,18 @@ def flushes(
     Exits with 1 if commits were answered without a flush, and with 3 if it is not
     known.
     """
-    entries = several(names, lookup, (target, host), everything=everything)
-    seed = shared.drawn(seed)
+    entries = find_entries(names, lookup, (target, host), everything=everything)
+    seed = shared.draw_seed(seed)
     for entry in entries:
         say(
             f"{assemble.entry_label(entry)}: commits {commits} rows to dbcheck's table,"
             " then writes a file without a name in the log's directory",
             err=True,
         )
-    results = at_once(partial(_probed, commits=commits, seed=seed), entries)
+    results = run_at_once(partial(_probe_entry, commits=commits, seed=seed), entries)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     code = _exit_code(results)
-    with output.printing(code):
+    with output.print_and_exit(code):
         if as_json:
             found = FlushesResults(dbcheck.__version__, created, results)
             output.print_json(to_values(found))
@@ -234,11 +236,11 @@ def flushes(
     sys.exit(code)
 
 
-def _probed(entry: Entry, commits: int, seed: int) -> FlushesResult:
+def _probe_entry(entry: Entry, commits: int, seed: int) -> FlushesResult:
     """Probe one server; one that cannot be reached does not end the others."""
     try:
-        with closing(assemble.required_host(entry)) as host:
-            engine = assemble.engine(entry.target, entry.password)
+        with closing(assemble.require_entry_host(entry)) as host:
+            engine = assemble.make_engine(entry.target, entry.password)
             return probe_flushes(engine, host, commits, seed, entry.name)
     except UsageError:
         raise

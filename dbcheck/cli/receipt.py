@@ -20,7 +20,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.report.audit import receipt_report
 from dbcheck.report.console import console, progress_console
 from dbcheck.report.live import progress
-from dbcheck.runner.matrix_cycles import Measured, in_labs
+from dbcheck.runner.matrix_cycles import RowResults, run_in_labs
 from dbcheck.runner.matrix_rows import Row, read_matrix
 
 PRESET = "receipts"
@@ -34,7 +34,7 @@ class Receipt:
     rows: tuple[Row, ...]
 
 
-def receipt(name: str, seed: int) -> Receipt:
+def find_receipt(name: str, seed: int) -> Receipt:
     """Return how *name* is shown; raise UsageError if it cannot be."""
     rule = by_id(name)
     if rule is None:
@@ -43,7 +43,7 @@ def receipt(name: str, seed: int) -> Receipt:
             id=ErrorId.RULE_UNKNOWN,
             hint="docs/rules.md has the rules; dbcheck audit prints their names.",
         )
-    rows = tuple(row for row in _rows(seed) if row.rule == name)
+    rows = tuple(row for row in _read_rows(seed) if row.rule == name)
     if not rows:
         why = rule.unshown or "it claims no loss of commits"
         raise UsageError(
@@ -54,13 +54,13 @@ def receipt(name: str, seed: int) -> Receipt:
     return Receipt(rule, rows)
 
 
-def rules_shown() -> tuple[str, ...]:
+def list_rules_with_receipt() -> tuple[str, ...]:
     """Return the names of the rules that have a receipt."""
-    return tuple(dict.fromkeys(row.rule for row in _rows(1)))
+    return tuple(dict.fromkeys(row.rule for row in _read_rows(1)))
 
 
 @cache
-def _rows(seed: int) -> Sequence[Row]:
+def _read_rows(seed: int) -> Sequence[Row]:
     return read_matrix(PRESET, (), target=False, seed=seed).rows
 
 
@@ -69,13 +69,13 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
 
     And whether the audit named the rule in each before the cut.
     """
-    measured = [Measured(row) for row in found.rows]
+    measured = [RowResults(row) for row in found.rows]
     terminal, only = progress_console(), {Phase.LAB}
     with progress(terminal, live=not as_json, only=only) as view:
-        in_labs(measured, seed, view, runs)
-    results = [result_of(found.rule, one) for one in measured]
+        run_in_labs(measured, seed, view, runs)
+    results = [make_receipt_result(found.rule, one) for one in measured]
     shown = all(result.shown for result in results)
-    with output.printing(PASS if shown else FAIL):
+    with output.print_and_exit(PASS if shown else FAIL):
         if as_json:
             output.print_json(to_values(ReceiptsResult(tuple(results))))
         else:
@@ -83,7 +83,7 @@ def run_receipt(found: Receipt, seed: int, runs: Path, *, as_json: bool) -> bool
     return shown
 
 
-def result_of(rule: Rule, one: Measured) -> ReceiptResult:
+def make_receipt_result(rule: Rule, one: RowResults) -> ReceiptResult:
     """Return what one row showed."""
     named = any(
         flag.rule == rule.id and flag.standing is RuleStanding.UNSAFE

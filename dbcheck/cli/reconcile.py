@@ -23,7 +23,7 @@ from dbcheck.cycle.judging import judge_run
 from dbcheck.report.console import progress_console
 from dbcheck.report.live import progress
 from dbcheck.runs.folder import RunFolder, reconcile_command
-from dbcheck.runs.stored import locked_to_judge
+from dbcheck.runs.stored import lock_folder_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 
@@ -81,21 +81,23 @@ def command(
             )
         stored_run = RunFolder.open(run)
         with (
-            locked_to_judge(run),
+            lock_folder_to_judge(run),
             progress(progress_console(), live=not as_json) as view,
         ):
             outcome = judge_run(stored_run, FrameLogReader(), view.progress)
         output.end_with(outcome, as_json=as_json)
     # Judging offline imports nothing that reads an inventory or reaches a server.
-    from dbcheck.cli.entries import chosen
-    from dbcheck.cli.flags.target import reconcile_flags
-    from dbcheck.runner.resume import reconciled
+    from dbcheck.cli.entries import find_entry
+    from dbcheck.cli.flags.target import list_reconcile_flags
+    from dbcheck.runner.resume import reconcile_entry
 
     described = (target, host, witness, wait, restart)
-    entry = chosen(named, *described, clusters=True)
+    entry = find_entry(named, *described, clusters=True)
     new_key, live = witness.accept_new_host_key, not as_json
-    outcome = reconciled(entry, run, run_id or "", runs, new_key=new_key, live=live)
-    flags = reconcile_flags(named, target, host, witness, restart)
+    outcome = reconcile_entry(
+        entry, run, run_id or "", runs, new_key=new_key, live=live
+    )
+    flags = list_reconcile_flags(named, target, host, witness, restart)
     flags += target.arguments("target")
     command = reconcile_command(outcome.run.path, flags)
     output.end_with(outcome, as_json=as_json, reconcile=command)

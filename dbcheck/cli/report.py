@@ -16,7 +16,7 @@ from rich.console import RenderableType
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.base.setting import flags_of
+from dbcheck.base.setting import list_flags
 from dbcheck.campaign.compare import compared, groups
 from dbcheck.campaign.folder import folders_in, read_matrix
 from dbcheck.campaign.totals import result as campaign_result
@@ -26,7 +26,7 @@ from dbcheck.cli.flags.shared import written_to
 from dbcheck.cli.output import write_file
 from dbcheck.cli.say import say
 from dbcheck.config import workload_file
-from dbcheck.cycle.detail import detail_of
+from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.result import to_values
@@ -39,11 +39,11 @@ from dbcheck.report.subject import NOT_JUDGED_AGAIN, RunSubject, Step, Subject, 
 from dbcheck.report.verdict import verdict_report
 from dbcheck.rows.workload import Workload
 from dbcheck.runs.folder import RunFolder
-from dbcheck.runs.stored import locked_to_judge
+from dbcheck.runs.stored import lock_folder_to_judge
 from dbcheck.witness.log import FrameLogReader
 
 
-def steps_of(outcome: Outcome) -> tuple[Step, ...]:
+def list_steps(outcome: Outcome) -> tuple[Step, ...]:
     """Return how to check a judged run, and how to repeat it.
 
     The second only of this user's own: another's manifest would choose the server, or
@@ -53,13 +53,13 @@ def steps_of(outcome: Outcome) -> tuple[Step, ...]:
     again = ["dbcheck", "reconcile", folder, "--offline"]
     found = [Step("Judge the stored run again; no server is needed", shlex.join(again))]
     more = ["--twice"] if outcome.after.again is not None else []
-    if outcome.run.is_own() and (repeat := _repeat(manifest, more)):
+    if outcome.run.is_own() and (repeat := _make_repeat_step(manifest, more)):
         found.append(repeat)
     return tuple(found)
 
 
-def _repeat(manifest: Manifest, more: list[str]) -> Step | None:
-    load = _load_flags(manifest)
+def _make_repeat_step(manifest: Manifest, more: list[str]) -> Step | None:
+    load = _list_load_flags(manifest)
     if not manifest.lab:
         command = ["dbcheck", "run", "--target", manifest.writer.target]
         command += ["--witness", manifest.witness, "--seed", str(manifest.seed)]
@@ -69,7 +69,7 @@ def _repeat(manifest: Manifest, more: list[str]) -> Step | None:
             " power switch, or name the host in an inventory"
         )
         return Step(what, shlex.join(command))
-    lab = _lab_flags(manifest.lab)
+    lab = _list_lab_flags(manifest.lab)
     if lab is None:
         return None
     flags, base = lab
@@ -83,7 +83,7 @@ def _repeat(manifest: Manifest, more: list[str]) -> Step | None:
     return Step(what, shlex.join([*command, *load, *more])) if cycles > 0 else None
 
 
-def _load_flags(manifest: Manifest) -> list[str]:
+def _list_load_flags(manifest: Manifest) -> list[str]:
     """Return the flags of the load: all that are not the named workload's own.
 
     The number of sessions always, which an inventory may give as well.
@@ -93,15 +93,15 @@ def _load_flags(manifest: Manifest) -> list[str]:
         named = replace(workload_file.load(workload.name), sessions=0)
     except UsageError:  # a file of the user's
         named = Workload("", "", workload.plan, sessions=0, processes=0)
-    return ["--workload", workload.name, *flags_of(workload, named)]
+    return ["--workload", workload.name, *list_flags(workload, named)]
 
 
-def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
+def _list_lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
     """Return the flags that describe a lab, and its seed; None if it is no lab's spec.
 
     A stored spec may lack some of it, and a forged one hold anything.
     """
-    from dbcheck.cli.flags.lab import flags_of_cluster, flags_of_lab
+    from dbcheck.cli.flags.lab import list_cluster_flags, list_lab_flags
     from dbcheck.lab.clusters.spec import ClusterSpec
     from dbcheck.lab.spec import LabSpec
 
@@ -109,10 +109,10 @@ def _lab_flags(lab: Mapping[str, Any]) -> tuple[list[str], int] | None:
     try:
         spec = msgspec.convert(lab, LabSpec)
         if "cluster" in lab:
-            flags = flags_of_cluster(msgspec.convert(lab["cluster"], ClusterSpec))
+            flags = list_cluster_flags(msgspec.convert(lab["cluster"], ClusterSpec))
     except (UsageError, msgspec.ValidationError):
         return None
-    return [*flags_of_lab(spec), *flags], spec.drive.seed
+    return [*list_lab_flags(spec), *flags], spec.drive.seed
 
 
 _COLUMNS = 100  # of a text file
@@ -182,7 +182,7 @@ def command(
             hint="dbcheck report runs/RUN_ID, or report --compare A B.",
         )
     if path is not None:
-        _put(read(path), kind, file)
+        _write_report(read_result(path), kind, file)
     elif compare is not None:
         if kind in _OF_VERDICTS:
             raise UsageError(
@@ -190,34 +190,34 @@ def command(
                 id=ErrorId.COMPARISON_WITHOUT_VERDICT,
                 hint="Take text, html, md or json.",
             )
-        _put(compared(*compare, FrameLogReader()), kind, file)
+        _write_report(compared(*compare, FrameLogReader()), kind, file)
 
 
-def _put(subject: Subject, kind: str, file: Path | None) -> None:
+def _write_report(subject: Subject, kind: str, file: Path | None) -> None:
     """Write the report to *file*, or to standard output."""
     if file is not None:
-        text = formatted(subject, kind)
+        text = format_report(subject, kind)
         write_file(file, [text.encode()])
         say(f"{file}: {len(text.encode()):,} bytes of {kind}", err=True)
         return
-    with output.printing(PASS):
+    with output.print_and_exit(PASS):
         if kind == "text":
-            console().print(_renderable(subject))
+            console().print(_make_renderable(subject))
         else:
-            output.print_text(formatted(subject, kind))
+            output.print_text(format_report(subject, kind))
 
 
-def formatted(subject: Subject, kind: str) -> str:
+def format_report(subject: Subject, kind: str) -> str:
     """Return the report in one of the formats that --format names."""
     if not isinstance(subject, ComparedResult) and kind in _OF_VERDICTS:
         return _OF_VERDICTS[kind](subject)
     return _FORMATS[kind](subject)
 
 
-def read(path: Path) -> Verdicts:
+def read_result(path: Path) -> Verdicts:
     """Return what is stored at *path*; raise UsageError if nothing is."""
     if (path / "manifest.json").is_file():
-        return _run(RunFolder.open(path))
+        return _read_run(RunFolder.open(path))
     if path.is_file():
         return read_matrix(path)
     if (path / "campaign.json").is_file() or any(path.glob("*/campaign.json")):
@@ -232,17 +232,17 @@ def read(path: Path) -> Verdicts:
     )
 
 
-def _run(run: RunFolder) -> RunSubject:
-    with locked_to_judge(run.path):
+def _read_run(run: RunFolder) -> RunSubject:
+    with lock_folder_to_judge(run.path):
         if run.lacks_survivors(run.after()):
             return RunSubject(run.result(), None, NOT_JUDGED_AGAIN)
         reader = FrameLogReader()
         outcome = judge_run(run, reader)
-        detail = detail_of(outcome, reader)
-        return RunSubject(outcome.result, detail, detail.missing, steps_of(outcome))
+        detail = read_run_detail(outcome, reader)
+        return RunSubject(outcome.result, detail, detail.missing, list_steps(outcome))
 
 
-def _renderable(subject: Subject) -> RenderableType:
+def _make_renderable(subject: Subject) -> RenderableType:
     if isinstance(subject, RunSubject):
         return verdict_report(subject.result)
     if isinstance(subject, MatrixResult):
@@ -252,49 +252,49 @@ def _renderable(subject: Subject) -> RenderableType:
     return campaigns_report(subject)
 
 
-def _text(subject: Subject) -> str:
+def _format_text(subject: Subject) -> str:
     with io.StringIO() as written:
-        console(file=written, width=_COLUMNS).print(_renderable(subject))
+        console(file=written, width=_COLUMNS).print(_make_renderable(subject))
         return written.getvalue()
 
 
-def as_json(subject: Subject) -> str:
+def format_json(subject: Subject) -> str:
     """Return what --json prints of a result."""
     values = to_values(subject.result if isinstance(subject, RunSubject) else subject)
     return json.dumps(values, indent=1) + "\n"
 
 
-def _html(subject: Subject) -> str:
+def _format_html(subject: Subject) -> str:
     from dbcheck.report.html.page import as_html
 
     return as_html(subject)
 
 
-def _markdown(subject: Subject) -> str:
+def _format_markdown(subject: Subject) -> str:
     from dbcheck.report.markdown import as_markdown
 
     return as_markdown(subject)
 
 
-def _junit(subject: Verdicts) -> str:
+def _format_junit(subject: Verdicts) -> str:
     from dbcheck.report.junit import as_junit
 
     return as_junit(subject)
 
 
-def _prometheus(subject: Verdicts) -> str:
+def _format_prometheus(subject: Verdicts) -> str:
     from dbcheck.report.prometheus import as_metrics
 
     return as_metrics(subject)
 
 
 _FORMATS: dict[str, Callable[[Subject], str]] = {
-    "html": _html,
-    "json": as_json,
-    "md": _markdown,
-    "text": _text,
+    "html": _format_html,
+    "json": format_json,
+    "md": _format_markdown,
+    "text": _format_text,
 }
 _OF_VERDICTS: dict[str, Callable[[Verdicts], str]] = {
-    "junit": _junit,
-    "prometheus": _prometheus,
+    "junit": _format_junit,
+    "prometheus": _format_prometheus,
 }

@@ -59,7 +59,7 @@ class _Unread(Exception):
 
 
 @contextlib.contextmanager
-def _unread() -> Iterator[None]:
+def _detect_lost_reader() -> Iterator[None]:
     """Make an error of its own of a reader that is gone, as of `| head`.
 
     click would exit with 1, which means FAIL.
@@ -75,12 +75,12 @@ class _Verbs(click.Group):
 
     def make_context(self, *given: Any, **more: Any) -> click.Context:
         """Read the command line, and print what --version and --help do."""
-        with _unread():
+        with _detect_lost_reader():
             return super().make_context(*given, **more)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a verb."""
-        with _unread():
+        with _detect_lost_reader():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -89,7 +89,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = _imported(f"dbcheck.cli.{name}").command
+        command: click.Command = _import_module(f"dbcheck.cli.{name}").command
         return command
 
     def shell_complete(
@@ -109,7 +109,7 @@ class _Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _imported(name: str) -> Any:
+def _import_module(name: str) -> Any:
     """Import a verb's module; what that makes is never searched for garbage.
 
     It stays until the end: dozens of searches during the import would find nothing,
@@ -155,11 +155,11 @@ def run() -> int:
     except SystemExit as error:  # a verb's verdict; its result is printed
         return _exit_code(error)
     except click.ClickException as error:
-        with _on_stderr():
+        with _write_to_stderr():
             say_misuse(error)
         return USAGE
     except DbcheckError as error:
-        with _on_stderr():
+        with _write_to_stderr():
             say_error(error)
         return USAGE if isinstance(error, UsageError) else FAILED
     except (KeyboardInterrupt, click.Abort):
@@ -179,27 +179,27 @@ def _exit_code(error: SystemExit) -> int:
 
 
 def _report_interrupt(at: str) -> None:
-    with _on_stderr():
+    with _write_to_stderr():
         say(f"dbcheck: interrupted{at}", err=True)
 
 
 def _report_unexpected(error: BaseException) -> None:
-    if interrupt.led_to(error) or interrupt.so_far():
+    if interrupt.is_caused_by_interrupt(error) or interrupt.count_interrupts():
         _report_interrupt(f" ({error!r})")
     elif isinstance(error, OSError) and error.filename is not None:
-        with _on_stderr():
-            say_error(_not_accessible(error))
+        with _write_to_stderr():
+            say_error(_access_error(error))
     elif isinstance(error, FileNotFoundError) and _NO_TEMPORARY in str(error):
-        with _on_stderr():
-            say_error(_no_temporary(error))
+        with _write_to_stderr():
+            say_error(_no_temporary_folder_error(error))
     elif isinstance(error, OSError) and error.errno in _UNPRINTED:
         give_up_printing(error)  # a run folder's would be a DbcheckError
     else:  # a defect of ours; Python's own exit code for it means FAIL
-        with _on_stderr():
+        with _write_to_stderr():
             say(*traceback.format_exc().rstrip().split("\n"), err=True)
 
 
-def _not_accessible(error: OSError) -> DbcheckError:
+def _access_error(error: OSError) -> DbcheckError:
     """Return what to say of a file or folder that is not as dbcheck needs it."""
     return DbcheckError(
         f"{os.fsdecode(error.filename)}: {error.strerror}",
@@ -209,7 +209,7 @@ def _not_accessible(error: OSError) -> DbcheckError:
     )
 
 
-def _no_temporary(error: OSError) -> DbcheckError:
+def _no_temporary_folder_error(error: OSError) -> DbcheckError:
     """Return what to say where no folder takes a temporary file."""
     return DbcheckError(
         f"no folder takes a temporary file: {error.strerror}",
@@ -221,12 +221,12 @@ def _no_temporary(error: OSError) -> DbcheckError:
 def give_up_printing(error: OSError) -> None:
     """Report on stderr why stdout cannot be written; discard what is written to it."""
     mute(sys.stdout)
-    with _on_stderr():
+    with _write_to_stderr():
         say(f"dbcheck: the result cannot be printed: {error.strerror}", err=True)
 
 
 @contextlib.contextmanager
-def _on_stderr() -> Iterator[None]:
+def _write_to_stderr() -> Iterator[None]:
     """Write to stderr, if it is still open: the exit code holds anyway."""
     try:
         yield

@@ -12,12 +12,12 @@ import click
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import output
-from dbcheck.cli.entries import chosen
+from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import Verb, grouped, option
 from dbcheck.cli.flags.load import LoadOptions
 from dbcheck.cli.flags.power import PowerOptions
-from dbcheck.cli.flags.shared import ConsentOptions, drawn
+from dbcheck.cli.flags.shared import ConsentOptions, draw_seed
 from dbcheck.cli.flags.target import (
     HostOptions,
     NamedByArgument,
@@ -25,10 +25,10 @@ from dbcheck.cli.flags.target import (
     TargetOptions,
     WaitOptions,
     WitnessOptions,
-    reconcile_flags,
+    list_reconcile_flags,
 )
 from dbcheck.config import workload_file
-from dbcheck.cycle.cycle import facts_of, run_controls
+from dbcheck.cycle.cycle import extract_control_facts, run_controls
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import require_none_pending
@@ -42,8 +42,8 @@ from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
 from dbcheck.runner import assemble
-from dbcheck.runner.guard import guard, require_passable
-from dbcheck.runner.resume import resumable_cycle
+from dbcheck.runner.guard import check_interlocks, require_passable
+from dbcheck.runner.resume import run_resumable_cycle
 
 TWICE = (
     "you will be asked to cut the power twice. The first cut is the control: its "
@@ -88,7 +88,7 @@ def command(
     holds can be judged later with dbcheck reconcile.
     """
     described = (target, host, witness, power, load, wait, restart)
-    entry = chosen(named, *described, clusters=True)
+    entry = find_entry(named, *described, clusters=True)
     if not entry.target:
         raise UsageError(
             "neither a NAME nor --target is given",
@@ -101,36 +101,36 @@ def command(
         entry, control=control, twice=entry.twice, far=bool(load.scheduler)
     )
     workload = workload_file.load(entry.workload or load.workload)
-    workload = load.applied_to(workload.with_sessions(entry.sessions))
+    workload = load.apply_to_workload(workload.with_sessions(entry.sessions))
     scheduler = load.scheduler
-    seed = drawn(load.seed)
+    seed = draw_seed(load.seed)
     new_key = witness.accept_new_host_key
-    flags = reconcile_flags(named, target, host, witness, restart)
+    flags = list_reconcile_flags(named, target, host, witness, restart)
     with (
         progress(progress_console(), live=not as_json) as view,
-        assemble.opened_witness(entry, load.limits, new_key) as log,
-        assemble.far_workers(entry, scheduler, workload.sessions) as far,
+        assemble.open_entry_witness(entry, load.limits, new_key) as log,
+        assemble.open_far_workers(entry, scheduler, workload.sessions) as far,
     ):
-        rig = assemble.entry_rig(entry, log, view, runs, load.limits)
+        rig = assemble.make_rig(entry, log, view, runs, load.limits)
         rig = replace(rig, reconcile_flags=flags)
         require_none_pending(runs, rig.site.writer.engine)
         if far is not None:
             rig, workload = replace(rig, far=far), far.shared(workload)
-        for one, node in assemble.cut_nodes(entry, rig.site):
-            guard(one, node.engine, yes=consent.yes, i_know=consent.i_know)
+        for one, node in assemble.list_cut_nodes(entry, rig.site):
+            check_interlocks(one, node.engine, yes=consent.yes, i_know=consent.i_know)
         controls = _controls(rig, workload, seed, view) if control else []
         if controls and controls[-1].verdict is Verdict.FAIL:
             outcome = controls.pop()  # its verdict is on the server
         else:
             if controls:
                 view.line("cycle", "the control is over; now the cycle that counts")
-            facts = [facts_of(one) for one in controls]
+            facts = [extract_control_facts(one) for one in controls]
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
-            outcome = resumable_cycle(rig, workload, seed, facts, known, view)
+            outcome = run_resumable_cycle(rig, workload, seed, facts, known, view)
     if as_json and control:
         result = replace(outcome.result, controls=tuple(one.result for one in controls))
         code = output.EXIT_CODES[outcome.verdict]
-        with output.printing(code):
+        with output.print_and_exit(code):
             output.print_json(to_values(result))
         sys.exit(code)
     command = rig.reconcile_command(outcome.run.path)

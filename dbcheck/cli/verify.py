@@ -62,7 +62,7 @@ def command(bundle: Path, allowed: Path | None, signer: str, as_json: bool) -> N
         say_error(error)
         sys.exit(FAIL)
     code = PASS if result.same else FAIL
-    with output.printing(code):
+    with output.print_and_exit(code):
         if as_json:
             output.print_json(to_values(result))
         else:
@@ -91,15 +91,15 @@ def _show(result: VerifyResult) -> None:
             f"report.html was not compared: dbcheck {result.made_by} made it, and this"
             f" is {dbcheck.__version__}"
         )
-    say(f"judged again: {_runs(result.judged_again)}")
+    say(f"judged again: {_format_runs(result.judged_again)}")
     if result.not_judged_again:
         say(
-            f"not judged again: {_runs(result.not_judged_again)}. A campaign keeps no"
+            f"not judged again: {_format_runs(result.not_judged_again)}. A campaign keeps no"
             " rows of a cycle that passed, so such a PASS rests on what the maker of"
             " the bundle says"
         )
     say(*(result.differences or ("nothing that was checked differs",)))
 
 
-def _runs(count: int) -> str:
+def _format_runs(count: int) -> str:
     return f"{count} run" + "s" * (count != 1)

@@ -19,7 +19,7 @@ from dbcheck.base import plain
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, UsageError
 from dbcheck.cli import FAIL, PASS, output
-from dbcheck.cli.entries import chosen
+from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags import shared
 from dbcheck.cli.flags.groups import ANY_PATH, VerbGroup, grouped
 from dbcheck.cli.flags.target import (
@@ -29,7 +29,7 @@ from dbcheck.cli.flags.target import (
     WitnessOptions,
 )
 from dbcheck.cli.say import say
-from dbcheck.cycle.fetching import at_most, room_for_log
+from dbcheck.cycle.fetching import limit_chunks, limit_log_bytes
 from dbcheck.cycle.preflight.independence import require_independent
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.inventory.entry import Entry
@@ -69,13 +69,13 @@ def check(
     The witness is --witness, or that of the host NAME in an inventory. With the target,
     by --target or NAME, it is also checked that the witness is another host.
     """
-    entry = chosen(named, witness, target)
+    entry = find_entry(named, witness, target)
     new_key = witness.accept_new_host_key
-    with assemble.opened_witness(entry, WindowLimits(), new_key) as opened:
+    with assemble.open_entry_witness(entry, WindowLimits(), new_key) as opened:
         facts = opened.facts()
         independence = "not compared: no --target was given"
         if entry.target:
-            endpoints = assemble.engine(entry.target, None).endpoints()
+            endpoints = assemble.make_engine(entry.target, None).endpoints()
             independence = require_independent(endpoints, opened.kind, facts)
         latency_ms = sorted(1000 * s for s in opened.probe(PROBES))
     cuts = statistics.quantiles(latency_ms, n=100)
@@ -115,18 +115,18 @@ def show(run: Path | None, named: NamedByFlag, witness: WitnessOptions) -> None:
     printed as JSON lines. Without RUN: the ids of the runs on the witness, oldest
     first.
     """
-    entry, new_key = chosen(named, witness), witness.accept_new_host_key
+    entry, new_key = find_entry(named, witness), witness.accept_new_host_key
     if run is None:
-        for run_id in _runs(entry, new_key):
+        for run_id in _list_runs(entry, new_key):
             say(run_id)
         return
-    with _logs(run, entry, new_key) as logs:
+    with _open_logs(run, entry, new_key) as logs:
         for log in logs:
-            for line in _json_lines(log):
+            for line in _format_json_lines(log):
                 say(line)
 
 
-def _runs(entry: Entry, new_key: bool) -> Sequence[str]:
+def _list_runs(entry: Entry, new_key: bool) -> Sequence[str]:
     if not entry.witness:
         raise UsageError(
             "neither RUN nor a witness is given",
@@ -134,7 +134,7 @@ def _runs(entry: Entry, new_key: bool) -> Sequence[str]:
             hint="Name a run folder; or by --witness or --name the witness whose runs "
             "are to be listed.",
         )
-    with assemble.opened_witness(entry, WindowLimits(), new_key) as opened:
+    with assemble.open_entry_witness(entry, WindowLimits(), new_key) as opened:
         return opened.runs()
 
 
@@ -154,7 +154,7 @@ class _Log:
 
 
 @contextlib.contextmanager
-def _logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
+def _open_logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
     """Give the logs of a run folder, or temporary copies of those on the witness."""
     if not entry.witness:
         folder = RunFolder.open(run)
@@ -173,7 +173,7 @@ def _logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
         return
     run_id = require_run_id(str(run))
     with (
-        assemble.opened_witness(entry, WindowLimits(), new_key) as opened,
+        assemble.open_entry_witness(entry, WindowLimits(), new_key) as opened,
         tempfile.TemporaryDirectory(prefix="dbcheck-") as scratch,
     ):
         where = f"{entry.witness}/{run_id}"
@@ -184,13 +184,13 @@ def _logs(run: Path, entry: Entry, new_key: bool) -> Iterator[list[_Log]]:
             logs.append(_Log.of(manifest, number, Path(scratch) / str(number)))
             with logs[-1].path.open("wb") as file:
                 chunks = opened.read(run_id, number)
-                limit = room_for_log(Path(scratch))
-                file.writelines(at_most(limit, chunks, f"log {number} of {where}"))
+                limit = limit_log_bytes(Path(scratch))
+                file.writelines(limit_chunks(limit, chunks, f"log {number} of {where}"))
         yield logs
 
 
-def _json_lines(log: _Log) -> Iterator[str]:
-    with plain.opened(log.path) as file:
+def _format_json_lines(log: _Log) -> Iterator[str]:
+    with plain.open_regular(log.path) as file:
         chunks = iter(lambda: file.read(_READ_BYTES), b"")
         for entry in LogScan(chunks, log.run_id, number=log.number):
             if isinstance(entry, AckBatch):
@@ -215,22 +215,22 @@ def verify(
     RUN is a run folder; or with --witness or --name a run's id there. The logs of a
     folder are also compared with what the witness had confirmed to the client.
     """
-    entry, new_key = chosen(named, witness), witness.accept_new_host_key
-    with _logs(run, entry, new_key) as logs:
-        confirmed = _confirmed(run, entry)
-        results = [_verified(log, confirmed.get(log.number)) for log in logs]
+    entry, new_key = find_entry(named, witness), witness.accept_new_host_key
+    with _open_logs(run, entry, new_key) as logs:
+        confirmed = _read_confirmed(run, entry)
+        results = [_verify_log(log, confirmed.get(log.number)) for log in logs]
     intact = all(result["intact"] for result in results)
     if as_json:
         output.print_json({"run": logs[0].run_id, "intact": intact, "logs": results})
     else:
         for log, result in zip(logs, results, strict=True):
-            say(f"{log.run_id}, log {log.number}{_described(result)}")
+            say(f"{log.run_id}, log {log.number}{_describe_result(result)}")
         if not intact:
             say(_DISCARD if entry.witness else _OF_A_COPY.format(logs[0].run_id))
     sys.exit(PASS if intact else FAIL)
 
 
-def _confirmed(run: Path, entry: Entry) -> dict[int, Watermark | None]:
+def _read_confirmed(run: Path, entry: Entry) -> dict[int, Watermark | None]:
     """Return what the client knows to be in each log; {} for logs on a witness."""
     if entry.witness:
         return {}
@@ -240,7 +240,7 @@ def _confirmed(run: Path, entry: Entry) -> dict[int, Watermark | None]:
     return dict(enumerate(logs.confirmed))
 
 
-def _verified(log: _Log, confirmed: Watermark | None) -> dict[str, Any]:
+def _verify_log(log: _Log, confirmed: Watermark | None) -> dict[str, Any]:
     try:
         facts = FrameLogReader().facts(log.path, log.run_id, log.number, confirmed)
     except LogDamaged as error:
@@ -255,7 +255,7 @@ def _verified(log: _Log, confirmed: Watermark | None) -> dict[str, Any]:
     }
 
 
-def _described(result: Mapping[str, Any]) -> str:
+def _describe_result(result: Mapping[str, Any]) -> str:
     if not result["intact"]:
         return f": {result['damage']}"
     acks, seen = result.get("acks"), result.get("seen")

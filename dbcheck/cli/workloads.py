@@ -22,9 +22,9 @@ def command(*, as_json: bool) -> None:
     change it to your own needs: --workload takes the path of any file that ends in
     .toml.
     """
-    found = [workload_file.load(name) for name in files.workload_names()]
+    found = [workload_file.load(name) for name in files.list_workload_names()]
     if as_json:
-        say(json.dumps([_values(one) for one in found], indent=2))
+        say(json.dumps([_list_values(one) for one in found], indent=2))
         return
     for one in found:
         say(one.name)
@@ -33,5 +33,5 @@ def command(*, as_json: bool) -> None:
         say(f"  cost:  {one.cost}")
 
 
-def _values(one: Workload) -> dict[str, object]:
+def _list_values(one: Workload) -> dict[str, object]:
     return {**asdict(one), "plan": one.plan.value}

@@ -21,7 +21,7 @@ _SWITCHES = "switches"  # a folder in inventory/
 _INDENT = "      "  # of what belongs to a host in inventory/switch.yml
 
 
-def folder(name: str) -> Traversable:
+def find_data_folder(name: str) -> Traversable:
     """Return the data folder *name*: "sql", "workloads", ...."""
     beside = _CHECKOUT / name
     if (_CHECKOUT / "setup.cfg").is_file() and beside.is_dir():
@@ -30,14 +30,14 @@ def folder(name: str) -> Traversable:
 
 
 @cache
-def sql(family: str, statement: str) -> str:
+def read_sql(family: str, statement: str) -> str:
     """Return one statement of sql/FAMILY/, without its comments.
 
     statement: its file's name, or VERB_TABLE.  What is the same for several tables is
     in VERB_LAYOUT.sql (see TableSpec.layouts) or VERB_any.sql, with {table} in the
     place of the name, and {key} in that of its further index.
     """
-    files = folder("sql").joinpath(family)
+    files = find_data_folder("sql").joinpath(family)
     verb, _, name = statement.rpartition("_")
     spec = next((table for table in TABLES if table.name == name), None)
     layouts, key = (spec.layouts, spec.key) if spec else ((), "")
@@ -50,7 +50,7 @@ def sql(family: str, statement: str) -> str:
     return text.strip().rstrip(";")
 
 
-def described(kind: str, name: str) -> tuple[str, str]:
+def read_described_file(kind: str, name: str) -> tuple[str, str]:
     """Return where the workload or matrix *name* is, and its text.
 
     It is the file *name*, or the one of that name that comes with dbcheck.  kind:
@@ -60,12 +60,12 @@ def described(kind: str, name: str) -> tuple[str, str]:
     try:
         if name.endswith(".toml"):
             path = Path(expanded(name))
-            return str(path), _decoded(plain.read(path))
+            return str(path), _decode_text(plain.read_regular(path))
         where = f"{_FOLDERS[kind]}/{own}"
-        return where, folder(_FOLDERS[kind]).joinpath(own).read_text("utf-8")
+        return where, find_data_folder(_FOLDERS[kind]).joinpath(own).read_text("utf-8")
     except (OSError, ValueError, LookupError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.args[0]
-        known = _names(folder(_FOLDERS[kind]), ".toml")
+        known = _list_names(find_data_folder(_FOLDERS[kind]), ".toml")
         raise UsageError(
             f"{kind} {name} cannot be read: {reason}",
             id=ErrorId.FILE_NOT_READABLE,
@@ -73,7 +73,7 @@ def described(kind: str, name: str) -> tuple[str, str]:
         ) from None
 
 
-def _decoded(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     """Return *content* as text, without the mark that Windows puts before it.
 
     Raise ValueError, which names the line, if it is not UTF-8.
@@ -85,17 +85,17 @@ def _decoded(content: bytes) -> str:
         raise ValueError(f"line {line} is not UTF-8") from None
 
 
-def workload_names() -> list[str]:
+def list_workload_names() -> list[str]:
     """Return the names of the workloads that come with dbcheck, sorted."""
-    return _names(folder(_FOLDERS["workload"]), ".toml")
+    return _list_names(find_data_folder(_FOLDERS["workload"]), ".toml")
 
 
-def matrix_names() -> list[str]:
+def list_matrix_names() -> list[str]:
     """Return the names of the matrices that come with dbcheck, sorted."""
-    return _names(folder(_FOLDERS["matrix"]), ".toml")
+    return _list_names(find_data_folder(_FOLDERS["matrix"]), ".toml")
 
 
-def _names(place: Traversable, end: str) -> list[str]:
+def _list_names(place: Traversable, end: str) -> list[str]:
     found = (entry.name for entry in place.iterdir())
     return sorted(name.removesuffix(end) for name in found if name.endswith(end))
 
@@ -127,24 +127,26 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
     return values
 
 
-def inventory_example() -> str:
+def read_inventory_example() -> str:
     """Return the commented inventory that comes with dbcheck."""
-    return folder("inventory").joinpath("dbcheck.example.yml").read_text("utf-8")
+    return (
+        find_data_folder("inventory").joinpath("dbcheck.example.yml").read_text("utf-8")
+    )
 
 
-def switch_names() -> list[str]:
+def list_switch_names() -> list[str]:
     """Return the names of the switches that come with a recipe, sorted."""
-    return _names(folder("inventory").joinpath(_SWITCHES), ".yml")
+    return _list_names(find_data_folder("inventory").joinpath(_SWITCHES), ".yml")
 
 
-def switch_recipe(name: str) -> str:
+def read_switch_recipe(name: str) -> str:
     """Return the recipe of a switch: what it is, as comments, and its variables."""
-    place = folder("inventory").joinpath(_SWITCHES, f"{name}.yml")
+    place = find_data_folder("inventory").joinpath(_SWITCHES, f"{name}.yml")
     return place.read_text("utf-8")
 
 
-def switch_inventory(name: str) -> str:
+def make_switch_inventory(name: str) -> str:
     """Return a commented inventory of one host that this switch cuts."""
-    head = folder("inventory").joinpath("switch.yml").read_text("utf-8")
-    lines = switch_recipe(name).splitlines()
+    head = find_data_folder("inventory").joinpath("switch.yml").read_text("utf-8")
+    lines = read_switch_recipe(name).splitlines()
     return head + "".join(f"{_INDENT}{line}".rstrip() + "\n" for line in lines)

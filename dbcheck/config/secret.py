@@ -62,7 +62,7 @@ class Secret:
         return self.source[0]
 
     def _variable(self) -> str:
-        found = variable(self._shown, self.what)
+        found = read_variable(self._shown, self.what)
         if found is None:
             raise UsageError(
                 f"environment variable {self._shown} (the {self.what}) is not set",
@@ -80,9 +80,9 @@ class Secret:
                 id=ErrorId.SECRET_FILE_UNREADABLE,
             ) from None
         try:
-            with plain.opened(path) as file:
+            with plain.open_regular(path) as file:
                 require_private(path, os.fstat(file.fileno()), self.what)
-                return self._first_line(plain.content(file, plain.SECRET_MAX))
+                return self._first_line(plain.read_rest(file, plain.SECRET_MAX))
         except OSError as error:
             raise UsageError(
                 f"cannot read the {self.what} from {path}: {error.strerror}",
@@ -93,7 +93,7 @@ class Secret:
         try:
             done = subprocess.run(
                 self.source,
-                env=processes.environment(),
+                env=processes.make_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 timeout=_COMMAND_TIMEOUT_S,
@@ -120,7 +120,9 @@ class Secret:
 
     def _first_line(self, content: bytes) -> str:
         line = content.partition(b"\n")[0].removesuffix(b"\r")
-        return _text(line, f"the {self.what} {_NAMES[self.kind]} {self._shown}")
+        return _decode_secret(
+            line, f"the {self.what} {_NAMES[self.kind]} {self._shown}"
+        )
 
 
 def require_private(path: Path, found: os.stat_result, what: str) -> None:
@@ -144,16 +146,18 @@ def require_private(path: Path, found: os.stat_result, what: str) -> None:
     )
 
 
-def variable(name: str, what: str = "password") -> str | None:
+def read_variable(name: str, what: str = "password") -> str | None:
     """Return what a variable of the environment holds, None if it is not set.
 
     Raise UsageError, which never holds any of it, if that cannot be *what*.
     """
     found = os.environb.get(os.fsencode(name))
-    return None if found is None else _text(found, f"the {what} variable {name}")
+    return (
+        None if found is None else _decode_secret(found, f"the {what} variable {name}")
+    )
 
 
-def _text(secret: bytes, place: str) -> str:
+def _decode_secret(secret: bytes, place: str) -> str:
     """Return *secret* as text; raise UsageError, which never holds any of it."""
     try:
         text = secret.decode()

@@ -29,7 +29,7 @@ _TYPES: dict[type[Any], Mapping[str, Any]] = {}  # evaluating annotations is slo
 _TRUTH = "In YAML on, off, yes and no are true or false; put them in quotes."
 
 
-def converted(
+def convert_fields(
     values: Mapping[str, Any],
     kind: type[T],
     where: str,
@@ -47,13 +47,17 @@ def converted(
             string.
     Raise UsageError, naming *where* and the key, if one is unknown, missing or wrong.
     """
-    types = {name: hint for name, hint in _types(kind).items() if name not in given}
+    types = {
+        name: hint for name, hint in _list_types(kind).items() if name not in given
+    }
     names = {keys.get(name, name): name for name in types}
     refuse_unknown(values, names, where)
     found = dict(given)
     for key, value in values.items():
         hint = types[names[key]]
-        found[names[key]] = convert(value, hint, where, f"{prefix}{key}", strict=strict)
+        found[names[key]] = convert_value(
+            value, hint, where, f"{prefix}{key}", strict=strict
+        )
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         has_default = (field.default, field.default_factory) != (
             dataclasses.MISSING,
@@ -67,32 +71,34 @@ def converted(
     return kind(**found)
 
 
-def convert(value: object, hint: Any, where: str, key: str, *, strict: bool) -> Any:
+def convert_value(
+    value: object, hint: Any, where: str, key: str, *, strict: bool
+) -> Any:
     """Return *value* as *hint* requires; raise UsageError naming *where* and *key*."""
     if not strict:
-        value = _as_strings(value, inspect.type_info(hint))
+        value = _convert_numbers_to_strings(value, inspect.type_info(hint))
     try:
-        return msgspec.convert(value, hint, strict=strict, dec_hook=_path)
+        return msgspec.convert(value, hint, strict=strict, dec_hook=_convert_path)
     except (msgspec.ValidationError, UnicodeError):
         raise UsageError(
-            f"{where}: {key} is {_shown(value)}",
+            f"{where}: {key} is {_show_value(value)}",
             id=ErrorId.VALUE_INVALID,
-            hint=_advice(value, hint),
+            hint=_advise(value, hint),
         ) from None
-    except LookupError as error:  # of _path()
+    except LookupError as error:  # of _convert_path()
         raise UsageError(
             f"{where}: {key} is {error.args[0]}", id=ErrorId.VALUE_INVALID
         ) from None
 
 
-def require(value: object, where: str) -> None:
+def require_valid(value: object, where: str) -> None:
     """Raise UsageError if a field of *value*, a dataclass, is not what it may be.
 
     A field that is a dataclass itself was checked when that was made.
     """
-    for name, hint in _types(type(value)).items():
+    for name, hint in _list_types(type(value)).items():
         if not dataclasses.is_dataclass(hint):
-            convert(getattr(value, name), hint, where, name, strict=True)
+            convert_value(getattr(value, name), hint, where, name, strict=True)
 
 
 def one_of(choices: Collection[str]) -> msgspec.Meta:
@@ -105,19 +111,22 @@ def refuse_unknown(keys: Iterable[str], known: Collection[str], where: str) -> N
     """Raise UsageError, naming the nearest of *known*, if a key is not among them."""
     for key in keys:
         if key not in known:
-            hint = nearest(key, known) or f"Known keys are {', '.join(sorted(known))}."
+            hint = (
+                suggest_nearest(key, known)
+                or f"Known keys are {', '.join(sorted(known))}."
+            )
             raise UsageError(
                 f"{where}: unknown key {key!r}", id=ErrorId.KEY_UNKNOWN, hint=hint
             )
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def suggest_nearest(name: str, known: Collection[str]) -> str:
     """Return a question for the one of *known* that is near, "" if none is."""
     close = difflib.get_close_matches(name, known, 1)
     return f"Is it {close[0]}?" if close else ""
 
 
-def _types(kind: type[Any]) -> Mapping[str, Any]:
+def _list_types(kind: type[Any]) -> Mapping[str, Any]:
     if kind not in _TYPES:
         hints = get_type_hints(kind, include_extras=True)
         names = [field.name for field in dataclasses.fields(kind)]
@@ -125,33 +134,33 @@ def _types(kind: type[Any]) -> Mapping[str, Any]:
     return _TYPES[kind]
 
 
-def _path(kind: type, value: object) -> Path:
+def _convert_path(kind: type, value: object) -> Path:
     if kind is Path and isinstance(value, str) and value:
         return Path(expanded(value))
     raise TypeError(f"{value!r} is not a path")
 
 
-def _as_strings(value: object, wanted: inspect.Type) -> object:
+def _convert_numbers_to_strings(value: object, wanted: inspect.Type) -> object:
     """Return *value* with strings for the numbers that stand where one is wanted."""
-    wanted = _plain(wanted)
+    wanted = _unwrap_type(wanted)
     if isinstance(wanted, inspect.VarTupleType) and isinstance(value, list):
-        return [_as_strings(item, wanted.item_type) for item in value]
+        return [_convert_numbers_to_strings(item, wanted.item_type) for item in value]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_text = isinstance(wanted, inspect.StrType | inspect.CustomType)
     return str(value) if is_number and is_text else value
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     """Return *value* for an error, unless it may hold a password as a URL does."""
     shown = repr(value)
     return "not valid; it has an @, so it is not shown" if "@" in shown else shown
 
 
-def _advice(value: object, hint: Any) -> str:
+def _advise(value: object, hint: Any) -> str:
     wanted = inspect.type_info(hint)
     texts = [f"It must be {allowed(hint)}."]
-    choices = [str(choice) for choice in _choices(wanted)]
-    if isinstance(value, str) and (question := nearest(value, choices)):
+    choices = [str(choice) for choice in _list_choices(wanted)]
+    if isinstance(value, str) and (question := suggest_nearest(value, choices)):
         texts.append(question)
     items = value if isinstance(value, list) else [value]
     if any(isinstance(item, bool) for item in items) and "string" in texts[0]:
@@ -165,13 +174,13 @@ def allowed(hint: Any) -> str:
 
 
 def _described(wanted: inspect.Type) -> str:
-    if choices := _choices(wanted):
+    if choices := _list_choices(wanted):
         return f"one of {', '.join(map(str, choices))}"
-    wanted = _plain(wanted)
+    wanted = _unwrap_type(wanted)
     if isinstance(wanted, inspect.IntType):
-        return f"a whole number{_range(wanted)}"
+        return f"a whole number{_describe_range(wanted)}"
     if isinstance(wanted, inspect.FloatType):
-        return f"a number{_range(wanted)}"
+        return f"a number{_describe_range(wanted)}"
     if isinstance(wanted, inspect.BoolType):
         return "true or false"
     if isinstance(wanted, inspect.VarTupleType | inspect.ListType):
@@ -196,12 +205,12 @@ def _layers(wanted: inspect.Type) -> Iterator[inspect.Type]:
         yield from _layers(wanted.types[0])
 
 
-def _plain(wanted: inspect.Type) -> inspect.Type:
+def _unwrap_type(wanted: inspect.Type) -> inspect.Type:
     """Return the innermost layer: the type of a value that is given."""
     return [*_layers(wanted)][-1]
 
 
-def _choices(wanted: inspect.Type) -> tuple[object, ...]:
+def _list_choices(wanted: inspect.Type) -> tuple[object, ...]:
     for layer in _layers(wanted):
         if isinstance(layer, inspect.Metadata) and layer.extra:
             return tuple(layer.extra["choices"])
@@ -212,9 +221,9 @@ def _choices(wanted: inspect.Type) -> tuple[object, ...]:
     return ()
 
 
-def _range(wanted: inspect.IntType | inspect.FloatType) -> str:
+def _describe_range(wanted: inspect.IntType | inspect.FloatType) -> str:
     low, above, high = (
-        None if limit is None else _number(limit)
+        None if limit is None else _format_number(limit)
         for limit in (wanted.ge, wanted.gt, wanted.le)
     )
     if low is not None:
@@ -225,5 +234,5 @@ def _range(wanted: inspect.IntType | inspect.FloatType) -> str:
     return ""
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) else f"{value:g}"

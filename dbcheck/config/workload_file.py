@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config import files
-from dbcheck.config.validated import convert, converted
+from dbcheck.config.validated import convert_fields, convert_value
 from dbcheck.rows.chores import problem
 from dbcheck.rows.mix import Mix
 from dbcheck.rows.workload import PlanKind, Workload
@@ -21,11 +21,11 @@ def load(name: str) -> Workload:
 
     Raise UsageError, with the file and the key, if there is none or it is wrong.
     """
-    where, text = files.described("workload", name)
-    return parse(Path(name).stem, files.parse_toml(text, where), where=where)
+    where, text = files.read_described_file("workload", name)
+    return parse_workload(Path(name).stem, files.parse_toml(text, where), where=where)
 
 
-def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
+def parse_workload(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
     """Return the workload that *values* describe; raise UsageError naming the key."""
     if "shape" in values:
         raise UsageError(
@@ -36,14 +36,14 @@ def parse(name: str, values: Mapping[str, Any], *, where: str) -> Workload:
     given: dict[str, Any] = {"name": name}
     weights = values.get("operations")
     if isinstance(weights, Mapping):
-        given["operations"] = converted(weights, Mix, f"{where}: [operations]")
+        given["operations"] = convert_fields(weights, Mix, f"{where}: [operations]")
         values = {key: value for key, value in values.items() if key != "operations"}
-    found = converted({"description": "", **values}, Workload, where, given=given)
-    _require(found, where)
+    found = convert_fields({"description": "", **values}, Workload, where, given=given)
+    _require_consistent(found, where)
     return replace(found, processes=min(found.processes, found.sessions))
 
 
-def changed(base: Workload, values: Mapping[str, Any], where: str) -> Workload:
+def change_workload(base: Workload, values: Mapping[str, Any], where: str) -> Workload:
     """Return *base* with other *values* of some of its keys, of which text is read.
 
     payload_bytes may be one size.  No more processes are taken than sessions.  Raise
@@ -57,15 +57,15 @@ def changed(base: Workload, values: Mapping[str, Any], where: str) -> Workload:
     found = replace(
         base,
         **{
-            key: convert(value, types[key], where, key, strict=False)
+            key: convert_value(value, types[key], where, key, strict=False)
             for key, value in values.items()
         },
     )
-    _require(found, where)
+    _require_consistent(found, where)
     return replace(found, processes=min(found.processes, found.sessions))
 
 
-def _require(found: Workload, where: str) -> None:
+def _require_consistent(found: Workload, where: str) -> None:
     """Raise UsageError, naming the key, if two keys do not fit each other."""
     is_classic = found.plan is PlanKind.CLASSIC
     if is_classic and found.payload_bytes:

@@ -16,7 +16,7 @@ from dbcheck.base.system import now_us
 from dbcheck.cycle.hold import Holding
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Rig
-from dbcheck.cycle.watching import Following
+from dbcheck.cycle.watching import FollowerWatch
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Cut
 from dbcheck.model.moments import Stratum
@@ -84,7 +84,7 @@ class Cutter:
             if manifest.moment.chore is not None:
                 self._into_chore_s, self._into_s = self._into_s, 0.0
         self.load: Load | None = None
-        self.following: Following | None = None
+        self.following: FollowerWatch | None = None
         self._holding: Holding | None = None
         self.due_us: int | None = None
         self.no_checkpoint = ""
@@ -101,7 +101,7 @@ class Cutter:
         self._prepared_us: int | None = None  # when the newest facts were noted
         self._is_in_checkpoint = False  # its moment is not missed yet
         self.noted_us: dict[str, int] = {}
-        self._begun = self._server_facts()
+        self._begun = self._read_server_facts()
         self.before: ServerFacts | None = None
         self.read_us: int | None = None
         self.canary_held = True
@@ -132,9 +132,9 @@ class Cutter:
             if not (self._is_due(load_s, behind_s, ack_us) and self._is_prepared()):
                 return
             self._store_asked()
-            if self._lacks_sample():
+            if self._needs_follower_sample():
                 return
-        if self._is_held():
+        if self._allows_hold_cut():
             self._await_chore()
             self._cut(load_s)
 
@@ -145,7 +145,7 @@ class Cutter:
             self.due_us = now_us() - int((load_s - self.after_s) * 1e6)
         if (
             self._is_idle(self.due_us)
-            or self._lags(behind_s, ack_us)
+            or self._is_lagging(behind_s, ack_us)
             or (behind_s > LATE_S and now_us() - self.due_us < BEHIND_S * 1e6)
         ):
             self._is_in_checkpoint = False  # its moment is missed
@@ -193,7 +193,7 @@ class Cutter:
         # A switch may report its cut before the power goes: the hold ends by itself.
         self.switched_us = now_us()
 
-    def _is_held(self) -> bool:
+    def _allows_hold_cut(self) -> bool:
         """Return True once a hold, if one was drawn, allows the cut."""
         moment = self._started.manifest.moment
         if self.load is None or moment is None or moment.stratum is not Stratum.HOLD:
@@ -228,14 +228,14 @@ class Cutter:
             return False
         return moment_us - due_us <= ANSWERS_WAIT_S * 1e6
 
-    def _lags(self, behind_s: float, ack_us: int | None) -> bool:
+    def _is_lagging(self, behind_s: float, ack_us: int | None) -> bool:
         """Return True while the load waits for the witness, or has not resumed."""
         if behind_s >= BEHIND_S:
             self._waited = True
             return True
         return self._waited and (ack_us is None or now_us() - ack_us > RESUMED_S * 1e6)
 
-    def _lacks_sample(self) -> bool:
+    def _needs_follower_sample(self) -> bool:
         """Return True until one more sample shows who follows the writer.
 
         Asked once all else is done, so that no sample is older than the switch takes.
@@ -263,7 +263,7 @@ class Cutter:
                 return
             time.sleep(CHORE_POLL_S)
 
-    def check_held(self) -> None:
+    def check_canary_session(self) -> None:
         """Check again whether the canary's session is open, after a cut by hand.
 
         A hand takes minutes, in which that connection may break.  Only a server that
@@ -305,7 +305,7 @@ class Cutter:
                 # RESET.
                 read_us = now_us()
                 noted_us: int | None = None
-                before = self._server_facts()
+                before = self._read_server_facts()
                 if notes and not self.asked:  # the load may have ended meanwhile
                     noted_us = self._note_event(name)
                 prepared.set_result(_Prepared(before, read_us, name, noted_us))
@@ -330,10 +330,10 @@ class Cutter:
         self._preparing, self._prepared_us = None, done.noted_us or now_us()
         if done.noted_us is not None:
             self.noted_us[done.name] = done.noted_us
-        if done.before is not None and not self._is_of_another(done.before):
+        if done.before is not None and not self._is_restarted_server(done.before):
             self.before, self.read_us = done.before, done.read_us
 
-    def _is_of_another(self, facts: ServerFacts) -> bool:
+    def _is_restarted_server(self, facts: ServerFacts) -> bool:
         """Return whether the server of *facts* started after the load began."""
         return is_restarted(self._begun or self._started.manifest.writer.facts, facts)
 
@@ -381,7 +381,7 @@ class Cutter:
             return None
         return begun.log, before.log
 
-    def _server_facts(self) -> ServerFacts | None:
+    def _read_server_facts(self) -> ServerFacts | None:
         with contextlib.suppress(EngineError):
             return self._rig.site.writer.engine.facts()
         return None

@@ -22,11 +22,11 @@ from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.pending_runs import note_judged, require_none_on_witness
 from dbcheck.cycle.recovery.after_cut import STANDS, read_survivors
-from dbcheck.cycle.recovery.other_nodes import stays_off
+from dbcheck.cycle.recovery.other_nodes import describe_nodes_left_off
 from dbcheck.cycle.recovery.second_reading import require_restarter
 from dbcheck.cycle.rig import Rig
 from dbcheck.judge.item import Standing
@@ -66,12 +66,12 @@ def run_cycle(
     """Run one whole cycle on *rig*, after *controls*, and return its verdict.
 
     moment: when the cut is to come, None to have it drawn.
-    known, emptied: see preflight().
-    Raise NotBack as require_answered() does.
+    known, emptied: see run_preflight().
+    Raise NotBack as require_server_back() does.
     """
-    with turn(rig):
+    with wait_for_turn(rig):
         require_none_on_witness(rig)
-        started = preflight(
+        started = run_preflight(
             rig,
             workload,
             seed,
@@ -80,11 +80,11 @@ def run_cycle(
             known=known,
             emptied=emptied,
         )
-    return require_answered(rig, finish_cycle(rig, started))
+    return require_server_back(rig, finish_cycle(rig, started))
 
 
 @contextlib.contextmanager
-def turn(rig: Rig) -> Iterator[None]:
+def wait_for_turn(rig: Rig) -> Iterator[None]:
     """Wait for the turn of *rig*; end it if the body, which cuts nothing, fails.
 
     finish_cycle() ends it once the power is back, or if it was not cut.
@@ -97,7 +97,7 @@ def turn(rig: Rig) -> Iterator[None]:
         raise
 
 
-def require_answered(rig: Rig, outcome: Outcome) -> Outcome:
+def require_server_back(rig: Rig, outcome: Outcome) -> Outcome:
     """Return *outcome*; raise NotBack if the server is not back: no cycle can follow.
 
     Its run is INCONCLUSIVE until it is reconciled.
@@ -118,30 +118,30 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
     An error or an interrupt leaves a run that reconcile_run can finish, and no
     target without power that a switch could give back.
     """
-    with _holding(started), started.run.locked():
+    with _keep_canary_session(started), started.run.locked():
         cutter = Cutter(rig, started)
-        with interrupt.held_back():
+        with interrupt.hold_interrupts_back():
             try:
-                with interrupt.let_through():
+                with interrupt.let_interrupts_through():
                     load = load_until_cut(rig, started, cutter)
             except BaseException as error:
                 if not cutter.asked:
                     rig.turns.over()
                     rig.listener.phase(Phase.STOPPED, "before the cut: nothing was cut")
                 elif not rig.site.attended:
-                    pressed = interrupt.led_to(error)
+                    pressed = interrupt.is_caused_by_interrupt(error)
                     text = INTERRUPTED if pressed else RESTORING
                     if rig.site.away:
-                        text = stays_off(rig.site.away, rig.site.kind)
+                        text = describe_nodes_left_off(rig.site.away, rig.site.kind)
                     rig.listener.phase(Phase.RESTORE, text)
                     try:
-                        restore(rig, started.run)
+                        restore_power(rig, started.run)
                     except (PowerError, RunWriteError) as failed:
                         # What ended the cycle is the error; the user must know both.
                         rig.listener.phase(Phase.RESTORE, f"failed: {failed}")
                 raise
             if cutter.asked or (load.gone is not Gone.NEVER and rig.site.attended):
-                restore(rig, started.run)
+                restore_power(rig, started.run)
             else:
                 rig.turns.over()
         fetched = fetch_logs(rig, started.run, started.manifest)
@@ -149,7 +149,7 @@ def finish_cycle(rig: Rig, started: Started) -> Outcome:
 
 
 @contextlib.contextmanager
-def _holding(started: Started) -> Iterator[None]:
+def _keep_canary_session(started: Started) -> Iterator[None]:
     """Keep the session of the crash canary until the survivors are read."""
     try:
         yield
@@ -158,7 +158,7 @@ def _holding(started: Started) -> Iterator[None]:
             started.held.close()
 
 
-def restore(rig: Rig, run: RunFolder) -> None:
+def restore_power(rig: Rig, run: RunFolder) -> None:
     """Apply power; store that, and what the switches and hosts showed meanwhile."""
     off_s = rig.site.restore()
     switches = {name: node.power for name, node in rig.site.nodes.items()}
@@ -190,18 +190,18 @@ def reconcile_run(rig: Rig, run: RunFolder, manifest: Manifest) -> Outcome:
                 hint="Judge what was read then: dbcheck reconcile RUN --offline.",
             )
         fetched = fetch_logs(rig, run, manifest)
-        if left_off := _left_without_power(rig, run, manifest):
+        if left_off := _describe_power_left_off(rig, run, manifest):
             rig.listener.phase(Phase.POWER, left_off)
         try:
             outcome = _reconcile(rig, run, manifest, fetched)
         except EngineError as error:
             error.hint = f"{left_off}\n  {error.hint}" if left_off else error.hint
             raise
-        put_back(rig)
+        undo_weakening(rig)
         return outcome
 
 
-def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
+def _describe_power_left_off(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     """Return how to restore the power that a client cut and then did not restore.
 
     "" if it restored it, or never cut it, or if only a human can restore it.  The power
@@ -215,11 +215,11 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     load = run.load()
     cut = load is not None and any(seen.cut for seen in load.nodes.values())
     asked = run.cut_asked() is not None
-    asked = asked or _noted(rig, run).cut_announced
+    asked = asked or _read_log_facts(rig, run).cut_announced
     if not cut and not asked:
         return ""
     if is_away:
-        return stays_off([manifest.writer_name], manifest.site)
+        return describe_nodes_left_off([manifest.writer_name], manifest.site)
     return LEFT_OFF.format(
         cut="cut" if cut else "may have cut",
         kind=node.power.value,
@@ -229,7 +229,7 @@ def _left_without_power(rig: Rig, run: RunFolder, manifest: Manifest) -> str:
     )
 
 
-def _noted(rig: Rig, run: RunFolder) -> LogFacts:
+def _read_log_facts(rig: Rig, run: RunFolder) -> LogFacts:
     """Return the facts of the run's first log, empty ones if it is damaged."""
     with contextlib.suppress(LogDamaged):  # which the judgement will report
         return rig.reader.facts(run.acks_path(), run.manifest().run_id, 0, None)
@@ -272,7 +272,7 @@ def _require_same_run(rig: Rig, run: RunFolder) -> None:
         )
 
 
-def put_back(rig: Rig) -> None:
+def undo_weakening(rig: Rig) -> None:
     """Undo what a control changed on the server, and report it; never raises.
 
     Only after the survivors were read, or if there will be none.  A cluster has no
@@ -323,7 +323,7 @@ def _reconcile(
 
 def _recall_load(rig: Rig, run: RunFolder) -> None:
     """Take what the client saw of the load from the witness, if it left that there."""
-    if (left := _noted(rig, run).load_left) is not None:
+    if (left := _read_log_facts(rig, run).load_left) is not None:
         run.recall_load(*left, f"the load record in {run.acks_path()}")
 
 
@@ -335,7 +335,7 @@ def run_controls(
 ) -> Iterator[Outcome]:
     """Run a control, and again while chance may be why it shows nothing.
 
-    Yield each outcome before the next control begins.  known: see preflight().
+    Yield each outcome before the next control begins.  known: see run_preflight().
 
     PostgreSQL may by luck have written all but the last page of its log; so there are
     up to TRIES_MAX tries, but only one where a human has to cut.
@@ -346,7 +346,7 @@ def run_controls(
         known = known.with_outcome(outcome)
         rig.listener.phase(Phase.CONTROL, outcome.judgement.reasons[0])
         yield outcome
-        if not _may_be_chance(outcome):
+        if not _is_worth_another_try(outcome):
             break
 
 
@@ -361,15 +361,15 @@ def run_control(
     """
     require_none_on_witness(rig)
     try:
-        with turn(rig):
-            started = preflight(rig, workload, seed, control=True, known=known)
+        with wait_for_turn(rig):
+            started = run_preflight(rig, workload, seed, control=True, known=known)
             _weaken(rig, started)
-        return require_answered(rig, finish_cycle(rig, started))
+        return require_server_back(rig, finish_cycle(rig, started))
     finally:
-        put_back(rig)
+        undo_weakening(rig)
 
 
-def facts_of(outcome: Outcome) -> ControlFacts:
+def extract_control_facts(outcome: Outcome) -> ControlFacts:
     """Return what the cycles after a control need of it."""
     judgement = outcome.judgement
     assert judgement.control is not None
@@ -394,7 +394,7 @@ def _weaken(rig: Rig, started: Started) -> None:
     rig.listener.phase(Phase.CONTROL, text)
 
 
-def _may_be_chance(outcome: Outcome) -> bool:
+def _is_worth_another_try(outcome: Outcome) -> bool:
     """Say whether another try could show more: no luck undoes a contradiction."""
     return outcome.verdict is Verdict.INCONCLUSIVE and not any(
         item.standing is Standing.CONTRADICTED for item in outcome.judgement.items

@@ -21,7 +21,7 @@ from dbcheck.runs.folder import RunFolder
 _US = 1e6
 
 
-def detail_of(outcome: Outcome, reader: LogReader) -> RunDetail:
+def read_run_detail(outcome: Outcome, reader: LogReader) -> RunDetail:
     """Return what is drawn of a judged run; touches no server and no witness."""
     run, case, load = outcome.run, outcome.case, outcome.load
     found = outcome.found
@@ -40,24 +40,26 @@ def detail_of(outcome: Outcome, reader: LogReader) -> RunDetail:
         )
         keys = None
         if found is not None:
-            rows = _survivors(outcome)
+            rows = _list_survivor_streams(outcome)
             keys = key_map(logs.acks, losses, rows, case.manifest.epoch)
     except LogDamaged as error:
         why = f"No charts: {error}."
         return detail(timeline=None, keys=None, drives=(), missing=why)
     end_us = load.last_ack_us if went_us is None else went_us
-    drives, why = _drives(run, (end_us - load.began_us) / _US)
+    drives, why = _read_drive_series(run, (end_us - load.began_us) / _US)
     whole = timeline if timeline.moments else None
     return detail(timeline=whole, keys=keys, drives=drives, missing=why)
 
 
-def _survivors(outcome: Outcome) -> list[SurvivorStream]:
+def _list_survivor_streams(outcome: Outcome) -> list[SurvivorStream]:
     """Return the rows of each table that was read."""
     stored = outcome.after.survivors.items()
     return [partial(outcome.run.survivors, name, rows) for name, rows in stored]
 
 
-def _drives(run: RunFolder, load_s: float) -> tuple[tuple[DriveSeries, ...], str]:
+def _read_drive_series(
+    run: RunFolder, load_s: float
+) -> tuple[tuple[DriveSeries, ...], str]:
     """Return what drives.csv holds, and why it cannot be read, "" if it can.
 
     load_s: how long the load took, up to the end of the timeline.
@@ -67,7 +69,7 @@ def _drives(run: RunFolder, load_s: float) -> tuple[tuple[DriveSeries, ...], str
         return (), ""
     series: dict[tuple[str, str], list[DrivePoint]] = {}
     try:
-        for name, point in _points(path.read_text("utf-8"), load_s):
+        for name, point in _parse_drive_points(path.read_text("utf-8"), load_s):
             series.setdefault(name, []).append(point)
     except (csv.Error, LookupError, TypeError, ValueError) as error:
         return (), f"No chart of the drives: {path} is damaged: {error}."
@@ -77,7 +79,9 @@ def _drives(run: RunFolder, load_s: float) -> tuple[tuple[DriveSeries, ...], str
     return tuple(found), ""
 
 
-def _points(text: str, load_s: float) -> Iterator[tuple[tuple[str, str], DrivePoint]]:
+def _parse_drive_points(
+    text: str, load_s: float
+) -> Iterator[tuple[tuple[str, str], DrivePoint]]:
     for row in csv.DictReader(text.splitlines()):
         seconds = float(row["seconds"])
         if not 0 < seconds < 1e6:

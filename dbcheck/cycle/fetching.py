@@ -29,19 +29,19 @@ def fetch_logs(rig: Rig, run: RunFolder, manifest: Manifest) -> list[int]:
     lengths = []
     for number in range(manifest.logs):
         if load is None:
-            limit = room_for_log(run.path)
+            limit = limit_log_bytes(run.path)
         elif number < manifest.ack_logs:
             limit = rig.reader.bytes_max(sum(load.acked.values()))
         else:
             limit = rig.reader.bytes_max(load.seen)
         chunks = rig.witness.read(manifest.run_id, number)
         where = f"log {number} of run {manifest.run_id} on {rig.witness.url}"
-        run.write_acks(number, at_most(limit, chunks, where))
+        run.write_acks(number, limit_chunks(limit, chunks, where))
         lengths.append(run.acks_path(number).stat().st_size)
     return lengths
 
 
-def have_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
+def have_logs_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
     """Say whether a log has another length than when it was *fetched*.
 
     Nothing is kept, and no more of each is read than shows that.
@@ -57,8 +57,8 @@ def have_grown(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> bool:
 
 
 def require_no_load(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> None:
-    """Raise UsageError if the run is under load: see have_grown()."""
-    if have_grown(rig, manifest, fetched):
+    """Raise UsageError if the run is under load: see have_logs_grown()."""
+    if have_logs_grown(rig, manifest, fetched):
         raise UsageError(
             f"run {manifest.run_id} is still under load: its witness log is growing",
             id=ErrorId.RUN_STILL_UNDER_LOAD,
@@ -66,12 +66,12 @@ def require_no_load(rig: Rig, manifest: Manifest, fetched: Sequence[int]) -> Non
         )
 
 
-def room_for_log(folder: Path) -> int:
+def limit_log_bytes(folder: Path) -> int:
     """Return how many bytes a log of unknown length may take in *folder*."""
     return min(shutil.disk_usage(folder).free // 2, LOG_BYTES_MAX)
 
 
-def at_most(limit: int, chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
+def limit_chunks(limit: int, chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
     """Yield *chunks*; raise WitnessError, naming *where*, if they exceed the limit."""
     left = limit
     for chunk in chunks:

@@ -34,7 +34,7 @@ from dbcheck.ports.host import Canaries, TargetHost
 from dbcheck.ports.listener import Listener, Phase
 from dbcheck.ports.site import Node, Site
 from dbcheck.power.driveonly import Server
-from dbcheck.remote.same_host import boot_id
+from dbcheck.remote.same_host import read_boot_id
 from dbcheck.rows.table import LEDGER, TABLES
 
 _PROCESS = uuid.uuid4().hex
@@ -43,18 +43,18 @@ POLL_S = 1.0
 T = TypeVar("T")
 
 
-def clocks() -> ClientClocks:
+def read_client_clocks() -> ClientClocks:
     """Read every clock of this machine."""
-    return ClientClocks(_boot(), *clocks_us())
+    return ClientClocks(_name_boot(), *clocks_us())
 
 
-def _boot() -> str:
+def _name_boot() -> str:
     """Return a name for this boot of the machine, and for its time namespace.
 
     Clocks of another time namespace differ (time_namespaces(7), since Linux 5.6).
     Where the system names no boot, the name is this process's own.
     """
-    boot = boot_id()
+    boot = read_boot_id()
     if not boot:
         return _PROCESS
     try:
@@ -126,12 +126,14 @@ def inspect_host(
     """
     if node.host is None:
         return None, None
-    log_path = node.log_path or _found_log(listener, node.host, server.server_log)
+    log_path = node.log_path or _find_readable_log(
+        listener, node.host, server.server_log
+    )
     mark_data = node.engine.mark_data if may_write else lambda: ""
-    return begin(node.host, log_path, server, places, mark_data)
+    return start_host_inspection(node.host, log_path, server, places, mark_data)
 
 
-def begin(
+def start_host_inspection(
     host: TargetHost,
     log_path: str,
     server: ServerFacts,
@@ -142,20 +144,20 @@ def begin(
 
     mark_data: see Engine.mark_data().
     """
-    directory = data_directory(server)
+    directory = require_data_directory(server)
     require_own_data(host, directory, server, mark_data)
-    facts = facts_as_the_server_finds(host, directory, places)
+    facts = read_facts_at_server_paths(host, directory, places)
     marks = host.mark_log(log_path) if log_path else {}
     data = host.start_canaries(directory)
     others: list[Canaries | None] = []
     try:
         notes = []
         for volume in facts.volumes[1:]:
-            canaries, note = _start_elsewhere(host, volume)
+            canaries, note = _start_canaries_on_volume(host, volume)
             others.append(canaries)
             notes.append(note)
     except BaseException:
-        end(host, HostCanaries(data, tuple(others)), remove=True)
+        end_host_canaries(host, HostCanaries(data, tuple(others)), remove=True)
         raise
     before = HostBefore(facts, data.folder, data.nonce, log_path, marks, tuple(notes))
     return before, HostCanaries(data, tuple(others))
@@ -180,7 +182,7 @@ def require_own_data(
         )
 
 
-def facts_as_the_server_finds(
+def read_facts_at_server_paths(
     host: TargetHost, directory: str, places: Sequence[Place]
 ) -> TargetFacts:
     """Return the facts of a host whose server finds the files there that the host does.
@@ -199,7 +201,7 @@ def facts_as_the_server_finds(
     return facts
 
 
-def _found_log(listener: Listener, host: TargetHost, path: str) -> str:
+def _find_readable_log(listener: Listener, host: TargetHost, path: str) -> str:
     """Return *path*, the server's own log, or "" if it cannot be read there."""
     try:
         if path:
@@ -211,7 +213,7 @@ def _found_log(listener: Listener, host: TargetHost, path: str) -> str:
     return path
 
 
-def _start_elsewhere(
+def _start_canaries_on_volume(
     host: TargetHost, volume: Volume
 ) -> tuple[Canaries | None, VolumeCanaries]:
     """Start canaries beside one of the places on a volume, if any allows it."""
@@ -226,7 +228,7 @@ def _start_elsewhere(
     return None, VolumeCanaries("", "", failure)
 
 
-def data_directory(server: ServerFacts) -> str:
+def require_data_directory(server: ServerFacts) -> str:
     """Return where the server keeps its data; raise HostError if unreadable."""
     for name in ("data_directory", "datadir"):
         if name in server.identity:
@@ -238,14 +240,16 @@ def data_directory(server: ServerFacts) -> str:
     )
 
 
-def server_on(engine: Engine, start: Callable[[], str] | None = None) -> Server:
+def describe_drive_server(
+    engine: Engine, start: Callable[[], str] | None = None
+) -> Server:
     """Return the server as the switch of its drives needs it; nothing is asked yet.
 
     start: see power.driveonly.Server.
     """
 
     def directory() -> str:
-        return data_directory(engine.facts())
+        return require_data_directory(engine.facts())
 
     def places() -> Sequence[str]:
         return [place.path for place in engine.places((LEDGER,))]
@@ -259,10 +263,12 @@ def end_canaries(
     """Stop the canaries of each node, and forget connections that a cut has ended."""
     for name, running in canaries.items():
         if (host := site.nodes[name].host) is not None:
-            end(host, running, remove=remove)
+            end_host_canaries(host, running, remove=remove)
 
 
-def end(host: TargetHost, canaries: HostCanaries, *, remove: bool = False) -> None:
+def end_host_canaries(
+    host: TargetHost, canaries: HostCanaries, *, remove: bool = False
+) -> None:
     """Do what end_canaries() does on a host that was asked."""
     canaries.stop()
     for each in (canaries.data, *filter(None, canaries.elsewhere)) if remove else ():
@@ -271,7 +277,7 @@ def end(host: TargetHost, canaries: HostCanaries, *, remove: bool = False) -> No
     host.close()
 
 
-def ask_host(
+def inspect_host_again(
     node: Node, listener: Listener, before: NodeBefore, *, remove: bool = True
 ) -> HostAfter | None:
     """Describe the host again, and read what is left of the canaries and the log.
@@ -280,10 +286,12 @@ def ask_host(
     """
     if node.host is None or before.host is None:
         return None
-    return ask(node.host, listener, before.host, before.places, remove=remove)
+    return finish_host_inspection(
+        node.host, listener, before.host, before.places, remove=remove
+    )
 
 
-def ask(
+def finish_host_inspection(
     host: TargetHost,
     listener: Listener,
     before: HostBefore,
@@ -291,7 +299,7 @@ def ask(
     *,
     remove: bool = True,
 ) -> HostAfter:
-    """Do what ask_host() does on a host that was asked before."""
+    """Do what inspect_host_again() does on a host that was asked before."""
     try:
         await_host(host, listener)
     except HostError as error:
@@ -307,7 +315,7 @@ def ask(
             return None
 
     facts = answer(lambda: host.facts(before.facts.data_directory, places))
-    read = clocks() if facts is not None else None
+    read = read_client_clocks() if facts is not None else None
     remains, *elsewhere = (
         answer(partial(host.read_canaries, folder, nonce)) if folder else None
         for folder, nonce in (
@@ -324,7 +332,7 @@ def ask(
     failure = failures[0] if failures else ""
     left = before.canary_folders
     if remove:
-        left = tuple(folder for folder in left if not _removed(host, folder))
+        left = tuple(folder for folder in left if not _remove_canaries(host, folder))
     return HostAfter(
         facts,
         remains,
@@ -337,7 +345,7 @@ def ask(
     )
 
 
-def _removed(host: TargetHost, folder: str) -> bool:
+def _remove_canaries(host: TargetHost, folder: str) -> bool:
     """Remove canaries; return whether they are gone.  The report names what stays."""
     try:
         host.remove_canaries(folder)
@@ -355,7 +363,7 @@ def await_host(host: TargetHost, listener: Listener) -> None:
     """
     ends_s, reported = time.monotonic() + BOOT_S, False
     while True:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         try:
             return host.reach()
         except HostError as error:
@@ -375,7 +383,7 @@ def clear_canaries(host: agent_host.TargetHost, engine: Engine) -> agent_host.Cl
     written there, and no directory that is not this server's is touched.
     """
     server = engine.facts()
-    directory = data_directory(server)
+    directory = require_data_directory(server)
     require_own_data(host, directory, server, lambda: "")
     facts = host.facts(directory, engine.places(TABLES))
     paths = dict.fromkeys(

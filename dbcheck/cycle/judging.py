@@ -40,7 +40,7 @@ from dbcheck.runs.folder import RunFolder, StoredRun
 HEADER = "kind,session,seq,row_id,acked_utc,acked_before_cut_s,table\n"
 
 
-def loss_lines(
+def format_losses(
     found: Reconciliation | None,
     after: AfterRecord,
     shift_us: int,
@@ -58,14 +58,14 @@ def loss_lines(
     if found is None:
         return
     for kind, session, seq, row_id, acked_us, table in found.losses.by_id():
-        acked = _utc(acked_us + shift_us) if acked_us >= 0 else ""
+        acked = _format_utc(acked_us + shift_us) if acked_us >= 0 else ""
         before_s = before_cut_s(acked_us)
         before = "" if before_s is None else f"{before_s:.4f}"
         yield f"{kind.value},{session},{seq},{row_id},{acked},{before},{table}\n"
-    yield from _beside_rows(after)
+    yield from _list_losses_without_row(after)
 
 
-def _beside_rows(after: AfterRecord) -> Iterator[str]:
+def _list_losses_without_row(after: AfterRecord) -> Iterator[str]:
     """Yield the losses that no row which was read first shows."""
     if index := after.index:
         for row_id in index.ids:
@@ -74,18 +74,18 @@ def _beside_rows(after: AfterRecord) -> Iterator[str]:
         for broken in conditions.broken:
             yield f"{LossKind.INCONSISTENT.value},{broken.session},,,,,\n"
     if again := after.again:
-        yield from _named(LossKind.UNSTABLE, again.first)
+        yield from _format_loss_rows(LossKind.UNSTABLE, again.first)
     for other in after.others.values():
-        yield from _named(LossKind.DIVERGED, other.first)
+        yield from _format_loss_rows(LossKind.DIVERGED, other.first)
 
 
-def _named(kind: LossKind, rows: Iterable[ChangedRow]) -> Iterator[str]:
+def _format_loss_rows(kind: LossKind, rows: Iterable[ChangedRow]) -> Iterator[str]:
     for row in rows:
         named = f"{row.session},{row.seq},{row.row_id}"
         yield f"{kind.value},{named},,,{row.table}\n"
 
 
-def _utc(wall_us: int) -> str:
+def _format_utc(wall_us: int) -> str:
     """Return a moment as ISO 8601, "" if it is out of range: logs may hold anything."""
     try:
         moment = datetime.fromtimestamp(wall_us / 1e6, UTC)
@@ -103,18 +103,18 @@ def judge_run(
     report: gets how many rows of each table were judged, from 0 for each pass.
     """
     records = run.read()
-    case = _reconciled(run, reader, _case_of(records), report)
+    case = _reconcile_case(run, reader, _build_case(records), report)
     outcome = Outcome(run, case, judge(case), records.recalled)
     if stored.may_write(run.path):
         manifest, after = case.manifest, case.after
         shift_us = manifest.wall_us - manifest.clock_us
-        lines = loss_lines(case.found, after, shift_us, outcome.before_cut_s)
+        lines = format_losses(case.found, after, shift_us, outcome.before_cut_s)
         run.write_lines("losses.csv", lines)
         run.write_verdict(to_values(outcome.result))
     return outcome
 
 
-def _case_of(records: StoredRun) -> Case:
+def _build_case(records: StoredRun) -> Case:
     return Case(
         records.manifest,
         records.load,
@@ -124,7 +124,7 @@ def _case_of(records: StoredRun) -> Case:
     )
 
 
-def _reconciled(
+def _reconcile_case(
     run: RunFolder, reader: LogReader, case: Case, report: Reporter
 ) -> Case:
     """Return *case* with what the witness's log and the rows show."""
@@ -133,19 +133,24 @@ def _reconciled(
         case = replace(case, logs=tuple(logs.facts()), clock_set=logs.clock_set)
         if case.after.facts is None or case.after.failure or other_data(case):
             return case
-        found, seen = fate(run, logs.acks, case, report), _seen(run, logs, case)
+        found, seen = (
+            judge_run_rows(run, logs.acks, case, report),
+            _judge_seen_rows(run, logs, case),
+        )
         return replace(
             case,
             found=found,
             seen=seen,
-            shape=_shape(found, logs, case),
-            left=_left(run, found, case),
+            shape=_measure_loss_shape(found, logs, case),
+            left=_find_rows_left_behind(run, found, case),
         )
     except LogDamaged as error:
         return replace(case, damage=str(error))
 
 
-def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | None:
+def _measure_loss_shape(
+    found: Reconciliation, logs: StoredLogs, case: Case
+) -> LossShape | None:
     if not found.losses:
         return None
     schedule, plan = case.manifest.schedule(), case.manifest.plan()
@@ -162,16 +167,19 @@ def _shape(found: Reconciliation, logs: StoredLogs, case: Case) -> LossShape | N
     return shape_of(found.losses, logs.acks, went_us, sizes, tables, windows, late_us)
 
 
-def fate(
+def judge_run_rows(
     run: RowStore, acks: AckStream, case: Case, report: Reporter = ignore_progress
 ) -> Reconciliation:
     """Return the fate of *acks* and of the rows that were read; see Plan.judge()."""
     plan, load = case.manifest.plan(), case.load
-    names = _read_tables(plan, case)
+    names = _list_tables_read(plan, case)
     return plan.judge(
         Observed(
             acks,
-            {name: partial(_survivors, run, name, case, report) for name in names},
+            {
+                name: partial(_stream_survivors, run, name, case, report)
+                for name in names
+            },
             case.manifest.tables,
             Claim(load.sent, load.acked) if load else None,
             case.manifest.window_acks,
@@ -181,7 +189,7 @@ def fate(
     )
 
 
-def _survivors(
+def _stream_survivors(
     run: RowStore, name: str, case: Case, report: Reporter
 ) -> Iterator[Records]:
     """Yield what was stored of a table; report how much of it has been taken."""
@@ -193,15 +201,17 @@ def _survivors(
         report(Progress(name, done, total, Unit.ROWS))
 
 
-def _read_tables(plan: Plan, case: Case) -> list[str]:
+def _list_tables_read(plan: Plan, case: Case) -> list[str]:
     """Return the tables whose rows were read; a side table may not have been there."""
     sides = [table for table in plan.sides if table.name in case.after.survivors]
     return [table.name for table in (*plan.tables, *sides)]
 
 
-def _left(run: RunFolder, found: Reconciliation, case: Case) -> dict[str, Left]:
+def _find_rows_left_behind(
+    run: RunFolder, found: Reconciliation, case: Case
+) -> dict[str, Left]:
     """Return what the other nodes hold that the node which was read lacks."""
-    survivors = _ledger(run, case)
+    survivors = _stream_ledger(run, case)
     left = {}
     for name, other in case.after.elsewhere.items():
         if other.rows is not None:
@@ -210,14 +220,16 @@ def _left(run: RunFolder, found: Reconciliation, case: Case) -> dict[str, Left]:
     return left
 
 
-def _seen(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:
+def _judge_seen_rows(run: RunFolder, logs: StoredLogs, case: Case) -> SeenRows | None:
     """Return the fate of the rows that readers saw, None if it cannot be told."""
     manifest, load = case.manifest, case.load
     if not manifest.seen_log or load is None:
         return None
     claim = Claim(load.sent, load.acked)
-    return seen_rows(logs.seen, logs.acks, _ledger(run, case), manifest.epoch, claim)
+    return seen_rows(
+        logs.seen, logs.acks, _stream_ledger(run, case), manifest.epoch, claim
+    )
 
 
-def _ledger(run: RunFolder, case: Case) -> SurvivorStream:
+def _stream_ledger(run: RunFolder, case: Case) -> SurvivorStream:
     return partial(run.survivors, LEDGER.name, case.after.stored_rows(LEDGER.name))

@@ -12,16 +12,16 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, WitnessError
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import Cutter
-from dbcheck.cycle.host import clocks, end_canaries
+from dbcheck.cycle.host import end_canaries, read_client_clocks
 from dbcheck.cycle.preflight.before_load import WARM_ROWS, Started
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.watching import (
     DriveCounts,
-    Following,
+    FollowerWatch,
     Watching,
     begin_counting,
     begin_following,
-    csv_lines,
+    format_csv,
     watch_hosts,
     watch_server,
 )
@@ -61,9 +61,9 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
     then is not claimed.  If further interrupts leave the result of a part of the
     sessions unknown, nothing is stored: a partial record would be wrong.
     """
-    load = Load(groups_of(rig, started), rig.limits.silence_s)
+    load = Load(make_session_groups(rig, started), rig.limits.silence_s)
     cutter.load = load
-    beside = Beside(readers_of(rig, started))
+    beside = LoadMonitors(make_readers(rig, started))
     notice = ""
     try:
         rig.site.prepare(started.manifest.seed)
@@ -73,17 +73,17 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
         beside.following = begin_following(rig, started.manifest.writer.facts)
         beside.hosts = watch_hosts(rig, started)
         beside.server = watch_server(rig, started)
-        beside.await_looks()
+        beside.await_first_looks()
         cutter.following = beside.following
         beside.readers.begin()
-        beside.began = clocks()
+        beside.began = read_client_clocks()
         load.begin()
         _watch(rig, load, cutter, beside.drives.get(rig.site.writer_name))
     except KeyboardInterrupt:
         notice = ENDING
         raise
     finally:
-        record, failure = _end(rig, started, load, beside, cutter, notice)
+        record, failure = _end_load(rig, started, load, beside, cutter, notice)
     if load.result.failure is not None:
         raise load.result.failure
     if load.gone is not Gone.NEVER:
@@ -101,7 +101,7 @@ def load_until_cut(rig: Rig, started: Started, cutter: Cutter) -> LoadRecord:
 
 
 @dataclass(slots=True)
-class Beside:
+class LoadMonitors:
     """What goes on beside the load.
 
     drives: by the name of the node.
@@ -112,7 +112,7 @@ class Beside:
 
     readers: Readers
     drives: Mapping[str, DriveCounts] = field(default_factory=dict)
-    following: Following | None = None
+    following: FollowerWatch | None = None
     began: ClientClocks | None = None
     hosts: Mapping[str, Watching] = field(default_factory=dict)
     server: Watching | None = None
@@ -121,7 +121,7 @@ class Beside:
     def _watching(self) -> list[Watching]:
         return [*self.hosts.values(), *filter(None, (self.server,))]
 
-    def await_looks(self) -> None:
+    def await_first_looks(self) -> None:
         """Return once each was looked at once, or could not be: on a busy host too.
 
         One that hangs is not awaited for ever: that nothing was looked at is judged.
@@ -130,7 +130,7 @@ class Beside:
         for watching in self._watching:
             watching.await_first(until_s)
 
-    def end_counts(self) -> None:
+    def end_counting(self) -> None:
         """Count and ask no more; idempotent."""
         for counts in self.drives.values():
             counts.end()
@@ -140,7 +140,7 @@ class Beside:
             watching.end()
 
 
-def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
+def make_session_groups(rig: Rig, started: Started) -> list[SessionGroup]:
     """Return the sessions: in a thread here, in processes here, or on Dask workers."""
     manifest = started.manifest
     workload = manifest.workload
@@ -164,7 +164,7 @@ def groups_of(rig: Rig, started: Started) -> list[SessionGroup]:
     return [ProcessGroup(job) for job in jobs]
 
 
-def readers_of(rig: Rig, started: Started) -> Readers:
+def make_readers(rig: Rig, started: Started) -> Readers:
     """Return what reads the newest rows meanwhile: nothing, unless the run is to."""
     manifest = started.manifest
     if not manifest.seen_log:
@@ -179,7 +179,7 @@ def readers_of(rig: Rig, started: Started) -> Readers:
     )
 
 
-def _how_it_went(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
+def _check_server_gone(rig: Rig, started: Started, load: Load, cutter: Cutter) -> Gone:
     """Return load.gone, corrected by one more check of the server."""
     if load.gone is Gone.SILENT:
         engine = rig.site.writer.engine
@@ -198,7 +198,7 @@ def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> 
     rig.listener.phase(Phase.LOAD, f"the cut comes after {cutter.after_s:.1f} s")
     shown = 0.0
     while not load.poll() and not cutter.overdue:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         moment = time.monotonic()
         if moment - shown >= SHOW_S:
             shown = moment
@@ -217,11 +217,11 @@ def _watch(rig: Rig, load: Load, cutter: Cutter, drives: DriveCounts | None) -> 
     rig.listener.phase(Phase.GONE, seen.get(load.gone, "it still answers"))
 
 
-def _end(
+def _end_load(
     rig: Rig,
     started: Started,
     load: Load,
-    beside: Beside,
+    beside: LoadMonitors,
     cutter: Cutter,
     notice: str,
 ) -> tuple[LoadRecord, WitnessError | None]:
@@ -234,29 +234,29 @@ def _end(
             rig.listener.phase(Phase.INTERRUPT, notice)
         cutter.let_go()
         load.end()
-        beside.end_counts()
+        beside.end_counting()
         if why := beside.readers.end():
             rig.listener.phase(Phase.READERS, why)
         if load.gone is Gone.SILENT:
-            cutter.check_held()
+            cutter.check_canary_session()
         end_canaries(rig.site, started.canaries)
-        load.gone = _how_it_went(rig, started, load, cutter)
+        load.gone = _check_server_gone(rig, started, load, cutter)
     except KeyboardInterrupt:
         started.log.abandon()
         load.end(wait_s=0)
-        beside.end_counts()
+        beside.end_counting()
         beside.readers.abandon()
         raise
     finally:
-        ended = _store(started, load, beside, cutter)
+        ended = _store_load(started, load, beside, cutter)
     return ended
 
 
-def _store(
-    started: Started, load: Load, beside: Beside, cutter: Cutter
+def _store_load(
+    started: Started, load: Load, beside: LoadMonitors, cutter: Cutter
 ) -> tuple[LoadRecord, WitnessError | None]:
     record = replace(
-        _record(started, load, beside, cutter),
+        _make_load_record(started, load, beside, cutter),
         seen=beside.readers.seen,
         seen_watermark=beside.readers.watermark,
     )
@@ -264,7 +264,7 @@ def _store(
     # without that would call its rows foreign; with none, the run is judged as if this
     # client were lost.
     try:
-        failure = _close(started, record if load.is_whole else None)
+        failure = _close_log(started, record if load.is_whole else None)
     finally:
         watermark, window = started.log.watermark(), started.log.window()
         own, *others = record.observed or ()
@@ -277,17 +277,17 @@ def _store(
         if load.is_whole:
             started.run.write_load(record)
         if beside.drives:
-            lines = csv_lines(beside.drives, load.began_us)
+            lines = format_csv(beside.drives, load.began_us)
             started.run.write_lines("drives.csv", lines)
     return record, failure
 
 
-def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
+def _close_log(started: Started, record: LoadRecord | None) -> WitnessError | None:
     """Leave the record with the witness, in case this client is lost; close the log."""
     failure: WitnessError | None = None
     try:
         if record is not None:
-            started.log.note(sealed_load(started.run.key(), record))
+            started.log.note(seal_load(started.run.key(), record))
     except WitnessError as error:
         failure = error
     except KeyboardInterrupt:
@@ -302,14 +302,16 @@ def _close(started: Started, record: LoadRecord | None) -> WitnessError | None:
     return failure
 
 
-def sealed_load(key: ClientKey | None, record: LoadRecord) -> Json:
+def seal_load(key: ClientKey | None, record: LoadRecord) -> Json:
     """Return the event that leaves *record* on the witness; see runs/client_key.py."""
     content = stored.to_bytes(record)
     event = {"event": LOAD_EVENT, "load": content.decode()}
     return event if key is None else {**event, "seal": key.seal(content)}
 
 
-def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> LoadRecord:
+def _make_load_record(
+    started: Started, load: Load, beside: LoadMonitors, cutter: Cutter
+) -> LoadRecord:
     warm = {PREFLIGHT_SESSION: WARM_ROWS}
     nodes = started.manifest.nodes
     last_us = load.last_ack_us()
@@ -334,7 +336,9 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         ),
         refusals=tuple(result.refusals),
         farewells=tuple(load.farewells),
-        nodes={name: _at_the_cut(started, beside, cutter, name) for name in nodes},
+        nodes={
+            name: _describe_node_at_cut(started, beside, cutter, name) for name in nodes
+        },
         settings=cutter.before.settings if cutter.before else None,
         settings_us=cutter.read_us,
         log=cutter.log,
@@ -352,21 +356,21 @@ def _record(started: Started, load: Load, beside: Beside, cutter: Cutter) -> Loa
         warnings=tuple(result.warnings),
         replication=beside.following.seen() if beside.following else None,
         watched=beside.server.seen() if beside.server else None,
-        observed=_observed(load, parts),
+        observed=_list_observed(load, parts),
         sessions_watched=result.watched,
         replaced=result.replaced,
-        clocks=None if beside.began is None else (beside.began, clocks()),
+        clocks=None if beside.began is None else (beside.began, read_client_clocks()),
     )
 
 
-def _observed(load: Load, parts: Sequence[GroupResult]) -> tuple[Observed, ...]:
+def _list_observed(load: Load, parts: Sequence[GroupResult]) -> tuple[Observed, ...]:
     """Return what was observed of each log's acks; log 0 has none of several parts."""
     own = load.results[0].observed if load.results and not parts else Observed()
     return (own, *(part.observed for part in parts))
 
 
-def _at_the_cut(
-    started: Started, beside: Beside, cutter: Cutter, name: str
+def _describe_node_at_cut(
+    started: Started, beside: LoadMonitors, cutter: Cutter, name: str
 ) -> NodeAtTheCut:
     """Return what was seen of the node *name*."""
     cut, canaries = cutter.cuts.get(name), started.canaries.get(name)

@@ -84,7 +84,7 @@ class Outcome:
     @cached_property
     def result(self) -> RunResult:
         """The result of the run, as reports show it."""
-        return _result_of(self)
+        return _build_result(self)
 
     @property
     def verdict(self) -> Verdict:
@@ -126,7 +126,7 @@ class Outcome:
         return max(0, went_us - acked_us) / 1e6
 
 
-def met_stratum(outcome: Outcome) -> Met | None:
+def find_met_stratum(outcome: Outcome) -> Met | None:
     """Return the stratum that the cut came in, None if no moment was drawn for it."""
     drawn, load = outcome.manifest.moment, outcome.load
     if drawn is None:
@@ -161,7 +161,7 @@ class _Fate(TypedDict):
     earlier_lost: Mapping[int, int] | None
 
 
-def _fate_of(found: Reconciliation | None) -> _Fate:
+def _copy_fate(found: Reconciliation | None) -> _Fate:
     return _Fate(
         confirmed=found.confirmed if found else None,
         kept=found.kept if found else None,
@@ -174,7 +174,7 @@ def _fate_of(found: Reconciliation | None) -> _Fate:
     )
 
 
-def _result_of(outcome: Outcome) -> RunResult:
+def _build_result(outcome: Outcome) -> RunResult:
     case, manifest, found = outcome.case, outcome.manifest, outcome.found
     node, why, depth = manifest.writer, outcome.witness_alone, case.depth
     settings, lost = outcome.settings, outcome.verdict is Verdict.FAIL
@@ -202,29 +202,29 @@ def _result_of(outcome: Outcome) -> RunResult:
         load=outcome.load,
         depth=DepthResult(depth.depth, depth.reasons) if depth else None,
         page_cache_kept=case.page_cache_kept,
-        statistics=_statistics(outcome),
-        **_fate_of(found),
-        losses=_losses(outcome),
+        statistics=_compute_statistics(outcome),
+        **_copy_fate(found),
+        losses=_count_losses(outcome),
         earlier_losses=found.earlier_counts if found else None,
-        ranges=tuple(_ranges(outcome, itertools.islice(ranges, RANGES_MAX))),
+        ranges=tuple(_list_ranges(outcome, itertools.islice(ranges, RANGES_MAX))),
         ranges_left_out=sum(1 for _ in ranges),
         shape=case.shape,
-        diagnosis=_diagnosis(outcome),
-        evidence=_evidence(outcome),
+        diagnosis=_list_explanations(outcome),
+        evidence=_list_evidence(outcome),
         settings_at_fault=tuple(f.sentence for f in settings.at_fault(lost=lost)),
-        layers_at_fault=_layers_at_fault(outcome),
+        layers_at_fault=_find_layers_at_fault(outcome),
         other_settings=tuple(f.sentence for f in settings.others(lost=lost)),
-        left_on_host=_left_on_host(outcome),
+        left_on_host=_find_canaries_left_on_host(outcome),
         lab=dict(manifest.lab),
-        image=_image(outcome),
-        seen=_seen(outcome),
+        image=_find_kept_image(outcome),
+        seen=_build_seen_result(outcome),
         audit=manifest.writer.audit,
-        cluster=_cluster(outcome),
-        housekeeping=_housekeeping(outcome),
+        cluster=_build_cluster_result(outcome),
+        housekeeping=_build_housekeeping_result(outcome),
     )
 
 
-def _cluster(outcome: Outcome) -> ClusterResult | None:
+def _build_cluster_result(outcome: Outcome) -> ClusterResult | None:
     manifest, after = outcome.manifest, outcome.after
     if manifest.promise is None:
         return None
@@ -242,7 +242,7 @@ def _cluster(outcome: Outcome) -> ClusterResult | None:
     )
 
 
-def _housekeeping(outcome: Outcome) -> HousekeepingResult | None:
+def _build_housekeeping_result(outcome: Outcome) -> HousekeepingResult | None:
     manifest, load = outcome.manifest, outcome.load
     kinds = manifest.workload.housekeeping
     if not kinds or load is None:
@@ -257,14 +257,14 @@ def _housekeeping(outcome: Outcome) -> HousekeepingResult | None:
     )
 
 
-def _evidence(outcome: Outcome) -> tuple[EvidenceResult, ...]:
+def _list_evidence(outcome: Outcome) -> tuple[EvidenceResult, ...]:
     return tuple(
         EvidenceResult(item.id, item.standing, item.reason, item.required)
         for item in outcome.judgement.items
     )
 
 
-def _layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
+def _find_layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
     """Return which layers below the server hold flushes back, or lay elsewhere."""
     against = (Standing.ABSENT, Standing.CONTRADICTED)
     about = {ItemId.WRITE_CACHE} | ({ItemId.PLACES} if outcome.case.strayed else set())
@@ -275,17 +275,17 @@ def _layers_at_fault(outcome: Outcome) -> tuple[str, ...]:
     )
 
 
-def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
+def _list_explanations(outcome: Outcome) -> tuple[Explanation, ...]:
     case = outcome.case
     if outcome.verdict is not Verdict.FAIL or outcome.found is None:
         return ()
-    counts = {**outcome.found.counts, **_beside_rows(outcome.after)}
+    counts = {**outcome.found.counts, **_count_losses_without_row(outcome.after)}
     undecided = outcome.found.undecided
     return diagnosis(
         {LossKind(name): rows for name, rows in counts.items()},
         case.shape or NO_SHAPE,
         outcome.settings.at_fault(lost=True),
-        _layers_at_fault(outcome),
+        _find_layers_at_fault(outcome),
         page_cache_kept=case.page_cache_kept,
         replication=blamed(case),
         spared=case.spared,
@@ -296,14 +296,14 @@ def _diagnosis(outcome: Outcome) -> tuple[Explanation, ...]:
     )
 
 
-def _losses(outcome: Outcome) -> dict[str, int] | None:
+def _count_losses(outcome: Outcome) -> dict[str, int] | None:
     """Return the losses of this cycle by kind."""
     if outcome.found is None:
         return None
-    return {**outcome.found.own_counts, **_beside_rows(outcome.after)}
+    return {**outcome.found.own_counts, **_count_losses_without_row(outcome.after)}
 
 
-def _beside_rows(after: AfterRecord) -> dict[str, int]:
+def _count_losses_without_row(after: AfterRecord) -> dict[str, int]:
     """Return the losses that no row of the first reading shows."""
     found: dict[str, int] = {}
     for each in (after.index, after.conditions, after.again):
@@ -311,14 +311,14 @@ def _beside_rows(after: AfterRecord) -> dict[str, int]:
     return found | differences.counts(after.others)
 
 
-def _image(outcome: Outcome) -> str:
+def _find_kept_image(outcome: Outcome) -> str:
     """Return where the drive of a run that did not pass is kept, "" if it is not."""
     image = outcome.run.image_path
     kept = outcome.verdict is not Verdict.PASS and image.is_file()
     return str(image) if kept else ""
 
 
-def _left_on_host(outcome: Outcome) -> LeftOnHost | None:
+def _find_canaries_left_on_host(outcome: Outcome) -> LeftOnHost | None:
     """Return where the canaries still lie on the target's host, None if nowhere."""
     before, host = outcome.case.before, outcome.case.host
     if before is None or outcome.after.unanswered or (host and not host.left):
@@ -330,7 +330,7 @@ def _left_on_host(outcome: Outcome) -> LeftOnHost | None:
     return LeftOnHost(before.facts.hostname, command)
 
 
-def _statistics(outcome: Outcome) -> Statistics | None:
+def _compute_statistics(outcome: Outcome) -> Statistics | None:
     """Return what this one cut proves; a control's proves nothing: it was to lose."""
     if outcome.manifest.control:
         return None
@@ -338,7 +338,7 @@ def _statistics(outcome: Outcome) -> Statistics | None:
     return Tally.of([(outcome.verdict, depth.value if depth else "")]).statistics
 
 
-def _ranges(outcome: Outcome, spans: Iterable[IdRange]) -> Iterator[RangeResult]:
+def _list_ranges(outcome: Outcome, spans: Iterable[IdRange]) -> Iterator[RangeResult]:
     for span in spans:
         yield RangeResult(
             kind=span.kind,
@@ -351,7 +351,7 @@ def _ranges(outcome: Outcome, spans: Iterable[IdRange]) -> Iterator[RangeResult]
         )
 
 
-def _seen(outcome: Outcome) -> SeenResult | None:
+def _build_seen_result(outcome: Outcome) -> SeenResult | None:
     seen = outcome.case.seen
     if seen is None:
         return None

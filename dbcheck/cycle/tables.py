@@ -21,7 +21,7 @@ from dbcheck.base.errors import (
 )
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.recovery.reading_log import ReadingLog
-from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX, bounded
+from dbcheck.cycle.recovery.survivors import DIFFERENT_MAX, limit_survivors
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import NodeBefore
 from dbcheck.model.server import CheckOutcome, ServerFacts, TableCheck
@@ -41,7 +41,7 @@ _DAMAGED = (CheckOutcome.INDEX, CheckOutcome.TABLE)
 _STEPS = 10  # lines of progress for a table, at most
 
 
-def require_sound(engine: Engine, tables: Sequence[TableSpec]) -> None:
+def require_sound_tables(engine: Engine, tables: Sequence[TableSpec]) -> None:
     """Raise EngineError if the server finds its tables damaged before the load.
 
     What was wrong before the cut is not to be held against what came after it.  A check
@@ -61,7 +61,7 @@ def require_sound(engine: Engine, tables: Sequence[TableSpec]) -> None:
         )
 
 
-def conditions_after(
+def check_conditions(
     engine: Engine, plan: Plan, epoch: int, facts: ServerFacts, log: ReadingLog
 ) -> ConditionCheck | None:
     """Ask the server which conditions do not hold; None if the plan has none.
@@ -80,7 +80,7 @@ def conditions_after(
         return ConditionCheck(not_done=str(error))
 
 
-def check_after(
+def check_tables_read(
     engine: Engine, tables: Sequence[TableSpec], facts: ServerFacts, log: ReadingLog
 ) -> TableCheck | None:
     """Have the server check the tables whose rows were read; None if it cannot.
@@ -101,7 +101,7 @@ def check_after(
         return TableCheck(CheckOutcome.NOT_DONE, str(error))
 
 
-def with_room(
+def drop_tables_if_disk_half_full(
     rig: Rig,
     workload: Workload,
     known: Known,
@@ -120,10 +120,10 @@ def with_room(
     """
     engine, tables = rig.site.writer.engine, tables_of(workload)
     can_drop = engine.has(Feature.HOUSEKEEPING)
-    if emptied is None or not can_drop or not _is_short(known, node):
+    if emptied is None or not can_drop or not _is_disk_half_full(known, node):
         return known
     now = engine.prepare(tables, server=node.facts)
-    known.of_tables(now)
+    known.complete_tables(now)
     if not all(known.is_sound(name, facts) for name, facts in now.items()):
         return known
     rows = sum(sum(facts.rows_by_epoch.values()) for facts in now.values())
@@ -135,7 +135,7 @@ def with_room(
     return known
 
 
-def _is_short(known: Known, node: NodeBefore) -> bool:
+def _is_disk_half_full(known: Known, node: NodeBefore) -> bool:
     """Say whether less than half is free of what was free before the first cycle."""
     first = known.free_bytes
     free = node.host.facts.data.free_bytes if node.host is not None else None
@@ -144,7 +144,7 @@ def _is_short(known: Known, node: NodeBefore) -> bool:
     return bool(known.tables) and 2 * free < first
 
 
-def age(
+def fill_tables(
     rig: Rig,
     workload: Workload,
     schedule: Schedule,
@@ -163,12 +163,12 @@ def age(
     tables = tables_of(workload)
     engine = rig.site.writer.engine
     before = engine.prepare(tables, server=server)
-    known.of_tables(before)
+    known.complete_tables(before)
     filled: dict[TableSpec, int] = {}
     for table in tables:
         lacking = workload.rows_before - sum(before[table.name].rows_by_epoch.values())
         if lacking > 0:
-            _fill(rig, table, Fill(schedule, lacking), server)
+            _insert_rows(rig, table, Fill(schedule, lacking), server)
             filled[table] = lacking
     unread = [
         table
@@ -180,7 +180,7 @@ def age(
     rig.listener.phase(Phase.FILL, "reading the rows that stand before the load")
     rows = sum(sum(facts.rows_by_epoch.values()) for facts in before.values())
     most = rows + sum(filled.values())
-    found = _read(rig, unread, schedule, server, most)
+    found = _read_tables(rig, unread, schedule, server, most)
     for table in unread:
         _require_filled(table, found[table], schedule.epoch, filled.get(table, 0))
     return known.with_rows(
@@ -189,7 +189,7 @@ def age(
     )
 
 
-def _fill(rig: Rig, table: TableSpec, rows: Fill, server: ServerFacts) -> None:
+def _insert_rows(rig: Rig, table: TableSpec, rows: Fill, server: ServerFacts) -> None:
     """Insert *rows*; show how far it is, and how fast."""
     engine = rig.site.writer.engine
     began = time.monotonic()
@@ -236,7 +236,7 @@ class _Rows:
         self.different += records["row_id"][changed][:room].tolist()
 
 
-def _read(
+def _read_tables(
     rig: Rig,
     tables: Sequence[TableSpec],
     schedule: Schedule,
@@ -248,7 +248,7 @@ def _read(
     inspector = Inspector(schedule, range(PARTS))
     engine = rig.site.writer.engine
     done = 0
-    for table, batch in bounded(engine, tables, server, rows):
+    for table, batch in limit_survivors(engine, tables, server, rows):
         records, _ = inspector.inspect(batch)
         found[table].add(records, schedule.epoch)
         done += len(batch)

@@ -19,7 +19,7 @@ from functools import partial
 from dbcheck.base import interrupt
 from dbcheck.base.errors import EngineError, HostError
 from dbcheck.base.system import now_us
-from dbcheck.cycle.host import data_directory
+from dbcheck.cycle.host import require_data_directory
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.flushes import Sample, UnderLoad
@@ -52,7 +52,7 @@ _END_S = 3.0
 _AGAIN_S = 0.5  # of one wait for a sample; an interrupt is seen after it
 
 
-class Following:
+class FollowerWatch:
     """Asks the writer who follows it, in a thread of its own, as long as it answers."""
 
     def __init__(self, followers: Followers) -> None:
@@ -111,14 +111,14 @@ class Following:
             self._followers.close()
 
 
-def begin_following(rig: Rig, server: ServerFacts) -> Following | None:
+def begin_following(rig: Rig, server: ServerFacts) -> FollowerWatch | None:
     """Ask the writer of a cluster who follows it from now on; None of a single server.
 
     server: the writer's facts.  Raise EngineError.
     """
     if rig.site.promise is None:
         return None
-    return Following(rig.site.writer.engine.open_followers(server=server))
+    return FollowerWatch(rig.site.writer.engine.open_followers(server=server))
 
 
 EVERY_S = 0.5
@@ -151,7 +151,7 @@ class Watching:
         until_s: of time.monotonic().  An interrupt ends it.
         """
         while not self._begun.wait(_POLL_S) and time.monotonic() < until_s:
-            interrupt.require_none()
+            interrupt.raise_if_interrupted()
 
     def seen(self) -> Watched:
         """Return what was seen, once end() was called."""
@@ -219,7 +219,7 @@ def watch_hosts(rig: Rig, started: Started) -> dict[str, Watching]:
             facts, places = node.host.facts, node.places
             names = {DATA, *(each.name for each in places)}
             known = folders_of(facts, names)  # to which each connection's look adds
-            directory = data_directory(node.facts)
+            directory = require_data_directory(node.facts)
             connect = partial(host.look, facts, directory, places, known)
             before = volumes_looked(facts.volumes) | places_looked(facts, names)
             found[name] = Watching(connect, before)
@@ -284,12 +284,12 @@ class DriveCounts:
             self._take(sample, acked)
 
     def _take(self, sample: Sample, acked: int) -> None:
-        done = _between(self._last, sample, acked - self._last_acked)
+        done = _subtract_samples(self._last, sample, acked - self._last_acked)
         self._series.append((now_us(), done))
         # Drives that are cut alone are gone from the samples that come after.
         is_complete = self._first.devices.keys() <= sample.devices.keys()
         if acked > self._last_acked and is_complete:
-            self.whole = _between(self._first, sample, acked)
+            self.whole = _subtract_samples(self._first, sample, acked)
         self._last, self._last_acked = sample, acked
 
 
@@ -304,11 +304,11 @@ def begin_counting(
     try:
         for name, node in started.manifest.nodes.items():
             host = rig.site.nodes[name].host
-            names = drives_of(node.host.facts.volumes) if node.host else []
+            names = list_drives(node.host.facts.volumes) if node.host else []
             if host is None or not names:
                 continue
             try:
-                found[name] = _first_counts(host, names, acked)
+                found[name] = _take_first_counts(host, names, acked)
             except HostError as error:
                 text = f"the flushes of its drives are not counted: {error}"
                 rig.listener.phase(Phase.LOAD, text)
@@ -321,7 +321,7 @@ def begin_counting(
     return found
 
 
-def _first_counts(
+def _take_first_counts(
     host: TargetHost, drives: Sequence[str], acked: Callable[[], int]
 ) -> DriveCounts:
     counters = host.counting(drives)
@@ -332,12 +332,12 @@ def _first_counts(
         raise
 
 
-def drives_of(volumes: Sequence[Volume]) -> list[str]:
+def list_drives(volumes: Sequence[Volume]) -> list[str]:
     """Return the drives below *volumes*, by name, each once."""
     return list(dict.fromkeys(drive.name for each in volumes for drive in each.drives))
 
 
-def csv_lines(found: Mapping[str, DriveCounts], began_us: int) -> Iterator[str]:
+def format_csv(found: Mapping[str, DriveCounts], began_us: int) -> Iterator[str]:
     """Yield drives.csv: for each node and drive, what it did in each half second.
 
     began_us: when the load began, from which at_s is counted.
@@ -355,7 +355,7 @@ def csv_lines(found: Mapping[str, DriveCounts], began_us: int) -> Iterator[str]:
                 yield f"{head},{node},{drive},{wrote},{flushed}\n"
 
 
-def _between(earlier: Sample, later: Sample, acked: int) -> UnderLoad:
+def _subtract_samples(earlier: Sample, later: Sample, acked: int) -> UnderLoad:
     """Return what was done between two samples."""
     seconds = max(0, later.at_us - earlier.at_us) / 1e6
     done = {

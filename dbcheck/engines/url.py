@@ -132,7 +132,7 @@ def find_unreadable_file(named: Mapping[str, str]) -> str:
     """
     for what, name in named.items():
         try:
-            plain.require(Path(name))
+            plain.require_regular(Path(name))
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             continue
         except (OSError, ValueError) as error:

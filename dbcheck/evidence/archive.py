@@ -182,7 +182,7 @@ def opened(path: Path) -> Iterator[Archive]:
     The open file is read, and not what may have its name by then.
     """
     try:
-        file = plain.opened(path)
+        file = plain.open_regular(path)
     except OSError as error:
         raise BundleRefused(
             f"{path} cannot be read: {error.strerror}", id=ErrorId.NOT_A_BUNDLE

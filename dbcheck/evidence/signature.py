@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbcheck.base import plain, processes
-from dbcheck.base.access import own_program
+from dbcheck.base.access import find_own_program
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import BundleRefused, UsageError
 from dbcheck.evidence.archive import Archive
@@ -74,7 +74,7 @@ def check(bundle: Archive, allowed: Path | None, signer: str) -> Signature | Non
     with scratch() as folder:
         copy = folder / "signature"
         try:
-            copy.write_bytes(plain.read(file, _SIGNATURE_MAX))
+            copy.write_bytes(plain.read_regular(file, _SIGNATURE_MAX))
         except FileNotFoundError:
             if allowed is None:
                 return None
@@ -108,7 +108,7 @@ def _not_good(bundle: Archive, why: str) -> BundleRefused:
 def _copied(allowed: Path, copy: Path) -> Path:
     """Copy the list of signers, so that each question is about the same one."""
     try:
-        copy.write_bytes(plain.read(allowed))
+        copy.write_bytes(plain.read_regular(allowed))
     except OSError as error:
         raise UsageError(
             f"--allowed-signers: {allowed} cannot be read: {error.strerror}",
@@ -134,7 +134,7 @@ def _run(
     words: list[str], content: Iterable[bytes] = ()
 ) -> tuple[subprocess.CompletedProcess[str], str]:
     """Run ssh-keygen on *content*; return also the SHA-256 of what it was given."""
-    program = own_program("ssh-keygen")
+    program = find_own_program("ssh-keygen")
     if program is None:
         raise UsageError(
             "ssh-keygen is not installed, which signs and checks signatures",
@@ -147,7 +147,7 @@ def _run(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=processes.environment(),
+        env=processes.make_environment(),
     ) as child:
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has refused something already

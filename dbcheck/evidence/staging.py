@@ -26,7 +26,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LogDamaged, UsageError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending, ending_text
-from dbcheck.cycle.detail import detail_of
+from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.evidence.scrub import Scrub
@@ -231,7 +231,7 @@ def stage_run(
 def judged(run: RunFolder, reader: LogReader) -> RunSubject:
     """Judge a run of a bundle."""
     outcome = judge_run(run, reader)
-    return RunSubject(in_bundle(outcome.result), detail_of(outcome, reader))
+    return RunSubject(in_bundle(outcome.result), read_run_detail(outcome, reader))
 
 
 def kept(result: RunResult) -> RunSubject:
@@ -246,7 +246,7 @@ def _copy_files(
     for name in data_files(run, records):
         if is_plain(path := run.path / name):
             if path.suffix == ".jsonl":
-                stored.write(copy.path / name, map(scrub.json_line, _lines(path)))
+                stored.write_file(copy.path / name, map(scrub.json_line, _lines(path)))
             else:
                 shutil.copyfile(path, copy.path / name)
     for name in (DRIVES, LOG):

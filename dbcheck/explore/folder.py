@@ -67,9 +67,9 @@ class Exploration:
     def create(cls, path: Path) -> Exploration:
         """Make the folder, for the recording that comes next."""
         stored.make_folder(path.parent)
-        stored.new_folder(path)
+        stored.make_new_folder(path)
         found = cls(path)
-        stored.new_folder(found.recording)
+        stored.make_new_folder(found.recording)
         return found
 
     def discard_unless_recorded(self) -> None:
@@ -91,15 +91,15 @@ class Exploration:
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every other dbcheck out; raise RunWriteError if one is in."""
-        return stored.locked(self.path)
+        return stored.lock_folder(self.path)
 
     def write_plan(self, plan: Plan) -> None:
         """Store what is explored: from now on the folder can be opened."""
-        stored.write(self.path / _PLAN, [stored.to_bytes(plan)])
+        stored.write_file(self.path / _PLAN, [stored.to_bytes(plan)])
 
     def plan(self) -> Plan:
         """Read it; raise RunFormatError if it is damaged."""
-        return stored.read(self.path / _PLAN, Plan)
+        return stored.read_record(self.path / _PLAN, Plan)
 
     def remember(self) -> None:
         """Note that the recording is this user's own; raise RunWriteError."""
@@ -135,7 +135,7 @@ class Exploration:
         digests = {}
         for path in self._files():
             try:
-                with plain.opened(path) as file:
+                with plain.open_regular(path) as file:
                     digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 raise LabError(
@@ -163,9 +163,9 @@ class Exploration:
         path = self.path / _STATES
         if not path.exists():
             return []
-        whole, _, rest = stored.content(path).rpartition(b"\n")
+        whole, _, rest = stored.read_content(path).rpartition(b"\n")
         if rest:
-            stored.write(path, [whole + b"\n"] if whole else [])
+            stored.write_file(path, [whole + b"\n"] if whole else [])
         try:
             read = (msgspec.json.decode(line, type=Line) for line in whole.splitlines())
             return list({line.name: line for line in read}.values())
@@ -180,8 +180,8 @@ class Exploration:
     def appending(self) -> Iterator[IO[bytes]]:
         """Give the file of states, to which add() appends."""
         with (
-            stored.writing(self.path),
-            stored.private(self.path / _STATES, "ab") as file,
+            stored.translate_write_errors(self.path),
+            stored.open_private(self.path / _STATES, "ab") as file,
         ):
             yield file
 
@@ -194,15 +194,15 @@ class Exploration:
         """Store the findings in the place of those of the same numbers."""
         for finding in findings:
             path = self.path / f"{finding.name}.json"
-            stored.write(path, [stored.to_bytes(finding)])
+            stored.write_file(path, [stored.to_bytes(finding)])
 
     def findings(self) -> list[Finding]:
         """Read the findings, in their order."""
         paths = self.path.glob("finding-*.json")
-        found = [stored.read(path, Finding) for path in paths]
+        found = [stored.read_record(path, Finding) for path in paths]
         return sorted(found, key=lambda finding: finding.number)
 
     def write_result(self, values: Any) -> None:
         """Store what --json prints."""
         text = json.dumps(values, indent=1) + "\n"
-        stored.write(self.path / "explored.json", [text.encode()])
+        stored.write_file(self.path / "explored.json", [text.encode()])

@@ -12,7 +12,7 @@ from dbcheck import __version__
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.cycle.cycle import finish_cycle
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Rig
 from dbcheck.explore.folder import Exploration, Plan
 from dbcheck.explore.oracle import Oracle
@@ -31,7 +31,7 @@ def record(
 
     rig: it asks no host, so that nothing but the server writes to the drives.
     """
-    started = preflight(rig, workload, seed, emptied=lambda _known: None)
+    started = run_preflight(rig, workload, seed, emptied=lambda _known: None)
     outcome = finish_cycle(rig, started)
     if outcome.load is None:
         raise LabError(

@@ -12,7 +12,7 @@ import numpy as np
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LabError, NotBack, TableLost
-from dbcheck.cycle.judging import fate
+from dbcheck.cycle.judging import judge_run_rows
 from dbcheck.cycle.recovery.reading import Reading
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
@@ -270,7 +270,7 @@ class Oracle:
         reader = self._rig.site.reader_name
         after = reading.record({reader: NodeAfter(facts)}, reader)
         case = Case(self._manifest, claimed, None, after)
-        found = fate(run, lambda: [acks], case)
+        found = judge_run_rows(run, lambda: [acks], case)
         # As a cycle is judged; that its cut was one needs no evidence here.
         items = [item for item in (conditions(case), table_check(case)) if item]
         judgement = judge_rows(found, items, CutClass.LAB_DRIVE, explained=True)

@@ -33,12 +33,17 @@ from dbcheck.fleet.messages import (
     Piece,
     Status,
     Word,
-    packed,
-    unpacked,
+    pack_message,
+    unpack_message,
 )
-from dbcheck.fleet.mirror import Incoming, needed
+from dbcheck.fleet.mirror import Incoming, read_needed_files
 from dbcheck.fleet.task import run_job
-from dbcheck.fleet.workers import Workers, chosen, declare, resources_of
+from dbcheck.fleet.workers import (
+    Workers,
+    choose_worker,
+    declare_resources,
+    list_resources,
+)
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.model.verdict import Tally
@@ -53,7 +58,7 @@ from dbcheck.runs.folder import RunFolder
 class FleetRig:
     """One campaign.
 
-    needs:   the resources that its task takes, see resources_of().
+    needs:   the resources that its task takes, see list_resources().
     shown:   the files of the results that the view has shown.
     down:    the queue to the task; None until one has begun.
     future:  of the task; None until the job is placed on a worker.
@@ -84,7 +89,7 @@ class FleetRig:
     def say(self, message: object) -> None:
         """Send a message to the worker's task, if one has begun."""
         if self.down is not None:
-            self.down.put(packed(message))
+            self.down.put(pack_message(message))
 
     def task_is_over(self) -> bool:
         """Say whether its task failed, or had ended without a word at the last call.
@@ -106,7 +111,7 @@ class FleetRig:
                 place = f"{cycle.number}/{self.planned}" if cycle.number else "control"
                 yield f"{place} {cycle.verdict.value}: {cycle.reason}"
 
-    def shown_status(self) -> RigStatus:
+    def describe_status(self) -> RigStatus:
         """Return what a view shows of it."""
         at, running = self.status, self.state is State.RUNNING
         since = None if self.heard_s is None else time.monotonic() - self.heard_s
@@ -123,9 +128,9 @@ class FleetRig:
         )
 
 
-def rig_of(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> FleetRig:
+def make_rig(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> FleetRig:
     """Return a campaign that waits for a worker, or has nothing left to do."""
-    files, cycles, plan = needed(folder), folder.cycles(), folder.plan()
+    files, cycles, plan = read_needed_files(folder), folder.cycles(), folder.plan()
     unsettled = list(folder.unsettled())
     own = tuple(run.path.name for run in unsettled if run.is_own())
     over = finished(plan, cycles) and not unsettled
@@ -134,7 +139,7 @@ def rig_of(attempt: str, entry: Entry, folder: CampaignFolder, up: str) -> Fleet
         folder=folder,
         job=Job(attempt, entry, recall_reached(entry.wiring), up, files, own),
         incoming=Incoming(folder.path, files),
-        needs=resources_of(entry),
+        needs=list_resources(entry),
         planned=plan.cuts,
         shown={folder.file_of(cycle) for cycle in cycles},
         counted=tally(cycles),
@@ -180,7 +185,7 @@ class Coordinator:
         self._up = Queue(f"dbcheck-{token}", client, maxsize=_QUEUED)
         self._rigs: dict[str, FleetRig] = {}
         for number, (entry, folder) in enumerate(campaigns):
-            rig = rig_of(f"{token}-{number}", entry, folder, self._up.name)
+            rig = make_rig(f"{token}-{number}", entry, folder, self._up.name)
             self._rigs[rig.job.attempt] = rig
         self._turns: dict[str, None] = {}  # attempts, in the order of their turns
         self._wanting: dict[str, None] = {}
@@ -207,7 +212,9 @@ class Coordinator:
 
     def _until_over(self) -> None:
         while any(rig.state in OPEN for rig in self._rigs.values()):
-            with interrupt.held_back():  # a message that was taken is handled
+            with (
+                interrupt.hold_interrupts_back()
+            ):  # a message that was taken is handled
                 try:
                     self._step()
                 except Exception as error:  # of Dask, of whatever kind
@@ -218,7 +225,7 @@ class Coordinator:
 
     def _show(self) -> None:
         self._shown_s = time.monotonic()
-        self._view.show([rig.shown_status() for rig in self._rigs.values()])
+        self._view.show([rig.describe_status() for rig in self._rigs.values()])
 
     def _lose_all(self, error: Exception) -> None:
         """End everything here: without the scheduler the workers end it there."""
@@ -271,11 +278,11 @@ class Coordinator:
 
     def _received(self) -> Iterator[Envelope]:
         try:
-            yield unpacked(self._up.get(timeout=_WAIT_S))
+            yield unpack_message(self._up.get(timeout=_WAIT_S))
         except TimeoutError:
             return
         for content in self._up.get(batch=True):
-            yield unpacked(content)
+            yield unpack_message(content)
 
     def _handle(self, rig: FleetRig, envelope: Envelope) -> None:
         message = envelope.message
@@ -301,7 +308,7 @@ class Coordinator:
     def _begin(self, rig: FleetRig, worker: str, down: Queue) -> None:
         """Let a job begin, unless it did, or is to end."""
         if rig.state is not State.WAITING or self._stopping:
-            down.put(packed(Word.REFUSED))
+            down.put(pack_message(Word.REFUSED))
             down.close()
             return
         rig.state, rig.worker, rig.heard_s = State.RUNNING, worker, time.monotonic()
@@ -318,7 +325,7 @@ class Coordinator:
                 name for name in listing.files if name.endswith(f"/{client_key.FILE}")
             ]
             if runs and not rig.agreed:
-                consent.remember(rig.entry.wiring)
+                consent.remember_consent(rig.entry.wiring)
                 rig.agreed = True
             for name in set(runs).difference(rig.job.files):  # made by the worker
                 # It may be no run, or its key cannot be kept.
@@ -354,7 +361,7 @@ class Coordinator:
 
     def _look(self) -> None:
         """See which workers are there, and place jobs that have none."""
-        workers = dask_cluster.workers_about(self._client)
+        workers = dask_cluster.read_worker_info(self._client)
         for rig in self._rigs.values():
             gone = rig.worker not in workers
             failed = rig.task_is_over()
@@ -390,13 +397,13 @@ class Coordinator:
         placed: dict[str, list[str]] = {}
         for rig in new if workers else ():
             try:
-                rig.worker = chosen(list(rig.needs), workers, load)
+                rig.worker = choose_worker(list(rig.needs), workers, load)
             except FleetError as error:
                 self._end(rig, State.ENDED, error.with_hint, error.id)
                 continue
             load[rig.worker] = load.get(rig.worker, 0) + 1
             placed.setdefault(rig.worker, []).extend(rig.needs)
-        declare(self._client, placed)
+        declare_resources(self._client, placed)
         for rig in new:
             if rig.state is State.WAITING and rig.worker:
                 rig.future = self._client.submit(

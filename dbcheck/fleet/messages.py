@@ -128,11 +128,11 @@ class Envelope:
     message: object
 
 
-def packed(message: object) -> bytes:
+def pack_message(message: object) -> bytes:
     """Return *message* as a queue takes it."""
     return pickle.dumps(message)
 
 
-def unpacked(content: bytes) -> Any:
-    """Return what packed() was given."""
+def unpack_message(content: bytes) -> Any:
+    """Return what pack_message() was given."""
     return pickle.loads(content)

@@ -25,24 +25,24 @@ _LOCK = "lock"  # each end has its own
 _RUNS, _CYCLES, _MANIFEST = "runs", "cycles", "manifest.json"
 
 
-def needed(folder: CampaignFolder) -> dict[str, bytes]:
+def read_needed_files(folder: CampaignFolder) -> dict[str, bytes]:
     """Return what a worker needs to go on: all but the runs that are settled."""
     settled = {cycle.run for cycle in folder.cycles()}
     return {
         name: path.read_bytes()
-        for name, path in _files_of(folder.path).items()
-        if _run_of(name) not in settled
+        for name, path in _list_files(folder.path).items()
+        if _find_run_name(name) not in settled
     }
 
 
-def unpack(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write what needed() returned into *folder*; raise RunWriteError if that fails."""
+def unpack_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write what read_needed_files() returned into *folder*; raise RunWriteError if that fails."""
     for name in (_RUNS, _CYCLES):
         stored.make_folder(folder / name)
     for name, content in files.items():
-        place = _inside(folder, name)
+        place = _resolve_inside(folder, name)
         stored.make_folder(place.parent)
-        stored.write(place, [content])
+        stored.write_file(place, [content])
 
 
 class Outgoing:
@@ -60,9 +60,9 @@ class Outgoing:
         A run's manifest comes first: what came in part is a run that --resume settles.
         What names a run as settled comes last.
         """
-        files = _files_of(self._folder)
+        files = _list_files(self._folder)
         self._sent = {n: digest for n, digest in self._sent.items() if n in files}
-        for name in sorted(files, key=_order):
+        for name in sorted(files, key=_sort_key):
             status = files[name].stat()
             seen = (status.st_ino, status.st_size, status.st_mtime_ns)
             if self._seen.get(name) == seen:
@@ -71,7 +71,7 @@ class Outgoing:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 if self._sent.get(name) != digest:
                     file.seek(0)
-                    yield from _pieces(name, file, status.st_size, digest)
+                    yield from _split_file(name, file, status.st_size, digest)
             self._sent[name], self._seen[name] = digest, seen
 
     def listing(self) -> Listing:
@@ -106,11 +106,11 @@ class Incoming:
 
         Raise RunWriteError if the folder cannot be written.
         """
-        place = _inside(self._folder, piece.path)
-        with stored.writing(self._folder):
+        place = _resolve_inside(self._folder, piece.path)
+        with stored.translate_write_errors(self._folder):
             if piece.offset == 0:
                 self.close()
-                self._part = (piece.path, _unnamed(self._folder))
+                self._part = (piece.path, _open_unnamed_file(self._folder))
             if self._part is None or self._part[0] != piece.path:
                 return
             file = self._part[1]
@@ -134,11 +134,11 @@ class Incoming:
 
     def _remove(self, listing: Listing) -> None:
         """Remove what the worker has no longer, but for whole runs."""
-        runs = {_run_of(name) for name in listing.files}
+        runs = {_find_run_name(name) for name in listing.files}
         for name in self._held.keys() - listing.files.keys():
-            if _run_of(name) in runs:
-                with stored.writing(self._folder):
-                    _inside(self._folder, name).unlink(missing_ok=True)
+            if _find_run_name(name) in runs:
+                with stored.translate_write_errors(self._folder):
+                    _resolve_inside(self._folder, name).unlink(missing_ok=True)
             del self._held[name]
 
     def close(self) -> None:
@@ -152,18 +152,18 @@ class Incoming:
         if hashlib.file_digest(file, "sha256").hexdigest() == piece.sha256:
             file.seek(0)
             stored.make_folder(place.parent)
-            stored.write(place, iter(lambda: file.read(PIECE_BYTES), b""))
+            stored.write_file(place, iter(lambda: file.read(PIECE_BYTES), b""))
             self._held[piece.path] = piece.sha256
         self.close()
 
 
-def _unnamed(folder: Path) -> BufferedRandom:
+def _open_unnamed_file(folder: Path) -> BufferedRandom:
     """Return a file in *folder* that goes away with its last user."""
     file: BufferedRandom = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
     return file
 
 
-def _files_of(folder: Path) -> dict[str, Path]:
+def _list_files(folder: Path) -> dict[str, Path]:
     """Return the files of a campaign's folder: relative path -> file.
 
     A run without a manifest is none: its client ended as it made the folder.
@@ -180,15 +180,17 @@ def _files_of(folder: Path) -> dict[str, Path]:
     return {
         name: path
         for name, path in found.items()
-        if not (run := _run_of(name)) or f"{_RUNS}/{run}/{_MANIFEST}" in found
+        if not (run := _find_run_name(name)) or f"{_RUNS}/{run}/{_MANIFEST}" in found
     }
 
 
-def _order(name: str) -> tuple[bool, bool, str]:
+def _sort_key(name: str) -> tuple[bool, bool, str]:
     return name.startswith(_CYCLES), not name.endswith(f"/{_MANIFEST}"), name
 
 
-def _pieces(name: str, file: BufferedReader, size: int, digest: str) -> Iterator[Piece]:
+def _split_file(
+    name: str, file: BufferedReader, size: int, digest: str
+) -> Iterator[Piece]:
     offset = 0
     while True:
         content = file.read(PIECE_BYTES)
@@ -203,13 +205,13 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _run_of(name: str) -> str:
+def _find_run_name(name: str) -> str:
     """Return the run that a file is of, "" if it is of none."""
     parts = PurePosixPath(name).parts
     return parts[1] if parts[0] == _RUNS and len(parts) > 2 else ""
 
 
-def _inside(folder: Path, name: str) -> Path:
+def _resolve_inside(folder: Path, name: str) -> Path:
     """Return the place of *name*; raise RunWriteError if it is not in *folder*."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:

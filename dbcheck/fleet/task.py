@@ -35,10 +35,10 @@ from dbcheck.fleet.messages import (
     Job,
     Kept,
     Word,
-    packed,
-    unpacked,
+    pack_message,
+    unpack_message,
 )
-from dbcheck.fleet.mirror import Outgoing, unpack
+from dbcheck.fleet.mirror import Outgoing, unpack_files
 
 PROGRESS = "progress.log"  # what the campaigns of a folder wrote to their terminals
 CHILD = "dbcheck.runner.campaign_child"
@@ -59,7 +59,7 @@ def run_job(job: Job) -> None:
         with Link(job) as link:
             link.send(Begin(link.down))
             if _may_begin(link):
-                unpack(Path(place, "campaign"), job.files)
+                unpack_files(Path(place, "campaign"), job.files)
                 Task(job, Path(place), link).run()
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -98,7 +98,7 @@ class Link:
 
     def send(self, message: object) -> None:
         """Send to the client; raise FleetError if that is not possible."""
-        content = packed(Envelope(self._attempt, self._worker, message))
+        content = pack_message(Envelope(self._attempt, self._worker, message))
         try:
             self._up.put(content, timeout=LOST_S)
         except Exception as error:  # of Dask, of whatever kind
@@ -110,7 +110,7 @@ class Link:
         heard_s = time.monotonic()
         while not self._over.is_set():
             try:
-                message = unpacked(self._down.get(timeout=ALIVE_S))
+                message = unpack_message(self._down.get(timeout=ALIVE_S))
                 heard_s = time.monotonic()
             except TimeoutError:
                 if time.monotonic() - heard_s < LOST_S:
@@ -206,8 +206,10 @@ class Task:
         channel, theirs = Channel.pair()
         with theirs, self._log.open("wb") as log:
             process = subprocess.Popen(
-                processes.module(CHILD, str(theirs.fileno())),
-                env=processes.environment(keep=os.environ),  # it reads the same secrets
+                processes.make_module_command(CHILD, str(theirs.fileno())),
+                env=processes.make_environment(
+                    keep=os.environ
+                ),  # it reads the same secrets
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -215,7 +217,7 @@ class Task:
                 start_new_session=True,  # Ctrl-C is for the client
             )
         try:
-            channel.send(packed((self._job, self._folder)))
+            channel.send(pack_message((self._job, self._folder)))
             threading.Thread(
                 target=self._listen, args=(channel,), name="from-campaign", daemon=True
             ).start()
@@ -227,7 +229,7 @@ class Task:
     def _listen(self, channel: Channel) -> None:
         with contextlib.suppress(OSError, EOFError, NotAMessage):
             while True:
-                self._link.inbox.put(unpacked(channel.receive()))
+                self._link.inbox.put(unpack_message(channel.receive()))
         self._link.inbox.put(Word.CLOSED)
 
     def _ending(self, process: subprocess.Popen[bytes]) -> str:
@@ -241,4 +243,4 @@ class Task:
 
 def _pass_on(message: object, channel: Channel) -> None:
     with contextlib.suppress(OSError):  # the process is gone, as is seen next
-        channel.send(packed(message))
+        channel.send(pack_message(message))

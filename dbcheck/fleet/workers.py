@@ -37,7 +37,7 @@ Workers = Mapping[str, Mapping[str, Any]]  # dask.workers_about()
 
 
 @contextlib.contextmanager
-def own_workers(jobs: int, root: Path) -> Iterator[Client]:
+def open_own_workers(jobs: int, root: Path) -> Iterator[Client]:
     """Give a client of workers for so many *jobs*; end them afterwards.
 
     They run up to AT_ONCE_MAX campaigns at once, as threads of this process: each
@@ -69,7 +69,7 @@ def own_workers(jobs: int, root: Path) -> Iterator[Client]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def resources_of(entry: Entry) -> dict[str, float]:
+def list_resources(entry: Entry) -> dict[str, float]:
     """Return what a job on *entry* needs, as Dask takes it: name -> 1."""
     parts = {"target": entry.target, "witness": entry.witness.rstrip("/")}
     if (outlet := entry.power.outlet()) is not None:
@@ -77,13 +77,17 @@ def resources_of(entry: Entry) -> dict[str, float]:
     return {f"dbcheck {what} {_digest(value)}": 1 for what, value in parts.items()}
 
 
-def chosen(names: Sequence[str], workers: Workers, load: Mapping[str, int]) -> str:
+def choose_worker(
+    names: Sequence[str], workers: Workers, load: Mapping[str, int]
+) -> str:
     """Return the worker for a job that needs the resources *names*.
 
     load: how many jobs each worker has been given.  Raise FleetError if the resources
     are with several workers, as where two clients placed jobs at the same moment.
     """
-    holders = {a for a, about in workers.items() if _held(about).intersection(names)}
+    holders = {
+        a for a, about in workers.items() if _list_held(about).intersection(names)
+    }
     if len(holders) > 1:
         raise FleetError(
             "its server, its outlet and its witness are in use by jobs on several"
@@ -95,11 +99,11 @@ def chosen(names: Sequence[str], workers: Workers, load: Mapping[str, int]) -> s
     if holders:
         return holders.pop()
     return min(
-        workers, key=lambda one: (load.get(one, 0) / _threads(workers[one]), one)
+        workers, key=lambda one: (load.get(one, 0) / _count_threads(workers[one]), one)
     )
 
 
-def declare(client: Client, placed: Mapping[str, Sequence[str]]) -> None:
+def declare_resources(client: Client, placed: Mapping[str, Sequence[str]]) -> None:
     """Give each worker the resources *placed* on it: address -> their names."""
     for worker, names in placed.items():
         client.run(_declare, list(names), workers=[worker])
@@ -110,11 +114,11 @@ async def _declare(names: Sequence[str], dask_worker: Worker) -> None:
     await dask_worker.set_resources(**dict.fromkeys(missing, 1))
 
 
-def _held(about: Mapping[str, Any]) -> set[str]:
+def _list_held(about: Mapping[str, Any]) -> set[str]:
     return set(about.get("resources", ()))
 
 
-def _threads(about: Mapping[str, Any]) -> int:
+def _count_threads(about: Mapping[str, Any]) -> int:
     return int(about.get("nthreads", 1)) or 1
 
 

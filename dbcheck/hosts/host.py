@@ -31,8 +31,8 @@ from dbcheck.model.host import (
 from dbcheck.model.places import DATA, DataNames, Place
 from dbcheck.model.watched import Folders
 from dbcheck.remote.address import AS_SSH, SshOptions
-from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, program
-from dbcheck.remote.way import way_to
+from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
+from dbcheck.remote.way import find_way
 from dbcheck.server_log.postgresql import with_early
 
 _REPLY_S = 1.0
@@ -54,7 +54,7 @@ PARTS = (  # of its agent's program; each imports only those before it
     "dbcheck.agent.host.journal",
     "dbcheck.agent.host.log",
 )
-PROGRAM = program("dbcheck.agent.host.serve", *PARTS)
+PROGRAM = build_program("dbcheck.agent.host.serve", *PARTS)
 LOG_BYTES_MAX = 1 << 20
 T = TypeVar("T")
 REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
@@ -501,5 +501,5 @@ def open_host(url: str, options: SshOptions = AS_SSH) -> TargetHost:
 
     Raise UsageError if the URL is invalid.
     """
-    way = way_to(url, options)
+    way = find_way(url, options)
     return TargetHost(url, way.run, way.close)

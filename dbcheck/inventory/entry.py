@@ -16,7 +16,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import OPTION, Secret
 from dbcheck.config.target import TargetSettings
 from dbcheck.inventory.fields import PREFIX, SOURCES, Fields
-from dbcheck.inventory.reaching import host_of
+from dbcheck.inventory.reaching import read_host
 from dbcheck.model import managed
 from dbcheck.model.cluster import Promise
 from dbcheck.model.cut import PowerScope, SwitchKind
@@ -72,7 +72,7 @@ class Entry(TargetSettings):
         """
         if not self.power_drives:
             return None
-        return scope.of_unit(
+        return scope.make_unit_scope(
             self.power_drives, self.server_unit, self.server_kill, self.server_start
         )
 
@@ -113,15 +113,15 @@ KNOWN = frozenset(
 )
 
 
-def entry(fields: Fields) -> Entry:
+def parse_entry(fields: Fields) -> Entry:
     """Return the target that *fields* describe; raise UsageError naming the key."""
-    host, host_options = _host(fields)
+    host, host_options = _read_host(fields)
     given = {
         "name": fields.host,
         "password": fields.secret(f"{PREFIX}password"),
         "host": host,
         "host_options": host_options,
-        "power": registry.read(fields),
+        "power": registry.read_power_plan(fields),
         "expected": fields.read(Expected, EXPECT),
         "doubt": "",
         "inventory": "",
@@ -200,11 +200,11 @@ def _require_scope(fields: Fields, found: Entry) -> None:
         )
 
 
-def _host(fields: Fields) -> tuple[str, SshOptions]:
+def _read_host(fields: Fields) -> tuple[str, SshOptions]:
     """Return how to reach the target's host; "" if it is not to be asked."""
     if not fields.value(_ASK_HOST, OTHERS[_ASK_HOST], not _is_managed(fields)):
         return "", AS_SSH
-    return host_of(fields)
+    return read_host(fields)
 
 
 def _is_managed(fields: Fields) -> bool:

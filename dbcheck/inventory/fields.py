@@ -14,7 +14,13 @@ from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import Kind, Secret
-from dbcheck.config.validated import Command, Text, convert, converted, nearest
+from dbcheck.config.validated import (
+    Command,
+    Text,
+    convert_fields,
+    convert_value,
+    suggest_nearest,
+)
 
 T = TypeVar("T")
 
@@ -51,7 +57,10 @@ class Fields:
         self.host = host
         self._file = file
         self._filled_texts: dict[str, str] = {}
-        own = {"inventory_hostname": host, "inventory_hostname_short": _short(host)}
+        own = {
+            "inventory_hostname": host,
+            "inventory_hostname_short": _shorten_host_name(host),
+        }
         self._variables = {**own, **variables}
 
     def refuse_unknown(self, known: Collection[str]) -> None:
@@ -61,7 +70,7 @@ class Fields:
                 continue
             if f"{name}_env" in known:
                 raise self._clear(name)
-            hint = nearest(name, known) or f"Known: {', '.join(sorted(known))}."
+            hint = suggest_nearest(name, known) or f"Known: {', '.join(sorted(known))}."
             raise self.error(
                 name, "is not known", id=ErrorId.INVENTORY_VARIABLE_UNKNOWN, hint=hint
             )
@@ -76,7 +85,7 @@ class Fields:
     ) -> T:
         """Return the dataclass whose fields are variables that begin with *prefix*.
 
-        given, keys: see validated.converted().
+        given, keys: see validated.convert_fields().
         """
         declared = (field.name for field in fields(kind))  # type: ignore[arg-type]
         names = [name for name in declared if name not in given]
@@ -85,7 +94,7 @@ class Fields:
             for key in (keys.get(name, name) for name in names)
             if (value := self._value(f"{prefix}{key}")) is not None
         }
-        return converted(
+        return convert_fields(
             found,
             kind,
             self._place,
@@ -157,11 +166,11 @@ class Fields:
             return Secret(name, source, found)
         place: str = found
         if source == "env":
-            processes.withhold(place, of_switch=of_switch)
+            processes.withhold_variable(place, of_switch=of_switch)
         return Secret(name, source, (place,))
 
     def _converted(self, name: str, value: object, hint: Any) -> Any:
-        return convert(value, hint, self._place, name, strict=False)
+        return convert_value(value, hint, self._place, name, strict=False)
 
     def _clear(self, key: str) -> UsageError:
         return UsageError(
@@ -177,9 +186,9 @@ class Fields:
 
     def _value(self, name: str) -> Any:
         found = self._variables.get(name)
-        return None if found is None else self._filled(name, found, 0)
+        return None if found is None else self._fill_references(name, found, 0)
 
-    def _filled(self, name: str, value: Any, depth: int) -> Any:
+    def _fill_references(self, name: str, value: Any, depth: int) -> Any:
         """Return *value* with each {{ variable }} in it replaced."""
         if isinstance(value, dict):
             if value.keys() & _TAGS:
@@ -190,14 +199,16 @@ class Fields:
                     id=ErrorId.INVENTORY_TAG_NOT_SUPPORTED,
                     hint=hint,
                 )
-            return {k: self._filled(name, item, depth) for k, item in value.items()}
+            return {
+                k: self._fill_references(name, item, depth) for k, item in value.items()
+            }
         if isinstance(value, list):
-            return [self._filled(name, item, depth) for item in value]
+            return [self._fill_references(name, item, depth) for item in value]
         if value is None or isinstance(value, bool | int | float):
             return value
-        return self._filled_text(name, value, depth)
+        return self._fill_text(name, value, depth)
 
-    def _filled_text(self, name: str, value: str, depth: int) -> str:
+    def _fill_text(self, name: str, value: str, depth: int) -> str:
         if depth > _DEPTH_MAX:
             hint = "Remove the circular reference."
             raise self.error(
@@ -218,7 +229,7 @@ class Fields:
                     hint=hint,
                 )
             if found[1] not in self._filled_texts:
-                text = str(self._filled(name, inner, depth + 1))
+                text = str(self._fill_references(name, inner, depth + 1))
                 self._filled_texts[found[1]] = text
             return self._filled_texts[found[1]]
 
@@ -242,5 +253,5 @@ class Fields:
         return filled
 
 
-def _short(host: str) -> str:
+def _shorten_host_name(host: str) -> str:
     return host.partition(".")[0]

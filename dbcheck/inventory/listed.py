@@ -115,25 +115,25 @@ class Listing:
     groups: Mapping[str, tuple[str, ...]]
 
 
-def listing(path: Path) -> Listing:
+def read_listing(path: Path) -> Listing:
     """Return what an inventory lists.
 
     Ansible runs an inventory that is an executable program; one whose name ends as
     that of a YAML file is refused.  Nothing in the working directory has an effect.
     Raise UsageError if it cannot read all of it, or if others may write what it reads.
     """
-    for one in _files_of(path):
+    for one in _list_files(path):
         require_trusted(one)
         _require_file(one, is_read=one == path or _is_of_variables(one))
         _require_no_program(one)
-    require_no_additions(_folder_of(path))
+    require_no_additions(_find_folder(path))
     try:
         done = subprocess.run(
-            processes.module(
+            processes.make_module_command(
                 "ansible.cli.inventory", "-i", str(path.resolve()), "--list"
             ),
             cwd="/",  # only root can put anything there that Ansible would use
-            env=_environment(path),
+            env=_make_environment(path),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_TIMEOUT_S,
@@ -145,10 +145,12 @@ def listing(path: Path) -> Listing:
             hint="See what it waits for: ansible-inventory -i "
             f"{shlex.quote(str(path))} --list.",
         ) from None
-    messages = _messages(done.stderr.decode(errors="replace"))
+    messages = _parse_messages(done.stderr.decode(errors="replace"))
     if done.returncode or messages:
-        raise _refused(path, messages or [f"exit status {done.returncode}"])
-    return parsed(path, done.stdout)
+        raise _refused_inventory_error(
+            path, messages or [f"exit status {done.returncode}"]
+        )
+    return parse_listing(path, done.stdout)
 
 
 class _Meta(msgspec.Struct):
@@ -160,20 +162,22 @@ class _Group(msgspec.Struct):
     children: list[str] = []
 
 
-def parsed(path: Path, output: bytes) -> Listing:
+def parse_listing(path: Path, output: bytes) -> Listing:
     """Return what ansible-inventory printed: also hosts that have no variable."""
     try:
         found = json.loads(output)
         listed = msgspec.convert(found.pop("_meta"), _Meta).hostvars
         groups = msgspec.convert(found, dict[str, _Group])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise _refused(path, ["its output is not an inventory"]) from None
+        raise _refused_inventory_error(
+            path, ["its output is not an inventory"]
+        ) from None
     names = (host for group in groups.values() for host in group.hosts)
     hosts = {name: listed.get(name, {}) for name in (*listed, *names)}
-    return Listing(hosts, {name: _inside(name, groups) for name in groups})
+    return Listing(hosts, {name: _list_hosts_inside(name, groups) for name in groups})
 
 
-def _inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ...]:
+def _list_hosts_inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ...]:
     """Return the hosts in a group and in those below it, each once."""
     hosts, below, seen = dict[str, None](), [name], {name}
     for each in below:  # grows while it is walked
@@ -184,15 +188,15 @@ def _inside(name: str, groups: Mapping[str, _Group]) -> tuple[str, ...]:
     return tuple(hosts)
 
 
-def _folder_of(path: Path) -> Path:
+def _find_folder(path: Path) -> Path:
     """Return where Ansible looks for variables beside the inventory *path*."""
     inside = path.resolve()
     return inside if inside.is_dir() else inside.parent
 
 
-def _files_of(path: Path) -> Iterator[Path]:
+def _list_files(path: Path) -> Iterator[Path]:
     """Yield the files and folders that Ansible reads, or runs, for *path*."""
-    for one in (path, *(_folder_of(path) / name for name in _BESIDE)):
+    for one in (path, *(_find_folder(path) / name for name in _BESIDE)):
         yield one
         seen = set()
         for folder, folders, files in os.walk(one, followlinks=True):
@@ -211,7 +215,7 @@ def _require_file(path: Path, *, is_read: bool) -> None:
     this user may not read, is left to Ansible.
     """
     try:
-        with plain.opened(path) as file:
+        with plain.open_regular(path) as file:
             if is_read:
                 plain.require_size(file, plain.TEXT_MAX)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
@@ -240,7 +244,7 @@ def _require_no_program(path: Path) -> None:
     if path.suffix not in _YAML or not path.is_file() or not os.access(path, os.X_OK):
         return
     try:
-        with plain.opened(path) as file:
+        with plain.open_regular(path) as file:
             if not file.read(4).startswith(_PROGRAMS):
                 return
     except OSError as error:
@@ -257,13 +261,13 @@ def _require_no_program(path: Path) -> None:
     )
 
 
-def _environment(path: Path) -> dict[str, str]:
+def _make_environment(path: Path) -> dict[str, str]:
     """Return our environment with what makes Ansible read only what it should.
 
     A configuration in the working directory counts if ANSIBLE_CONFIG names it.  Which
     variables the inventory names as secrets is not known yet, so few are passed on.
     """
-    env = processes.environment()
+    env = processes.make_environment()
     if path.suffix in _YAML:
         env = {k: v for k, v in env.items() if k in _NEEDED or k.startswith("ANSIBLE_")}
         env["ANSIBLE_INVENTORY_ENABLED"] = "yaml,auto"  # not script, which would run it
@@ -271,24 +275,26 @@ def _environment(path: Path) -> dict[str, str]:
     env |= {**_SETTINGS, "ANSIBLE_LOCAL_TEMP": tempfile.gettempdir()}
     for name in (_CONFIG, _VAULT):  # as Ansible resolves them where it was started
         if value := env.get(name):
-            env[name] = str(_resolved(value))
-            _require_sound(Path(env[name]))
+            env[name] = str(_resolve_setting(value))
+            _require_sound_settings(Path(env[name]))
     if config := env.get(_CONFIG):  # or the folder that it is in
-        _require_sound(Path(config, "ansible.cfg"))
+        _require_sound_settings(Path(config, "ansible.cfg"))
     for value in _DEFAULT_CONFIGS:
-        _require_sound(_resolved(value))
-    for value in _vault_files(env.get(_VAULTS, "")):  # from where Ansible starts
-        _require_sound(Path("/", os.path.expanduser(os.path.expandvars(value))))
+        _require_sound_settings(_resolve_setting(value))
+    for value in _parse_vault_files(env.get(_VAULTS, "")):  # from where Ansible starts
+        _require_sound_settings(
+            Path("/", os.path.expanduser(os.path.expandvars(value)))
+        )
     return env
 
 
-def _require_sound(path: Path) -> None:
+def _require_sound_settings(path: Path) -> None:
     """Raise UsageError for a setting of Ansible's that it must not read."""
     require_trusted(path)
     _require_file(path, is_read=True)
 
 
-def _vault_files(text: str) -> Iterator[str]:
+def _parse_vault_files(text: str) -> Iterator[str]:
     """Yield the files in a list of vault ids, each FILE, LABEL@FILE or LABEL@prompt."""
     for one in text.split(","):
         label, at, rest = one.strip().partition("@")
@@ -297,12 +303,12 @@ def _vault_files(text: str) -> Iterator[str]:
             yield source
 
 
-def _resolved(value: str) -> Path:
+def _resolve_setting(value: str) -> Path:
     """Return the path that Ansible makes of a setting, from where we were started."""
     return Path(os.path.abspath(os.path.expanduser(os.path.expandvars(value))))
 
 
-def _messages(stderr: str) -> list[str]:
+def _parse_messages(stderr: str) -> list[str]:
     """Return what Ansible warns of, with file and line if it names them.
 
     Not the lines of the file that it shows: they may hold a secret.
@@ -319,24 +325,24 @@ def _messages(stderr: str) -> list[str]:
     return [f"{message.rstrip('.')}{found[message]}" for message in causes]
 
 
-def _faults(path: Path) -> Iterator[str]:
+def _find_faults(path: Path) -> Iterator[str]:
     """Yield each line of the files of an inventory that no YAML can have.
 
     Ansible 2.19 names neither file nor line of those in group_vars and host_vars.
     """
-    for one in _files_of(path):
+    for one in _list_files(path):
         if one == path or _is_of_variables(one):
             with contextlib.suppress(OSError):
-                content = plain.read(one)
+                content = plain.read_regular(one)
                 text = content.decode("utf-8", "surrogateescape")
                 if found := _NO_TEXT.search(text):
                     line = text.count("\n", 0, found.start()) + 1
                     yield f"line {line} of {one} is not UTF-8 text"
-                elif _is_of_variables(one) and (line := _no_yaml(text)):
+                elif _is_of_variables(one) and (line := _find_invalid_line(text)):
                     yield f"line {line} of {one} is not YAML"
 
 
-def _no_yaml(text: str) -> int:
+def _find_invalid_line(text: str) -> int:
     """Return the number of a line that is not YAML, 0 if there is none."""
     try:
         for _ in yaml.parse(text):
@@ -346,8 +352,8 @@ def _no_yaml(text: str) -> int:
     return 0
 
 
-def _refused(path: Path, messages: list[str]) -> UsageError:
-    text = "; ".join((*_faults(path), *messages))[:_MESSAGE_MAX]
+def _refused_inventory_error(path: Path, messages: list[str]) -> UsageError:
+    text = "; ".join((*_find_faults(path), *messages))[:_MESSAGE_MAX]
     id = ErrorId.ANSIBLE_INVENTORY_FAILED
     hint = (
         f"For all messages, run: ansible-inventory -i {shlex.quote(str(path))} --list"

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.inventory import listed
-from dbcheck.inventory.entry import KNOWN, Entry, entry
+from dbcheck.inventory.entry import KNOWN, Entry, parse_entry
 from dbcheck.inventory.fields import PREFIX, Fields
 from dbcheck.inventory.listed import Variables
 from dbcheck.model.cluster import CLUSTER_NODES_MIN, SiteKind
@@ -25,7 +25,7 @@ from dbcheck.power.kinds.plan import PowerPlan
 _OF_ALL = ("topology", "survives", "promoted_by", "promote")  # the writer is the same
 
 
-def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
+def make_cluster(group: str, hosts: Sequence[Entry]) -> Entry:
     """Return the writer, with the other *hosts* of the group as its standbys.
 
     Raise UsageError if they do not describe one and the same cluster.
@@ -34,7 +34,7 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
     for name in _OF_ALL:
         values = {getattr(host, name) for host in hosts}
         if len(values) > 1:
-            raise _wrong(
+            raise _host_error(
                 first,
                 group,
                 f"its hosts do not have the same {PREFIX}{name}",
@@ -42,7 +42,7 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
                 hint="Set it once, in the vars of the group.",
             )
     if len(hosts) < CLUSTER_NODES_MIN:
-        raise _wrong(
+        raise _host_error(
             first,
             group,
             "a cluster has two hosts or more",
@@ -51,7 +51,7 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
         )
     by_name = {host.name: host for host in hosts}
     if first.writer not in by_name:
-        raise _wrong(
+        raise _host_error(
             first,
             group,
             f"{PREFIX}writer is {first.writer!r}, which is not one of its hosts",
@@ -60,7 +60,7 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
         )
     by_command = first.promote or first.promoted_by == PromotedBy.COMMAND.value
     if by_command and SiteKind(first.topology).is_group:
-        raise _wrong(
+        raise _host_error(
             first,
             group,
             f"no node of {first.topology} is promoted",
@@ -69,7 +69,7 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
             " The nodes decide by majority who takes writes.",
         )
     if bool(first.promote) != (first.promoted_by == PromotedBy.COMMAND.value):
-        raise _wrong(
+        raise _host_error(
             first,
             group,
             f"{PREFIX}promote goes with {PREFIX}promoted_by: command",
@@ -80,7 +80,9 @@ def cluster_of(group: str, hosts: Sequence[Entry]) -> Entry:
     return replace(writer, standbys=tuple(by_name.values()))
 
 
-def _wrong(host: Entry, group: str, what: str, *, id: ErrorId, hint: str) -> UsageError:
+def _host_error(
+    host: Entry, group: str, what: str, *, id: ErrorId, hint: str
+) -> UsageError:
     return UsageError(f"{host.inventory}: group {group}: {what}", id=id, hint=hint)
 
 
@@ -160,7 +162,7 @@ class Inventory:
                     hint=f"Name a group that has all hosts whose {PREFIX}writer is"
                     f" {writer}: commits may wait for any of them.",
                 )
-        return cluster_of(name, [self.entry(host) for host in inside])
+        return make_cluster(name, [self.entry(host) for host in inside])
 
     def entry(self, name: str) -> Entry:
         """Return the target *name*; raise UsageError if it is invalid or missing."""
@@ -193,7 +195,7 @@ class Inventory:
         )
 
 
-def load(path: Path) -> Inventory:
+def load_inventory(path: Path) -> Inventory:
     """Return the inventory in *path*; raise UsageError if it cannot be read.
 
     What is wrong with one host is raised when that host is asked for.
@@ -210,11 +212,11 @@ def load(path: Path) -> Inventory:
             id=ErrorId.FILE_NOT_READABLE,
             hint="Write what a pipe would give into a file, and name that.",
         )
-    found = listed.listing(path)
-    return inventory(path, found.hosts, found.groups)
+    found = listed.read_listing(path)
+    return make_inventory(path, found.hosts, found.groups)
 
 
-def inventory(
+def make_inventory(
     path: Path,
     hosts: Mapping[str, Variables],
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
@@ -249,8 +251,8 @@ class _Found:
             if f"{PREFIX}target" not in variables:
                 self._others.add(name)
                 return
-            self._switches[name] = registry.read(fields)
-            self._entries[name] = entry(fields)
+            self._switches[name] = registry.read_power_plan(fields)
+            self._entries[name] = parse_entry(fields)
         except UsageError as error:
             self._faults[name] = error
 

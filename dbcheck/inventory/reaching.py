@@ -28,7 +28,7 @@ from dbcheck.base.errors import UsageError
 from dbcheck.config.validated import Text
 from dbcheck.inventory.fields import Fields
 from dbcheck.remote.address import AS_SSH, USER_CONFIG, Proxy, SshOptions
-from dbcheck.remote.sshfiles import BEFORE_VALUE, divide
+from dbcheck.remote.sshfiles import BEFORE_VALUE, split_keyword
 from dbcheck.remote.way import LOCAL
 
 # In the order in which Ansible gives them to ssh, which takes the first of two values.
@@ -57,19 +57,19 @@ _AS_ON_COMMAND_LINE = (
 )
 
 
-def proxy_of(fields: Fields) -> tuple[Proxy | None, Path]:
+def read_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
     """Return the way to the host, None if the configuration says it; and that file.
 
     Raise UsageError, which repeats no argument, for any that names another host.
     """
     proxy, config = None, USER_CONFIG
     for name in _VARIABLES:
-        for keyword, value in _settings(fields, name):
+        for keyword, value in _parse_settings(fields, name):
             if keyword == "-F":
-                config = _file(fields, name, value)
+                config = _find_config_file(fields, name, value)
             elif hint := _INSTEAD.get(keyword.lower()):
                 what = f"sets {keyword}, which dbcheck does not read there"
-                raise _invalid(fields, name, what, hint)
+                raise _invalid_variable_error(fields, name, what, hint)
             elif keyword.lower() == "proxyjump":
                 proxy = proxy or Proxy(jump=value)
             elif keyword.lower() == "proxycommand" and (
@@ -79,11 +79,11 @@ def proxy_of(fields: Fields) -> tuple[Proxy | None, Path]:
     return proxy, config
 
 
-def _file(fields: Fields, name: str, value: str) -> Path:
+def _find_config_file(fields: Fields, name: str, value: str) -> Path:
     """Return the file that -F names; ssh refuses one that is not there."""
     path = "/dev/null" if value.lower() == "none" else os.path.abspath(value)
     if not os.path.exists(path):
-        raise _invalid(
+        raise _invalid_variable_error(
             fields,
             name,
             "names a configuration by -F that does not exist",
@@ -92,39 +92,43 @@ def _file(fields: Fields, name: str, value: str) -> Path:
     return Path(path)
 
 
-def _settings(fields: Fields, name: str) -> Iterator[tuple[str, str]]:
+def _parse_settings(fields: Fields, name: str) -> Iterator[tuple[str, str]]:
     """Yield each keyword of ssh_config(5) and its value in one variable; also "-F"."""
     try:
-        options, rest = getopt.gnu_getopt(_words(fields, name), _OPTIONS)
+        options, rest = getopt.gnu_getopt(_split_words(fields, name), _OPTIONS)
     except getopt.GetoptError:
-        raise _invalid(fields, name, "has an option that ssh does not have") from None
+        raise _invalid_variable_error(
+            fields, name, "has an option that ssh does not have"
+        ) from None
     if rest:
-        raise _invalid(fields, name, "holds a word that is no option of ssh")
+        raise _invalid_variable_error(
+            fields, name, "holds a word that is no option of ssh"
+        )
     for option, value in options:
         if option in _KEYWORDS or option == "-F":
             yield _KEYWORDS.get(option, option), value
         elif option == "-o":
-            keyword, setting = divide(value)
+            keyword, setting = split_keyword(value)
             yield keyword, setting.lstrip(BEFORE_VALUE)
 
 
-def _words(fields: Fields, name: str) -> list[str]:
+def _split_words(fields: Fields, name: str) -> list[str]:
     """Return the arguments in one variable, split as Ansible splits them."""
     text = fields.value(name, Any, "")
     if not isinstance(text, str) or "\0" in text:
-        raise _invalid(fields, name, "is not a text")
+        raise _invalid_variable_error(fields, name, "is not a text")
     try:
         text.encode()
         return [word.strip() for word in shlex.split(text) if word.strip()]
     except UnicodeEncodeError:
-        raise _invalid(fields, name, "is not a text") from None
+        raise _invalid_variable_error(fields, name, "is not a text") from None
     except ValueError:
-        raise _invalid(
+        raise _invalid_variable_error(
             fields, name, "has a quotation mark without a second one"
         ) from None
 
 
-def _invalid(
+def _invalid_variable_error(
     fields: Fields, name: str, what: str, hint: str = _AS_ON_COMMAND_LINE
 ) -> UsageError:
     return fields.error(name, what, id=ErrorId.SSH_ARGUMENT_NOT_SUPPORTED, hint=hint)
@@ -138,29 +142,33 @@ _KEYS = ("ansible_private_key", "ansible_ssh_private_key")
 _Port = Annotated[int, Meta(ge=1, le=65_535)]
 
 
-def host_of(fields: Fields) -> tuple[str, SshOptions]:
+def read_host(fields: Fields) -> tuple[str, SshOptions]:
     """Return the URL of the target's host, see remote.way, and how to log in there.
 
     Raise UsageError for what Ansible reaches in another way than by SSH.
     """
-    kind = _connection(fields)
+    kind = _read_connection(fields)
     if kind == "local":
         return LOCAL, AS_SSH
     by_paramiko = kind in _PARAMIKO
-    host = fields.value(_given(fields, "host", by_paramiko), Text, fields.host)
+    host = fields.value(
+        _find_given_name(fields, "host", by_paramiko), Text, fields.host
+    )
     user = fields.value(fields.given("ansible_user", "ansible_ssh_user"), str, "")
-    port = fields.value(_given(fields, "port", by_paramiko), _Port, None)
+    port = fields.value(_find_given_name(fields, "port", by_paramiko), _Port, None)
     before, _, host = host.rpartition("@")  # ssh takes USER@HOST, too
     name = quote(user or before, safe=":@\\")
     url = f"ssh://{name}@" if name else "ssh://"
     url += f"[{host}]" if ":" in host else host
     url += f":{port}" if port else ""
-    proxy, config = _by_paramiko(fields) if by_paramiko else _by_ssh(fields)
-    identity = _identity(fields, by_paramiko)
+    proxy, config = (
+        _read_paramiko_proxy(fields) if by_paramiko else _read_ssh_proxy(fields)
+    )
+    identity = _read_identity(fields, by_paramiko)
     return url, SshOptions(identity_file=identity, config_file=config, proxy=proxy)
 
 
-def _connection(fields: Fields) -> str:
+def _read_connection(fields: Fields) -> str:
     """Return the name of the connection plugin; raise UsageError for another one."""
     kind: str = fields.value("ansible_connection", str, "ssh")
     for collection in _COLLECTIONS:
@@ -176,14 +184,14 @@ def _connection(fields: Fields) -> str:
     return kind
 
 
-def _given(fields: Fields, setting: str, by_paramiko: bool) -> str:
+def _find_given_name(fields: Fields, setting: str, by_paramiko: bool) -> str:
     """Return the name that counts of a setting's names."""
     names = (f"ansible_{setting}", f"ansible_ssh_{setting}")
     more = (f"ansible_paramiko_{setting}",) if by_paramiko else ()
     return fields.given(*names, *more)
 
 
-def _identity(fields: Fields, by_paramiko: bool) -> Path | None:
+def _read_identity(fields: Fields, by_paramiko: bool) -> Path | None:
     """Return the file of the private key, None if SSH's own configuration names it."""
     for name in () if by_paramiko else _KEYS:
         if fields.value(name, Any, None):
@@ -194,14 +202,14 @@ def _identity(fields: Fields, by_paramiko: bool) -> Path | None:
                 hint="Store it in a file that only you may read, and name that in"
                 " ansible_ssh_private_key_file.",
             )
-    name = _given(fields, "private_key_file", by_paramiko)
+    name = _find_given_name(fields, "private_key_file", by_paramiko)
     is_named = fields.value(name, str, "") != ""
     found: Path | None = fields.value(name, Path, None) if is_named else None
     return found
 
 
-def _by_ssh(fields: Fields) -> tuple[Proxy | None, Path]:
-    """Return the way to a host as ssh(1) takes it, see proxy_of()."""
+def _read_ssh_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
+    """Return the way to a host as ssh(1) takes it, see read_proxy()."""
     program = fields.value(_PROGRAM, str, "")
     if PurePath(program).name not in ("", "ssh"):
         raise fields.error(
@@ -211,10 +219,10 @@ def _by_ssh(fields: Fields) -> tuple[Proxy | None, Path]:
             hint=f"Write how it reaches the host into {USER_CONFIG}, as a ProxyCommand,"
             f" and set {_PROGRAM} to ssh.",
         )
-    return proxy_of(fields)
+    return read_proxy(fields)
 
 
-def _by_paramiko(fields: Fields) -> tuple[Proxy | None, Path]:
+def _read_paramiko_proxy(fields: Fields) -> tuple[Proxy | None, Path]:
     """Return the way to a host: Ansible's paramiko reads no arguments of ssh."""
     command = fields.value(_COMMAND, str, "")
     return (Proxy(command=command) if command else None), USER_CONFIG

@@ -260,7 +260,7 @@ def run(
     try:
         done = subprocess.run(
             command,
-            env=processes.environment() | own | {"LC_ALL": "C"},
+            env=processes.make_environment() | own | {"LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -136,7 +136,7 @@ class Lab:
                     entry.note(member=dataclasses.asdict(source))
             if identity is not None:
                 entry.note(identity=dataclasses.asdict(identity))
-            with interrupt.held_back():
+            with interrupt.hold_interrupts_back():
                 daemon, ready = _spawn(entry, lock, keep=keep)
             os.close(lock)
             lock = -1
@@ -389,14 +389,14 @@ def _spawn(
     us = -1 if keep else os.pidfd_open(os.getpid())
     ready, ready_child = os.pipe()
     command = [str(entry.path), str(lock), str(ready_child), str(us)]
-    command = processes.module("dbcheck.lab.daemon.serve", *command)
+    command = processes.make_module_command("dbcheck.lab.daemon.serve", *command)
     if namespace.are_available():
         command = namespace.command_prefix() + command
     try:
         with entry.log.open("ab") as log:
             daemon = subprocess.Popen(
                 command,
-                env=processes.environment(),
+                env=processes.make_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

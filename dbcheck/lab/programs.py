@@ -83,7 +83,7 @@ def find(name: str, folders: Sequence[Path] = ()) -> Path | None:
 
     None if it is in none of them.
     """
-    path = [*map(str, folders), processes.search_path(), *_SYSTEM_FOLDERS]
+    path = [*map(str, folders), processes.make_search_path(), *_SYSTEM_FOLDERS]
     found = shutil.which(name, path=os.pathsep.join(path))
     return Path(found) if found else None
 
@@ -262,7 +262,7 @@ def read_output(program: Path, flag: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            env=processes.environment(),
+            env=processes.make_environment(),
             timeout=_RUN_S,
             check=True,
         )
@@ -298,7 +298,7 @@ def run(name: str, *arguments: str) -> None:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env=processes.environment() | {"LC_ALL": "C"},  # its output is parsed
+            env=processes.make_environment() | {"LC_ALL": "C"},  # its output is parsed
             timeout=_RUN_S,
         )
     except subprocess.TimeoutExpired as error:

@@ -13,7 +13,7 @@ from dbcheck.base.errors import LabError, UsageError
 from dbcheck.lab.drive.recording import RECORD_ANEW
 from dbcheck.lab.namespace import BASE
 from dbcheck.lab.spec import LabSpec
-from dbcheck.runs.stored import private
+from dbcheck.runs.stored import open_private
 
 _FILE = "lab.json"
 
@@ -65,7 +65,7 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def write(self, folder: Path) -> None:
         """Store it beside the recordings; raise LabError."""
         try:
-            with private(folder / _FILE, "xb") as file:
+            with open_private(folder / _FILE, "xb") as file:
                 file.write(msgspec.json.encode(self))
         except OSError as error:
             raise LabError(
@@ -78,7 +78,7 @@ class RecordedLab(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Read it; raise LabError if it is not there or damaged."""
         path = folder / _FILE
         try:
-            return msgspec.json.decode(plain.read(path), type=cls)
+            return msgspec.json.decode(plain.read_regular(path), type=cls)
         except (OSError, msgspec.DecodeError) as error:
             raise LabError(
                 f"{path} cannot be read: {error}",

@@ -13,7 +13,7 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError, UsageError
 from dbcheck.base.setting import Setting
-from dbcheck.config.validated import one_of, require
+from dbcheck.config.validated import one_of, require_valid
 from dbcheck.model.cut import PowerScope, Rung
 
 ENGINES = ("postgresql", "mariadb", "mysql", "myrocks")
@@ -209,7 +209,7 @@ class DriveSpec:
 
     def __post_init__(self) -> None:
         """Refuse values that no drive could have."""
-        require(self, "a drive")
+        require_valid(self, "a drive")
         end = self.forget_at_bytes + self.forget_bytes
         if end > self.size_bytes:
             raise UsageError(
@@ -284,7 +284,7 @@ class LabSpec:
 
     def __post_init__(self) -> None:
         """Refuse names that mean nothing, and a drive that is too small."""
-        require(self, "a lab")
+        require_valid(self, "a lab")
         if self.galera and self.engine != "mariadb":
             raise UsageError(
                 f"{self.engine} servers are not nodes of a Galera cluster",

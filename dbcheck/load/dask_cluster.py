@@ -58,7 +58,7 @@ def require_installed() -> None:
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[Client]:
+def connect_client(address: str) -> Iterator[Client]:
     """Give a client of the scheduler at *address*, and close it.
 
     Raise UsageError if distributed is missing, if TLS is asked for and not configured,
@@ -86,7 +86,7 @@ def connected(address: str) -> Iterator[Client]:
             client.close(CONNECT_S)
 
 
-def workers_about(client: Client) -> Mapping[str, Mapping[str, Any]]:
+def read_worker_info(client: Client) -> Mapping[str, Mapping[str, Any]]:
     """Return what the scheduler knows of each worker now, by its address.
 
     Not by Client.scheduler_info(): what that fetches may be replaced, before it is
@@ -100,9 +100,9 @@ def workers_about(client: Client) -> Mapping[str, Mapping[str, Any]]:
     return workers
 
 
-def workers_of(client: Client) -> list[str]:
+def list_workers(client: Client) -> list[str]:
     """Return the workers' addresses, sorted; raise UsageError if there are none."""
-    found = sorted(workers_about(client))
+    found = sorted(read_worker_info(client))
     if not found:
         raise UsageError(
             "the Dask scheduler has no workers",
@@ -112,7 +112,7 @@ def workers_of(client: Client) -> list[str]:
     return found
 
 
-def called(
+def call_on_workers(
     client: Client, workers: Sequence[str], function: Callable[..., Any], *given: Any
 ) -> dict[str, Any]:
     """Return what *function* returns or raises on each of *workers*, beside its tasks.
@@ -137,9 +137,9 @@ def require_same_version(client: Client, workers: Sequence[str]) -> None:
     The functions that are sent are the standard library's: a worker that has no dbcheck
     can run them, too.  Objects that are pickled here need the same Python there.
     """
-    ours = (dbcheck.__version__, _minor(platform.python_version()))
-    versions = called(client, workers, pkgutil.resolve_name, _VERSION)
-    pythons = called(client, workers, platform.python_version)
+    ours = (dbcheck.__version__, _minor_version(platform.python_version()))
+    versions = call_on_workers(client, workers, pkgutil.resolve_name, _VERSION)
+    pythons = call_on_workers(client, workers, platform.python_version)
     for worker in workers:
         version, python = versions[worker], str(pythons[worker])
         if not isinstance(version, str):
@@ -150,7 +150,7 @@ def require_same_version(client: Client, workers: Sequence[str]) -> None:
                 id=ErrorId.WORKER_VERSION_DIFFERS,
                 hint=f"Install dbcheck {ours[0]} in its Python, or restart the worker.",
             )
-        if (version, _minor(python)) != ours:
+        if (version, _minor_version(python)) != ours:
             raise UsageError(
                 f"the Dask worker {worker} runs dbcheck {version} on Python {python},"
                 f" and this is dbcheck {ours[0]} on Python {ours[1]}",
@@ -181,5 +181,5 @@ def _require_tls(address: str, security: Any) -> None:
         )
 
 
-def _minor(version: str) -> str:
+def _minor_version(version: str) -> str:
     return ".".join(version.split(".")[:2])

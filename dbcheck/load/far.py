@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, LoadError
 from dbcheck.base.system import now_us
-from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, packed
+from dbcheck.load.farhost import FarHost, News, OpenEngine, Order, pack_job
 from dbcheck.load.group import END_S, GroupResult, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.loop import LEASE_S, SNAPSHOT_S
@@ -73,15 +73,15 @@ class Shift:
         """Return *snapshot* with its moments on this clock."""
         return replace(
             snapshot,
-            clock_us=self._moved(snapshot.clock_us),
-            newest_sent_us=self._moved(snapshot.newest_sent_us),
-            last_ack_us=self._moved(snapshot.last_ack_us),
+            clock_us=self._shift_us(snapshot.clock_us),
+            newest_sent_us=self._shift_us(snapshot.newest_sent_us),
+            last_ack_us=self._shift_us(snapshot.last_ack_us),
         )
 
     def result(self, result: GroupResult) -> GroupResult:
         """Return *result* with its moments on this clock."""
         breaks = [
-            one._replace(clock_us=self._moved(one.clock_us)) for one in result.breaks
+            one._replace(clock_us=self._shift_us(one.clock_us)) for one in result.breaks
         ]
         watched = result.watched
         return replace(
@@ -92,7 +92,7 @@ class Shift:
             watched=watched.moved(self.us) if watched else None,
         )
 
-    def _moved(self, there_us: int) -> int:
+    def _shift_us(self, there_us: int) -> int:
         return there_us + self.us if there_us else 0
 
 
@@ -134,7 +134,7 @@ class FarGroup:
             )
             self._host = self._actor.result(_BEGIN_S)
             self._may_run, self._heard_s = True, time.monotonic()
-            asked = self._host.begin(packed(self._job), self._open_engine)
+            asked = self._host.begin(pack_job(self._job), self._open_engine)
             asked.result(LEASE_S)
         except Exception as error:  # whatever Dask raises
             self._over.set()
@@ -265,7 +265,7 @@ class FarWorkers:
         *facts* are known: those, and no others that answer to the same names.
         """
         dask_cluster.require_same_version(self.client, self.workers)
-        found = dask_cluster.called(
+        found = dask_cluster.call_on_workers(
             self.client, self.workers, reach, self.open_engine, witness
         )
         for worker in self.workers:
@@ -314,15 +314,15 @@ class FarWorkers:
 
 
 @contextlib.contextmanager
-def opened(
+def open_workers(
     address: str, open_engine: OpenEngine, sessions: int
 ) -> Iterator[FarWorkers]:
     """Give the workers of the scheduler at *address*, no more than *sessions*.
 
     Raise UsageError if there are none, or if they are more than a run has logs for.
     """
-    with dask_cluster.connected(address) as client:
-        found = dask_cluster.workers_of(client)
+    with dask_cluster.connect_client(address) as client:
+        found = dask_cluster.list_workers(client)
         workers = found[:sessions]
         if len(workers) > PROCESSES_MAX:
             raise UsageError(

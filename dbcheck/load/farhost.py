@@ -62,21 +62,21 @@ class Reached:
     witness: WitnessHostFacts
 
 
-def packed(job: Job) -> bytes:
+def pack_job(job: Job) -> bytes:
     """Return *job* without its engine, which may hold the password.
 
     No secret goes over Dask.
     """
     no_engine: Any = None
-    return pickle.dumps(_with_engine(job, no_engine))
+    return pickle.dumps(_replace_engine(job, no_engine))
 
 
-def unpacked(content: bytes, engine: Engine) -> Job:
+def unpack_job(content: bytes, engine: Engine) -> Job:
     """Return the job with the engine of this machine."""
-    return _with_engine(pickle.loads(content), engine)
+    return _replace_engine(pickle.loads(content), engine)
 
 
-def _with_engine(job: Job, engine: Engine) -> Job:
+def _replace_engine(job: Job, engine: Engine) -> Job:
     return replace(job, sessions=replace(job.sessions, engine=engine))
 
 
@@ -166,7 +166,7 @@ class FarHost:
 
     def _whole(self, content: bytes, open_engine: OpenEngine) -> GroupResult:
         """Run the sessions; return their result."""
-        job = replace(unpacked(content, open_engine()), leased=True)
+        job = replace(unpack_job(content, open_engine()), leased=True)
         group = self._group = ProcessGroup(job)
         try:
             if self._ending:

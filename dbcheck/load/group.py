@@ -41,7 +41,7 @@ class Latencies:
         return tuple(np.trim_zeros(self._counts, "b").tolist())
 
 
-def added(parts: Iterable[Sequence[int]]) -> Counts:
+def add_counts(parts: Iterable[Sequence[int]]) -> Counts:
     """Return how many durations of all *parts* each bucket holds."""
     counts = np.zeros(_BUCKETS, np.int64)
     for part in parts:
@@ -50,7 +50,7 @@ def added(parts: Iterable[Sequence[int]]) -> Counts:
 
 
 def percentiles_ms(counts: Counts) -> Mapping[str, float]:
-    """Return p50, p99 and max of what added() returned, in milliseconds.
+    """Return p50, p99 and max of what add_counts() returned, in milliseconds.
 
     {} of no durations.
     """

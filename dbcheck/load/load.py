@@ -16,8 +16,8 @@ from dbcheck.load.group import (
     GroupResult,
     SessionGroup,
     Snapshot,
+    add_counts,
     add_once,
-    added,
     merge,
     percentiles_ms,
 )
@@ -77,7 +77,7 @@ class Load:
             self.end()
             raise
         self.began_us = now_us()
-        self._recent.append(_Sample(self.began_us, 0, added(())))
+        self._recent.append(_Sample(self.began_us, 0, add_counts(())))
         for group in self._groups:
             group.start(self.began_us)
 
@@ -196,7 +196,7 @@ class Load:
         """Describe the load as it is now."""
         snapshots = self._snapshots()
         acked = sum(snapshot.acked for snapshot in snapshots)
-        now = _Sample(now_us(), acked, added(one.latencies for one in snapshots))
+        now = _Sample(now_us(), acked, add_counts(one.latencies for one in snapshots))
         while self._recent and self._recent[0].clock_us <= now.clock_us - RECENT_US:
             self._recent.popleft()
         then = self._recent[0] if self._recent else now
@@ -219,7 +219,7 @@ class Load:
 
     def latency_ms(self) -> Mapping[str, float]:
         """Return the percentiles of the commit latency so far, in milliseconds."""
-        return percentiles_ms(added(one.latencies for one in self._snapshots()))
+        return percentiles_ms(add_counts(one.latencies for one in self._snapshots()))
 
     def _snapshots(self) -> list[Snapshot]:
         return [group.snapshot() for group in self._groups]

@@ -44,9 +44,11 @@ class ProcessGroup:
         with theirs:
             # In a session of its own, so that Ctrl-C reaches the client alone.
             self._child = subprocess.Popen(
-                processes.module("dbcheck.load.worker", str(theirs.fileno())),
+                processes.make_module_command(
+                    "dbcheck.load.worker", str(theirs.fileno())
+                ),
                 # The job brings any other password; this one libpq itself looks for.
-                env=processes.environment(keep=(processes.LIBPQ_PASSWORD,)),
+                env=processes.make_environment(keep=(processes.LIBPQ_PASSWORD,)),
                 stdin=subprocess.DEVNULL,
                 stdout=self._errors,
                 stderr=self._errors,

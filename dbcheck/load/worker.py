@@ -65,7 +65,7 @@ def _listen(client: Channel, orders: Orders, lease: Lease) -> None:
 
 def _work(loop: Loop, orders: Orders, client: Channel, lease: Lease) -> None:
     """Run the sessions, and send snapshots, until the end is ordered or it is due."""
-    began_us = _first(orders, lease)
+    began_us = _take_first_order(orders, lease)
     if began_us is None:
         return
     loop.start(began_us)
@@ -82,7 +82,7 @@ def _work(loop: Loop, orders: Orders, client: Channel, lease: Lease) -> None:
                 send(client, snapshot)
 
 
-def _first(orders: Orders, lease: Lease) -> int | None:
+def _take_first_order(orders: Orders, lease: Lease) -> int | None:
     """Return the first order; None also where none comes while the lease lasts."""
     while not lease.is_over():
         with contextlib.suppress(Empty):
@@ -101,4 +101,4 @@ def _close(log: WitnessLog, result: GroupResult) -> None:
 
 if __name__ == "__main__":
     main()
-    interrupt.leave(0)  # libpq may still be in a session's login that was left
+    interrupt.exit_process(0)  # libpq may still be in a session's login that was left

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.power.wiring import Note, Wiring, path_of_note, read_note, write_note
+from dbcheck.power.wiring import Note, Wiring, find_note_path, read_note, write_note
 from dbcheck.runs import stored
 
 _SUBJECT = "power"
@@ -26,14 +26,14 @@ class _Consent(Note):
     at: str
 
 
-def require(wiring: Wiring, *, yes: bool) -> None:
+def require_consent(wiring: Wiring, *, yes: bool) -> None:
     """Return if this switch cut this host before, or if *yes*.
 
     Else raise UsageError, which describes exactly what would be done.  Whatever
     changes in the wiring makes it a first time again.  Raise RunWriteError if
-    remember() could not write.
+    remember_consent() could not write.
     """
-    if _agreed(wiring):
+    if _has_agreed(wiring):
         return
     if not yes:
         raise UsageError(
@@ -42,21 +42,21 @@ def require(wiring: Wiring, *, yes: bool) -> None:
             id=ErrorId.FIRST_CUT_NEEDS_CONSENT,
             hint="If this is correct, repeat the command with --yes.",
         )
-    stored.make_folder(path_of_note(wiring, _SUBJECT).parent)
+    stored.make_folder(find_note_path(wiring, _SUBJECT).parent)
 
 
-def remember(wiring: Wiring) -> None:
-    """Store that require() was passed, once the cut is due or done.
+def remember_consent(wiring: Wiring) -> None:
+    """Store that require_consent() was passed, once the cut is due or done.
 
     Not before: what a preflight refuses was never cut.  A kind that is not guarded
     needs no consent.  Raise RunWriteError if that fails.
     """
-    if not wiring.plan.guarded or _agreed(wiring):
+    if not wiring.plan.guarded or _has_agreed(wiring):
         return
     at = datetime.now(UTC).isoformat(timespec="seconds")
     about = (wiring.title, wiring.describe(), at)
     write_note(wiring, _SUBJECT, _Consent(wiring.fingerprint(), *about))
 
 
-def _agreed(wiring: Wiring) -> bool:
+def _has_agreed(wiring: Wiring) -> bool:
     return read_note(wiring, _SUBJECT, _Consent) is not None

@@ -47,8 +47,8 @@ class Back(enum.Enum):
     RUNS = "runs"  # a server that was started since
 
 
-def found(noted: Noted, now: Survey | None, again: str) -> Back:
-    """Return how far the host is; MOUNTED holds if nothing of renamed() is kept.
+def judge_host_back(noted: Noted, now: Survey | None, again: str) -> Back:
+    """Return how far the host is; MOUNTED holds if nothing of find_renamed_drives() is kept.
 
     now:   what is on the drives, None if they have no power, or nothing is mounted.
     again: what to do once a server has ended.
@@ -77,7 +77,7 @@ def found(noted: Noted, now: Survey | None, again: str) -> Back:
     return Back.MOUNTED if anew else Back.NO
 
 
-def renamed(seen: Survey, now: Survey) -> Sequence[DriveMount]:
+def find_renamed_drives(seen: Survey, now: Survey) -> Sequence[DriveMount]:
     """Return the mounts of before the cut whose drive has another name now.
 
     The kernel shows by the old name whether it still holds the old filesystem.
@@ -205,7 +205,9 @@ class DriveOnlySwitch:
             watch.join(self._gone_s)
         finally:
             over.set()
-            with interrupt.held_back():  # it uses the channel that a restore needs
+            with (
+                interrupt.hold_interrupts_back()
+            ):  # it uses the channel that a restore needs
                 watch.join()
         return cut
 
@@ -237,21 +239,21 @@ class DriveOnlySwitch:
             self._require_power()
             return self._inner.restore()
         seen = self._seen
-        with interrupt.held_back():
+        with interrupt.hold_interrupts_back():
             ended, off, left = self._take_off(seen)
             self._seen = seen = seen.without_mounts()
             with contextlib.suppress(PowerError), self._asking("") as control:
                 control.write_note(self._notes, seen)  # the power has to come back
-            off_s = self._powered(seen)
+            off_s = self._apply_power(seen)
             after, back = self._put_back(seen, gone=not any(left.values()))
-            not_started = "" if _failure(back) else self._start()
+            not_started = "" if _describe_failure(back) else self._start()
         self._record = DriveCut(
-            drives=_drives(seen, left, after),
-            mounts=_mounts(seen.mounts, off, back),
+            drives=_list_cut_drives(seen, left, after),
+            mounts=_list_remounted(seen.mounts, off, back),
             gone_us=self._gone_us,
             killed=ended.killed,
             left=ended.left,
-            failure=_failure(back),
+            failure=_describe_failure(back),
             not_started=not_started,
         )
         self._cutting, self._seen = False, None
@@ -263,7 +265,7 @@ class DriveOnlySwitch:
         with contextlib.suppress(PowerError), self._asking("") as control:
             control.remove_note(self._notes, self._scope.drives)
 
-    def _powered(self, seen: Survey) -> float | None:
+    def _apply_power(self, seen: Survey) -> float | None:
         """Apply the power; if that fails, say what was done before."""
         try:
             return self._inner.restore()
@@ -304,12 +306,12 @@ class DriveOnlySwitch:
     def _is_back(self, noted: Noted) -> bool:
         """Say whether somebody has put the host back; see _recall()."""
         now = self._now(noted)
-        back = found(noted, now, _AGAIN)
+        back = judge_host_back(noted, now, _AGAIN)
         if now is None or back is Back.NO:
             return False
         if back is Back.MOUNTED:
             with self._asking("when asked for its mounts") as control:
-                if any(control.kept(renamed(noted.seen, now))):
+                if any(control.kept(find_renamed_drives(noted.seen, now))):
                     return False
             if failed := self._start():
                 raise PowerError(
@@ -454,18 +456,18 @@ class DriveOnlySwitch:
         self._host.close()
 
 
-def _failure(back: Sequence[PutBack]) -> str:
+def _describe_failure(back: Sequence[PutBack]) -> str:
     return "; ".join(each.failure for each in back if each.failure)
 
 
-def _drives(seen: Survey, left: Names, after: Names) -> Mapping[str, CutDrive]:
+def _list_cut_drives(seen: Survey, left: Names, after: Names) -> Mapping[str, CutDrive]:
     return {
         serial: CutDrive(names, not left[serial], tuple(after[serial]))
         for serial, names in seen.drives.items()
     }
 
 
-def _mounts(
+def _list_remounted(
     mounts: Sequence[DriveMount], off: TakenOff, back: Sequence[PutBack]
 ) -> tuple[Remounted, ...]:
     return tuple(

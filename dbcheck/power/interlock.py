@@ -9,7 +9,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.model.cut import OtherUsers
 from dbcheck.model.host import Expected, Identity
-from dbcheck.remote.same_host import boot_id
+from dbcheck.remote.same_host import read_boot_id
 
 I_KNOW = "--i-know"
 _SHOWN_MAX = 5
@@ -33,7 +33,7 @@ def require_host(
     }
     wanted = {
         key: value for key in found if (value := str(getattr(expected, key)))
-    } or _by_name(name)
+    } or _expect_name(name)
     for key, value in wanted.items():
         if not found[key]:
             raise UsageError(
@@ -42,14 +42,18 @@ def require_host(
                 hint="Let dbcheck ask it over SSH (as root for the serial), or "
                 "identify it by dbcheck_expect_hostname, _serial or _machine_id.",
             )
-        if not _same(key, value, found[key]):
+        if not _is_same_value(key, value, found[key]):
             raise UsageError(
                 f"host {name}: its {key} is {found[key]}, not {value}",
                 id=ErrorId.HOST_IS_ANOTHER,
                 hint="This is a different host, or the inventory is wrong: see "
                 f"dbcheck_expect_{key}.",
             )
-    if seen and server.get("hostname") and not _same_name(hostname, server["hostname"]):
+    if (
+        seen
+        and server.get("hostname")
+        and not _is_same_name(hostname, server["hostname"])
+    ):
         raise UsageError(
             f"host {name}: the server runs on {server['hostname']}, not on {hostname}",
             id=ErrorId.SERVER_ON_OTHER_HOST,
@@ -78,9 +82,9 @@ def require_address(
         )
 
 
-def require_elsewhere(name: str, seen: Identity | None) -> None:
+def require_other_machine(name: str, seen: Identity | None) -> None:
     """Raise UsageError if the host is the client's own: it could not restore it."""
-    if seen and seen.boot_id and seen.boot_id == boot_id():
+    if seen and seen.boot_id and seen.boot_id == read_boot_id():
         raise UsageError(
             f"{name} is the machine that dbcheck runs on",
             id=ErrorId.HOST_IS_THIS_MACHINE,
@@ -88,7 +92,7 @@ def require_elsewhere(name: str, seen: Identity | None) -> None:
         )
 
 
-def require_alone(name: str, found: OtherUsers, *, i_know: bool) -> None:
+def require_no_other_users(name: str, found: OtherUsers, *, i_know: bool) -> None:
     """Raise UsageError if the cut would hit others than dbcheck, or might."""
     if i_know:
         return
@@ -116,7 +120,7 @@ def require_alone(name: str, found: OtherUsers, *, i_know: bool) -> None:
         )
 
 
-def _by_name(name: str) -> dict[str, str]:
+def _expect_name(name: str) -> dict[str, str]:
     """Expect the inventory's name; one that is an address identifies no host."""
     try:
         ip_address(name)
@@ -131,13 +135,13 @@ def _by_name(name: str) -> dict[str, str]:
     )
 
 
-def _same(key: str, wanted: str, found: str) -> bool:
+def _is_same_value(key: str, wanted: str, found: str) -> bool:
     if key == "hostname":
-        return _same_name(wanted, found)
+        return _is_same_name(wanted, found)
     return wanted.casefold() == found.casefold()
 
 
-def _same_name(one: str, other: str) -> bool:
+def _is_same_name(one: str, other: str) -> bool:
     """Compare names of hosts; one without a domain is compared by its first part."""
     one, other = one.casefold().rstrip("."), other.casefold().rstrip(".")
     if "." in one and "." in other:

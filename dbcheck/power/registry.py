@@ -39,7 +39,7 @@ OTHERS: Mapping[str, Any] = {  # variables without a field: what each may be
     **shared.OTHERS,
 }
 VARIABLES = frozenset(
-    (*OTHERS, *(name for plan in PLANS for name in shared.variables(plan)))
+    (*OTHERS, *(name for plan in PLANS for name in shared.list_variables(plan)))
 )
 SECRETS = {shared.PASSWORD: "the password of the agent (`fence`)"}
 
@@ -66,7 +66,7 @@ class ReadOnlySwitch:
         return self._switch.failure()
 
 
-def read(fields: Fields) -> PowerPlan:
+def read_power_plan(fields: Fields) -> PowerPlan:
     """Return how a target is cut; raise UsageError naming the key.
 
     A kind that is not in PLANS is refused as unknown.

@@ -9,7 +9,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.hosts.drives import Survey
 from dbcheck.model.cut import CutClass, SwitchKind
-from dbcheck.power.kinds.command import shown
+from dbcheck.power.kinds.command import format_command
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.plan import PowerPlan
 
@@ -34,17 +34,17 @@ class DriveScope:
 
     def describe(self) -> str:
         """Return what is done around the cut, to come after "dbcheck would"."""
-        kill = ", ".join(f"`{shown(each)}`" for each in self.kill)
+        kill = ", ".join(f"`{format_command(each)}`" for each in self.kill)
         first = f"run {kill} and " if kill else ""
         return (
             f"cut the drives {', '.join(self.drives)} alone. Before it gives their "
             f"power back, dbcheck would {first}kill the server's processes, and force "
             "the filesystems of these drives off; after that check and mount them and "
-            f"run `{shown(self.start)}`"
+            f"run `{format_command(self.start)}`"
         )
 
 
-def of_unit(
+def make_unit_scope(
     drives: Sequence[str],
     unit: str,
     kill: tuple[str, ...] = (),
@@ -200,7 +200,9 @@ def _require_mounts(seen: Survey) -> None:
                 hint="A cut of drives alone needs XFS or ext4: an old filesystem in "
                 "memory could write over the drive that came back.",
             )
-        if mount.point == "/" or not any(_on(mount.point, place) for place in places):
+        if mount.point == "/" or not any(
+            _is_below(mount.point, place) for place in places
+        ):
             what = "the host itself runs from it"
             if mount.point != "/":
                 what = "it holds none of the server's directories"
@@ -212,5 +214,5 @@ def _require_mounts(seen: Survey) -> None:
             )
 
 
-def _on(point: str, path: str) -> bool:
+def _is_below(point: str, path: str) -> bool:
     return path == point or path.startswith(f"{point.rstrip('/')}/")

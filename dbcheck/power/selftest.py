@@ -34,7 +34,9 @@ class SelfTest:
     states: tuple[str, str, str]
 
 
-def run(switch: PowerSwitch, host: TargetHost | None, wait_s: float) -> SelfTest:
+def run_self_test(
+    switch: PowerSwitch, host: TargetHost | None, wait_s: float
+) -> SelfTest:
     """Cut, restore, and wait up to *wait_s* for the host; raise PowerError.
 
     Whatever fails after the cut was requested, the power is restored first.
@@ -42,9 +44,9 @@ def run(switch: PowerSwitch, host: TargetHost | None, wait_s: float) -> SelfTest
     before = host.identity() if host else None
     first = switch.state()
     began = time.monotonic()
-    with interrupt.held_back():
+    with interrupt.hold_interrupts_back():
         try:
-            with interrupt.let_through():
+            with interrupt.let_interrupts_through():
                 cut = switch.cut()
                 cut_at = time.monotonic()
                 between = switch.state()
@@ -61,7 +63,7 @@ def run(switch: PowerSwitch, host: TargetHost | None, wait_s: float) -> SelfTest
     last = switch.state()
     back_s, rebooted = None, None
     if host and before:
-        rebooted = _wait(host, wait_s) != before.boot_id
+        rebooted = _await_host(host, wait_s) != before.boot_id
         back_s = time.monotonic() - on_at
         if last is PowerState.UNKNOWN:
             last = switch.state()
@@ -69,7 +71,7 @@ def run(switch: PowerSwitch, host: TargetHost | None, wait_s: float) -> SelfTest
     return SelfTest(cut, cut_at - began, on_at - cut_at, back_s, rebooted, states)
 
 
-def _wait(host: TargetHost, wait_s: float) -> str:
+def _await_host(host: TargetHost, wait_s: float) -> str:
     """Return the boot id once the host answers."""
     deadline = time.monotonic() + wait_s
     while True:

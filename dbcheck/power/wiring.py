@@ -83,16 +83,16 @@ class Note:
 N = TypeVar("N", bound=Note)
 
 
-def path_of_note(wiring: Wiring, subject: str) -> Path:
+def find_note_path(wiring: Wiring, subject: str) -> Path:
     """Return where the note on *subject* is kept."""
     return state_folder(subject) / f"{wiring.fingerprint()[:24]}.json"
 
 
 def read_note(wiring: Wiring, subject: str, kind: type[N]) -> N | None:
     """Return the note on *subject*, None if there is none that counts."""
-    path = path_of_note(wiring, subject)
+    path = find_note_path(wiring, subject)
     try:
-        with stored.private(path, "rb") as file:
+        with stored.open_private(path, "rb") as file:
             if os.fstat(file.fileno()).st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 return None
             note = stored.from_bytes(file.read(), kind, str(path))
@@ -103,9 +103,9 @@ def read_note(wiring: Wiring, subject: str, kind: type[N]) -> N | None:
 
 def write_note(wiring: Wiring, subject: str, note: Note) -> Path:
     """Store a note; return where.  Raise RunWriteError if that fails."""
-    path = path_of_note(wiring, subject)
+    path = find_note_path(wiring, subject)
     stored.make_folder(path.parent)
-    stored.write(path, [stored.to_bytes(note)])
+    stored.write_file(path, [stored.to_bytes(note)])
     return path
 
 

@@ -7,7 +7,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from dbcheck.base import interrupt
-from dbcheck.cycle.host import ask, begin, end
+from dbcheck.cycle.host import (
+    end_host_canaries,
+    finish_host_inspection,
+    start_host_inspection,
+)
 from dbcheck.judge.volumes import VolumeDepth, volume_depths
 from dbcheck.model.cut import Cut, CutClass
 from dbcheck.model.depth import RECENT_S, Reached, ReachedVolume
@@ -38,13 +42,13 @@ def cut_idle_host_and_measure_depth(
     cut: cuts and restores the power, and returns once the host answers again.
     Raise HostError if the host cannot be asked before that.
     """
-    before, canaries = begin(host, "", server, places, mark_data)
+    before, canaries = start_host_inspection(host, "", server, places, mark_data)
     try:
         _let_write()
         done = cut()
     finally:
-        end(host, canaries)
-    after = ask(host, listener, before, places)
+        end_host_canaries(host, canaries)
+    after = finish_host_inspection(host, listener, before, places)
     completed, *elsewhere = canaries.completed(host_kept=False)
     depths = volume_depths(before, completed, elsewhere, after, cut_class)
     if not depths:
@@ -72,5 +76,5 @@ def _let_write() -> None:
     """Return once the canaries have written for long enough."""
     ends_s = time.monotonic() + WRITE_S
     while time.monotonic() < ends_s:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         time.sleep(POLL_S)

@@ -13,8 +13,8 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.host import (
-    data_directory,
-    facts_as_the_server_finds,
+    read_facts_at_server_paths,
+    require_data_directory,
     require_own_data,
 )
 from dbcheck.load.sessions import commit
@@ -83,10 +83,10 @@ def server_facts(
 ) -> TargetFacts:
     """Return what a server's directories lie on; raise EngineError, HostError."""
     server = server or engine.facts()
-    directory = data_directory(server)
+    directory = require_data_directory(server)
     require_own_data(host, directory, server, lambda: "")
     places = engine.places(InsertPlan.tables)
-    return facts_as_the_server_finds(host, directory, places)
+    return read_facts_at_server_paths(host, directory, places)
 
 
 def log_volumes(facts: TargetFacts) -> list[Volume]:
@@ -139,7 +139,7 @@ def _commits(
             commit(session, plan.operation(PREFLIGHT_SESSION, seq))
         samples = [counters.read()]
         for seq in range(WARM_COMMITS + 1, WARM_COMMITS + commits + 1):
-            interrupt.require_none()
+            interrupt.raise_if_interrupted()
             begun = time.monotonic()
             commit(session, plan.operation(PREFLIGHT_SESSION, seq))
             answered = time.monotonic()

@@ -87,7 +87,7 @@ def _time_folder(
     drives = [drive.name for drive in volume.drives]
     found: list[tuple[Shape, Timed]] = []
     for shape in effort.shapes:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         timed = host.time_writes(folder, shape, drives, effort.count, TIME_S)
         found.append((shape, timed))
     main = next((t for shape, t in found if shape == MAIN and t.took_ns), None)
@@ -117,7 +117,7 @@ def _fileio(host: TargetHost, folder: str) -> tuple[FileioResult, ...]:
     found = []
     for flushed in (True, False):
         for at_once in AT_ONCE:
-            interrupt.require_none()
+            interrupt.raise_if_interrupted()
             text, why = host.fileio(folder, at_once, flushed=flushed, time_s=FILEIO_S)
             found.append(FileioResult.of(at_once, flushed, text, why))
     return tuple(found)
@@ -157,7 +157,7 @@ def _remember(facts: TargetFacts, volume: Volume, now: Earlier) -> tuple[Earlier
     before = _earlier(path)
     kept = _History((*before, now)[-KEPT:])
     stored.make_folder(path.parent)
-    stored.write(path, [stored.to_bytes(kept)])
+    stored.write_file(path, [stored.to_bytes(kept)])
     return before
 
 
@@ -168,7 +168,7 @@ def _identity(volume: Volume) -> tuple[str, str]:
 def _earlier(path: Path) -> tuple[Earlier, ...]:
     """Return what is remembered, () if there is nothing that can be read."""
     try:
-        with stored.private(path, "rb") as file:
+        with stored.open_private(path, "rb") as file:
             return stored.from_bytes(file.read(), _History, str(path)).probes
     except (OSError, RunFormatError):
         return ()

@@ -141,13 +141,13 @@ def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
         )
     if parts.scheme != SCHEME:
         raise UsageError(
-            f"not {what}: {after_login(url)!r}",
+            f"not {what}: {strip_login(url)!r}",
             id=ErrorId.HOST_ADDRESS_INVALID,
             hint=hint,
         )
     if not parts.hostname:
         raise UsageError(
-            f"no host in {after_login(url)!r}",
+            f"no host in {strip_login(url)!r}",
             id=ErrorId.HOST_ADDRESS_INVALID,
             hint=hint,
         )
@@ -163,6 +163,6 @@ def parse_ssh_url(url: str, what: str, hint: str) -> tuple[Address, str]:
     return Address(found.host, unquote(user) or None, found.port), unquote(parts.path)
 
 
-def after_login(url: str) -> str:
+def strip_login(url: str) -> str:
     """Return *url* without a login before its host, and options behind its path."""
     return re.split("[?#]", url.rpartition("@")[2])[0]

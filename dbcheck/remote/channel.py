@@ -61,7 +61,7 @@ class Patience:
 
 
 @functools.cache
-def program(agent: str, *parts: str) -> bytes:
+def build_program(agent: str, *parts: str) -> bytes:
     """Return the program of the module *agent*, with all that it needs in front.
 
     Of dbcheck it may import base/system.py, agent/wire.py and the modules *parts*,
@@ -71,15 +71,15 @@ def program(agent: str, *parts: str) -> bytes:
     for module in (*_SHARED, *parts):
         lines += [
             f"part = types.ModuleType({module!r})",
-            f"exec(compile({_source(module)!r}, {module!r}, 'exec'), part.__dict__)",
+            f"exec(compile({_read_source(module)!r}, {module!r}, 'exec'), part.__dict__)",
             f"sys.modules[{module!r}] = part",
         ]
-    text = f"compile({_source(agent)!r}, {agent!r}, 'exec')"
+    text = f"compile({_read_source(agent)!r}, {agent!r}, 'exec')"
     lines.append(f"exec({text}, {{'__name__': '__main__'}})")
     return "\n".join(lines).encode()
 
 
-def bootstrap(size: int) -> str:
+def make_bootstrap(size: int) -> str:
     """Return the Python program that reads one of *size* bytes, and runs it.
 
     One line without a single quote: it passes through any login shell in quotes.
@@ -91,7 +91,7 @@ def bootstrap(size: int) -> str:
     )
 
 
-def _source(module: str) -> str:
+def _read_source(module: str) -> str:
     package, _, name = module.rpartition(".")
     return importlib.resources.files(package).joinpath(f"{name}.py").read_text("utf-8")
 
@@ -122,7 +122,7 @@ class Pipe(Protocol):
 class AgentProtocol:
     """One kind of agent, and how its failures are reported.
 
-    program:    what is sent and run, see program().
+    program:    what is sent and run, see build_program().
     who:        the host's role, e.g. "witness".
     failure:    raised when it fails.
     refusals:   code of a refusal -> its id, and what to do about it.
@@ -269,7 +269,7 @@ class Channel:
             try:
                 patience.wait(self._take)
             except TimeoutError:
-                raise self._too_late(patience) from None
+                raise self._timeout_error(patience) from None
 
     def _take(self, timeout_s: float | None) -> int:
         """Buffer what comes next, and return how many bytes those are.
@@ -296,7 +296,7 @@ class Channel:
             self._fill(max(wanted, len(self._buffer) + 1), patience)
         del self._buffer[: at + wanted]
 
-    def _too_late(self, patience: Patience) -> DbcheckError:
+    def _timeout_error(self, patience: Patience) -> DbcheckError:
         what = f"did not answer for {patience.most_s:g} s"
         if patience.received:
             what = f"stopped mid-answer, or sent less than {SLOWEST_BYTES_PER_S} B/s"

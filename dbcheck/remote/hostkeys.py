@@ -37,7 +37,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dbcheck.base import plain, processes
-from dbcheck.base.access import own_program
+from dbcheck.base.access import find_own_program
 from dbcheck.remote.sshread import matches, matches_list
 
 _FILE_MAX = 1 << 26  # bytes
@@ -90,7 +90,7 @@ class KnownHost:
 
     def add(self, file: Path, number: int, marker: Marker, text: bytes) -> None:
         """Take the key of one line: *text* begins with its type."""
-        known = _key(file, number, marker, text)
+        known = _parse_key(file, number, marker, text)
         if known is None:
             self.unread.append(f"{file}, line {number}")
         else:
@@ -105,14 +105,14 @@ class KnownHost:
         return next((key for key in self.of(marker) if key.blob == blob), None)
 
 
-def name_of(host: str, port: int, alias: str | None) -> str:
+def make_known_hosts_name(host: str, port: int, alias: str | None) -> str:
     """Return the name under which known_hosts has a host."""
     if alias is not None:
         return alias.lower()
     return host.lower() if port == 22 else f"[{host.lower()}]:{port}"
 
 
-def listed(file: Path, text: bytes) -> KnownHost:
+def parse_key_list(file: Path, text: bytes) -> KnownHost:
     """Return the keys of a plain list of public keys, one in a line."""
     found = KnownHost(str(file))
     for number, line in enumerate(text.split(b"\n"), 1):
@@ -122,55 +122,55 @@ def listed(file: Path, text: bytes) -> KnownHost:
     return found
 
 
-def look_up(name: str, files: Iterable[Path]) -> KnownHost:
-    """Return what *files* say about a host by its name, see name_of().
+def look_up_host(name: str, files: Iterable[Path]) -> KnownHost:
+    """Return what *files* say about a host by its name, see make_known_hosts_name().
 
     A file that does not exist says nothing; raise OSError for one that cannot be read.
     """
     found = KnownHost(name)
     for file in files:
         try:
-            text = plain.read(file, _FILE_MAX)
+            text = plain.read_regular(file, _FILE_MAX)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(file)) from None
-        for number, marker, key in _keys_of(name, text):
+        for number, marker, key in _find_lines(name, text):
             found.add(file, number, marker, key)
     return found
 
 
-def _keys_of(name: str, text: bytes) -> Iterator[tuple[int, Marker, bytes]]:
+def _find_lines(name: str, text: bytes) -> Iterator[tuple[int, Marker, bytes]]:
     """Yield the lines for a host: number, marker, and what follows its names."""
     for number, line in enumerate(text.split(b"\n"), 1):
         rest = line.lstrip(_BLANKS)
         marker = Marker.NONE
         if rest.startswith(b"@"):
-            word, rest = _divided(rest)
+            word, rest = _split_first_word(rest)
             try:
                 marker = Marker(word.decode())
             except ValueError:
                 continue  # also a second one, as in hostfile.c: check_markers()
             if rest.startswith(b"@"):
                 continue
-        names, key = _divided(rest)
-        if names and not names.startswith(b"#") and _names(names, name):
+        names, key = _split_first_word(rest)
+        if names and not names.startswith(b"#") and _includes_name(names, name):
             yield number, marker, key
 
 
-def _divided(text: bytes) -> tuple[bytes, bytes]:
+def _split_first_word(text: bytes) -> tuple[bytes, bytes]:
     """Return the first word, and what follows the blanks behind it."""
     word = text.replace(b"\t", b" ").partition(b" ")[0]
     return word, text[len(word) :].lstrip(_BLANKS)
 
 
-def _names(names: bytes, name: str) -> bool:
+def _includes_name(names: bytes, name: str) -> bool:
     """Say whether a line's names, which may be patterns or hashed, include *name*."""
     if not names.startswith(b"|"):
         return matches_list(name, names.decode(errors="surrogateescape").lower())
     salt, _, code = names.removeprefix(_HASHED).partition(b"|")
     try:
-        key, expected = _decoded(salt), _decoded(code)
+        key, expected = _decode(salt), _decode(code)
     except binascii.Error:
         return False
     if len(key) != _SALT_BYTES or not names.startswith(_HASHED):
@@ -179,12 +179,12 @@ def _names(names: bytes, name: str) -> bool:
     return hmac.compare_digest(ours, expected)
 
 
-def _key(file: Path, number: int, marker: Marker, text: bytes) -> KnownKey | None:
+def _parse_key(file: Path, number: int, marker: Marker, text: bytes) -> KnownKey | None:
     """Return the key of a line, None if it cannot be read."""
-    kind, rest = _divided(text)
-    word = _divided(rest)[0].rstrip(b"\r\f\v")
+    kind, rest = _split_first_word(text)
+    word = _split_first_word(rest)[0].rstrip(b"\r\f\v")
     try:
-        blob = _decoded(word)
+        blob = _decode(word)
         if kind in _CHECKED:  # others are compared byte by byte all the same
             load_ssh_public_key(kind + b" " + word)
     except (ValueError, UnsupportedAlgorithm):
@@ -194,13 +194,13 @@ def _key(file: Path, number: int, marker: Marker, text: bytes) -> KnownKey | Non
     return KnownKey(file, number, marker, kind.decode(errors="replace"), blob)
 
 
-def blob_of(key: SSHCertPublicKeyTypes) -> bytes:
+def encode_key(key: SSHCertPublicKeyTypes) -> bytes:
     """Return a public key as it is sent (RFC 4253, 6.6)."""
     text = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return base64.b64decode(text.split()[1])
 
 
-def _decoded(text: bytes) -> bytes:
+def _decode(text: bytes) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
@@ -278,7 +278,7 @@ class Trust:
         As check_host_key() does in sshconnect.c of OpenSSH 9.2, with
         StrictHostKeyChecking, whatever the configuration says of that.
         """
-        certificate = _certificate_of(key)
+        certificate = _find_certificate(key)
         blob = key.asbytes()
         for known in (self.host, self.bare):
             _require_not_in(known, blob)
@@ -295,19 +295,21 @@ class Trust:
             return
         if self.store is None:
             raise UnknownHostKey(shown)
-        _append(self.store, f"{self.host.name} {key.get_name()} {key.get_base64()}\n")
+        _append_line(
+            self.store, f"{self.host.name} {key.get_name()} {key.get_base64()}\n"
+        )
         log.info("stored the host key of %s in %s", self.host.name, self.store)
 
     def _is_certified(self, certificate: SSHCertificate) -> bool:
         """Say whether a known authority vouches for the host."""
-        authority = blob_of(certificate.signature_key())
+        authority = encode_key(certificate.signature_key())
         for known in (self.host, self.bare):
             _require_not_in(known, authority)
         if not any(
             known.find(authority, Marker.AUTHORITY) for known in (self.host, self.bare)
         ):
             return False
-        if why := _fault(certificate, self.subject):
+        if why := _find_fault(certificate, self.subject):
             raise RefusedHostKey(f"its certificate {why}")
         return True
 
@@ -317,7 +319,7 @@ def _require_not_in(known: KnownHost, blob: bytes) -> None:
         raise RefusedHostKey(f"its key is revoked in {found.place}")
 
 
-def _certificate_of(key: paramiko.PKey) -> SSHCertificate | None:
+def _find_certificate(key: paramiko.PKey) -> SSHCertificate | None:
     """Return the certificate that the host showed, None if it showed a key alone."""
     shown = key.public_blob
     if shown is None:
@@ -325,7 +327,7 @@ def _certificate_of(key: paramiko.PKey) -> SSHCertificate | None:
     try:
         text = f"{shown.key_type} {base64.b64encode(shown.key_blob).decode()}"
         found = load_ssh_public_identity(text.encode())
-        if isinstance(found, SSHCertificate) and blob_of(found.public_key()) == (
+        if isinstance(found, SSHCertificate) and encode_key(found.public_key()) == (
             key.asbytes()
         ):
             return found
@@ -334,7 +336,7 @@ def _certificate_of(key: paramiko.PKey) -> SSHCertificate | None:
     raise RefusedHostKey("its certificate cannot be read")
 
 
-def _fault(certificate: SSHCertificate, subject: str) -> str:
+def _find_fault(certificate: SSHCertificate, subject: str) -> str:
     """Return what is wrong with a certificate for a host, "" if nothing is.
 
     As sshkey_cert_check_host() in sshkey.c of OpenSSH 10.5: a certificate without a
@@ -369,19 +371,19 @@ def _require_not_revoked(
 ) -> None:
     """Raise RefusedHostKey if a list revokes a key, or cannot be read."""
     try:
-        text = plain.read(file, _LIST_MAX)
+        text = plain.read_regular(file, _LIST_MAX)
     except OSError as error:
         raise UnreadableList(
             f"the revoked keys in {file} cannot be read ({error.strerror})"
         ) from None
     blobs = [blob]
     if certificate is not None:
-        blobs.append(blob_of(certificate.signature_key()))
+        blobs.append(encode_key(certificate.signature_key()))
     if text.startswith(_REVOCATION_LIST):
-        shown = certificate.public_bytes() if certificate else _line(blob)
+        shown = certificate.public_bytes() if certificate else _format_line(blob)
         is_revoked = _is_revoked(file, shown)
     else:
-        found = listed(file, text)
+        found = parse_key_list(file, text)
         if found.unread:
             raise UnreadableList(f"the revoked key in {found.unread[0]} cannot be read")
         is_revoked = any(found.find(one, Marker.NONE) for one in blobs)
@@ -396,8 +398,14 @@ def _is_revoked(file: Path, public: bytes) -> bool:
         given.flush()
         try:
             done = subprocess.run(
-                [own_program("ssh-keygen") or "", "-Q", "-f", str(file), given.name],
-                env=processes.environment(),
+                [
+                    find_own_program("ssh-keygen") or "",
+                    "-Q",
+                    "-f",
+                    str(file),
+                    given.name,
+                ],
+                env=processes.make_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -411,12 +419,12 @@ def _is_revoked(file: Path, public: bytes) -> bool:
     return done.returncode != 0
 
 
-def _line(blob: bytes) -> bytes:
+def _format_line(blob: bytes) -> bytes:
     size = int.from_bytes(blob[:4], "big")
     return blob[4 : 4 + size] + b" " + base64.b64encode(blob)
 
 
-def _append(file: Path, line: str) -> None:
+def _append_line(file: Path, line: str) -> None:
     """Append a line to a list of keys, which may not exist yet."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = file.read_bytes() if file.exists() else b""

@@ -36,15 +36,17 @@ def locate_target(endpoints: Iterable[tuple[str, int]]) -> TargetLocation:
     """
     hosts = {host for host, _ in endpoints}
     others = {host: resolve(host) for host in sorted(hosts - {""})}
-    own = {host for host, found in others.items() if any(map(is_own, found))}
+    own = {host for host, found in others.items() if any(map(is_own_address, found))}
     for host in own:
-        others[host] = frozenset(each for each in others[host] if not is_own(each))
+        others[host] = frozenset(
+            each for each in others[host] if not is_own_address(each)
+        )
         if not others[host]:
             del others[host]
     return TargetLocation("" in hosts or bool(own), others)
 
 
-def machine_id() -> str:
+def read_machine_id() -> str:
     """Return this client's machine id, "" if it has none (machine-id(5))."""
     try:
         return Path("/etc/machine-id").read_text().strip()
@@ -52,7 +54,7 @@ def machine_id() -> str:
         return ""
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Return the id of this client's kernel since boot, "" if unknown (random(4))."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -72,17 +74,19 @@ def resolve(host: str) -> frozenset[str]:
     for name in names:
         with contextlib.suppress(OSError, ValueError):
             found += socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    return frozenset(_plain(str(entry[4][0]).partition("%")[0]) for entry in found)
+    return frozenset(
+        _plain_address(str(entry[4][0]).partition("%")[0]) for entry in found
+    )
 
 
-def _plain(address: str) -> str:
+def _plain_address(address: str) -> str:
     """Return the IPv4 address that an address of IPv6 stands for, else *address*."""
     found = ipaddress.ip_address(address)
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return str(mapped or found)
 
 
-def is_own(address: str) -> bool:
+def is_own_address(address: str) -> bool:
     """Return whether *address* belongs to this host: it shows it, or sends from it.
 
     It does not say whose program answers there.  False for what is no address.  A host
@@ -98,13 +102,15 @@ def is_own(address: str) -> bool:
     if asked.is_loopback or asked.is_unspecified or str(asked) in list_addresses():
         return True
     if asked.version == 4:
-        return _source((address, _ANY_PORT)) == asked
+        return _find_source_address((address, _ANY_PORT)) == asked
     # A link-local address needs the link (RFC 4007); its name was lost on the way here.
     links = [n for n, _ in socket.if_nameindex()] if asked.is_link_local else [0]
-    return any(_source((address, _ANY_PORT, 0, link)) == asked for link in links)
+    return any(
+        _find_source_address((address, _ANY_PORT, 0, link)) == asked for link in links
+    )
 
 
-def _source(
+def _find_source_address(
     place: tuple[str, int] | tuple[str, int, int, int],
 ) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the address from which this host sends to *place*, None if it cannot."""

@@ -25,17 +25,17 @@ from dbcheck.base import plain, processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.remote.address import Address, SshOptions
-from dbcheck.remote.channel import bootstrap
+from dbcheck.remote.channel import make_bootstrap
 from dbcheck.remote.hostkeys import (
     ChangedHostKey,
     Marker,
     RefusedHostKey,
     Trust,
     UnknownHostKey,
-    look_up,
-    name_of,
+    look_up_host,
+    make_known_hosts_name,
 )
-from dbcheck.remote.sshconfig import Settings, settings
+from dbcheck.remote.sshconfig import Settings, read_settings
 from dbcheck.remote.sshlogin import BadKey, Keys, LockedKey, log_in
 from dbcheck.remote.sshread import last_lines
 
@@ -94,20 +94,22 @@ def _connect(
             id=ErrorId.TOO_MANY_JUMPS,
         )
     limit_s = options.connect_timeout_s
-    config = settings(address, options.config_file, limit_s, options.proxy)
+    config = read_settings(address, options.config_file, limit_s, options.proxy)
     if through is None:
         # As by `ssh -J`: what is given for the last host says nothing of these.
         by_config = replace(options, identity_file=None, proxy=None)
         for jump in config.jumps:
             through = _connect(jump, by_config, stack, depth=depth + 1, through=through)
-    trust, files = _trust(config, options)
-    advice = _advice(config, trust, files)
+    trust, files = _read_trust(config, options)
+    advice = _advise_on_unknown_host(config, trust, files)
     if options.accept_new_host_key is not None:
         advice += f" {_OR_ACCEPT}"
-    complaints = io.BytesIO() if config.proxy_command is None else _file_in(stack)
-    with _translated(config, advice, complaints):
-        sock = _socket(config, limit_s, through, stack, complaints)
-        transport = _quick(sock)
+    complaints = (
+        io.BytesIO() if config.proxy_command is None else _open_temporary_file(stack)
+    )
+    with _translate_errors(config, advice, complaints):
+        sock = _open_socket(config, limit_s, through, stack, complaints)
+        transport = _make_transport(sock)
         stack.callback(transport.close)
         transport.banner_timeout = transport.auth_timeout = limit_s
         transport.channel_timeout = limit_s
@@ -117,17 +119,17 @@ def _connect(
         trust.require(transport.get_remote_server_key())
         keys = config.keys
         if options.identity_file is not None:
-            keys = Keys([_readable(options.identity_file)])
+            keys = Keys([_require_readable(options.identity_file)])
         log_in(transport, config.user, keys, limit_s)
     transport.set_keepalive(_KEEPALIVE_S)
     return transport
 
 
-def _file_in(stack: ExitStack) -> IO[bytes]:
+def _open_temporary_file(stack: ExitStack) -> IO[bytes]:
     return stack.enter_context(tempfile.TemporaryFile())
 
 
-def _quick(sock: Any) -> paramiko.Transport:
+def _make_transport(sock: Any) -> paramiko.Transport:
     """Return a transport that would rather have a cipher that needs no MAC.
 
     paramiko compares a MAC byte by byte, in Python: half of what a short message
@@ -139,10 +141,10 @@ def _quick(sock: Any) -> paramiko.Transport:
     return transport
 
 
-def _readable(identity: Path) -> Path:
+def _require_readable(identity: Path) -> Path:
     """Return the file of the key that the user named, if it can be read."""
     try:
-        plain.read(identity, plain.SECRET_MAX)
+        plain.read_regular(identity, plain.SECRET_MAX)
     except OSError as error:
         raise HostError(
             f"cannot read the private key {identity}: {error.strerror}",
@@ -153,7 +155,7 @@ def _readable(identity: Path) -> Path:
     return identity
 
 
-def _trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
+def _read_trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
     """Return what the host is known by, and in which files.
 
     Raise UsageError if one of them cannot be read.
@@ -162,10 +164,10 @@ def _trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
     if options.known_hosts is not None:
         files = (options.known_hosts,)
     files = tuple(file for file in files if str(file) != os.devnull)  # none is meant
-    name = name_of(config.host, config.port, config.alias)
-    bare = name_of(config.host, 22, config.alias)
+    name = make_known_hosts_name(config.host, config.port, config.alias)
+    bare = make_known_hosts_name(config.host, 22, config.alias)
     try:
-        host, without_port = look_up(name, files), look_up(bare, files)
+        host, without_port = look_up_host(name, files), look_up_host(bare, files)
     except OSError as error:
         hint = "Correct that file."
         if options.accept_new_host_key is not None:
@@ -186,7 +188,7 @@ def _trust(config: Settings, options: SshOptions) -> tuple[Trust, list[Path]]:
     return Trust(host, without_port, bare, store, config.revoked_keys), [*files]
 
 
-def _socket(
+def _open_socket(
     config: Settings,
     limit_s: float,
     through: paramiko.Transport | None,
@@ -204,7 +206,7 @@ def _socket(
         )
         return stack.enter_context(contextlib.closing(channel))
     if config.proxy_command is not None:
-        return stack.enter_context(_proxy(config.proxy_command, complaints))
+        return stack.enter_context(_run_proxy(config.proxy_command, complaints))
     sock = socket.create_connection(place, timeout=limit_s)
     stack.enter_context(sock)
     # Without the first, a small batch waits for the reply to the one before;
@@ -218,14 +220,14 @@ def _socket(
 
 
 @contextlib.contextmanager
-def _proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
+def _run_proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
     """Run a proxy command (ssh_config(5)); give the other end of its streams."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
             child = subprocess.Popen(
                 ["/bin/sh", "-c", f"exec {command}"],
-                env=processes.environment(),
+                env=processes.make_environment(),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=complaints,
@@ -242,7 +244,7 @@ def _proxy(command: str, complaints: IO[bytes]) -> Iterator[socket.socket]:
                     break
 
 
-def _advice(config: Settings, trust: Trust, files: list[Path]) -> str:
+def _advise_on_unknown_host(config: Settings, trust: Trust, files: list[Path]) -> str:
     """Return what to do about a host of which no key is known."""
     known = trust.host
     said = [
@@ -270,10 +272,10 @@ def _advice(config: Settings, trust: Trust, files: list[Path]) -> str:
     return " ".join(said)
 
 
-def _not_trusted(
+def _untrusted_host_error(
     error: UnknownHostKey | ChangedHostKey | RefusedHostKey, place: str, advice: str
 ) -> HostError:
-    """Return the error about a host at *place*; advice: see _translated()."""
+    """Return the error about a host at *place*; advice: see _translate_errors()."""
     if isinstance(error, UnknownHostKey):
         return HostError(
             f"the host key of {place} is not known: {error}",
@@ -295,7 +297,9 @@ def _not_trusted(
 
 
 @contextlib.contextmanager
-def _translated(config: Settings, advice: str, complaints: IO[bytes]) -> Iterator[None]:
+def _translate_errors(
+    config: Settings, advice: str, complaints: IO[bytes]
+) -> Iterator[None]:
     """Turn what can go wrong in connecting to a host into HostError.
 
     advice: for a host of which no key is known.  complaints: a proxy command's.
@@ -304,7 +308,7 @@ def _translated(config: Settings, advice: str, complaints: IO[bytes]) -> Iterato
     try:
         yield
     except (UnknownHostKey, ChangedHostKey, RefusedHostKey) as error:
-        raise _not_trusted(error, place, advice) from error
+        raise _untrusted_host_error(error, place, advice) from error
     except LockedKey as error:
         raise HostError(
             f"the key {error} for {user}@{place} is locked by a passphrase",
@@ -324,23 +328,23 @@ def _translated(config: Settings, advice: str, complaints: IO[bytes]) -> Iterato
             hint="Name the file of the private key, not its .pub file.",
         ) from error
     except (paramiko.SSHException, EOFError) as error:
-        raise _not_connected(config, str(error), complaints) from error
+        raise _connection_error(config, str(error), complaints) from error
     except (OSError, UnicodeError) as error:
         raise HostError(
-            f"cannot reach {place}: {_why(error)}",
+            f"cannot reach {place}: {_describe_error(error)}",
             id=ErrorId.HOST_UNREACHABLE,
             hint="Check the name, the network, and that the SSH server runs.",
         ) from error
 
 
-def _why(error: OSError | UnicodeError) -> str:
+def _describe_error(error: OSError | UnicodeError) -> str:
     """Return why a host cannot be reached."""
     if isinstance(error, UnicodeError):  # over what Python cannot look up, nor send
         return "it is not a valid host name"
     return error.strerror or str(error)
 
 
-def _not_connected(config: Settings, why: str, complaints: IO[bytes]) -> HostError:
+def _connection_error(config: Settings, why: str, complaints: IO[bytes]) -> HostError:
     """Return the error of a connection that ended before the login."""
     hint = "Check that an SSH server answers there."
     if config.proxy_command is not None:
@@ -381,7 +385,7 @@ class SshHost:
     def run(self, program: bytes) -> SshPipe:
         """Start a Python that waits for *program*; raise HostError."""
         transport = self._transport()
-        command = shlex.quote(bootstrap(len(program)))
+        command = shlex.quote(make_bootstrap(len(program)))
         try:
             channel = transport.open_session(timeout=self._options.connect_timeout_s)
         except paramiko.ChannelException as error:
@@ -393,7 +397,9 @@ class SshHost:
                 hint="Check that host and the network to it.",
             ) from error
         # paramiko waits for the answer for ever, or until the channel is closed.
-        give_up = threading.Timer(self._options.connect_timeout_s, _end, (channel,))
+        give_up = threading.Timer(
+            self._options.connect_timeout_s, _close_channel, (channel,)
+        )
         give_up.daemon = True
         give_up.start()
         try:
@@ -433,7 +439,7 @@ class SshHost:
 
 
 @contextlib.contextmanager
-def _gone_as_broken_pipe() -> Iterator[None]:
+def _translate_lost_connection() -> Iterator[None]:
     """Raise what paramiko raises if its connection ended meanwhile as an OSError.
 
     Whatever sends a message, which is also close() and recv(), may raise EOFError
@@ -445,9 +451,9 @@ def _gone_as_broken_pipe() -> Iterator[None]:
         raise BrokenPipeError(str(error) or "the connection ended") from error
 
 
-def _end(channel: paramiko.Channel) -> None:
+def _close_channel(channel: paramiko.Channel) -> None:
     """Close *channel*; never raises."""
-    with contextlib.suppress(OSError), _gone_as_broken_pipe():
+    with contextlib.suppress(OSError), _translate_lost_connection():
         channel.close()
 
 
@@ -468,7 +474,7 @@ class SshPipe:
         while data:
             # A channel has one timeout for both directions, and this one is
             # receive()'s; when it has passed, nothing was sent.
-            with contextlib.suppress(TimeoutError), _gone_as_broken_pipe():
+            with contextlib.suppress(TimeoutError), _translate_lost_connection():
                 sent = self._channel.send(data)
                 if not sent:
                     raise BrokenPipeError("the channel is closed")
@@ -484,19 +490,19 @@ class SshPipe:
             # Never for ever: see send().
             self._channel.settimeout(_STUCK_S if timeout_s is None else timeout_s)
             try:
-                with _gone_as_broken_pipe():
+                with _translate_lost_connection():
                     return self._channel.recv(_READ_BYTES)
             except TimeoutError:
                 if timeout_s is not None:
                     raise
 
     def finish(self) -> None:
-        with _gone_as_broken_pipe():
+        with _translate_lost_connection():
             self._channel.shutdown_write()
 
     def close(self) -> None:
         """End the channel; calls blocked in other threads return.  Never raises."""
-        _end(self._channel)
+        _close_channel(self._channel)
 
     def is_alive(self) -> bool:
         return not self._channel.closed and not self._channel.eof_received

@@ -22,12 +22,12 @@ from dbcheck.remote.sshfiles import (
     CORRECT,
     SYSTEM_CONFIG,
     ConfigError,
-    folder_of,
-    lines,
+    find_include_folder,
+    read_lines,
     require_closed,
 )
 from dbcheck.remote.sshlogin import Keys
-from dbcheck.remote.sshread import YES, OpenSsh, Raw, Reader, ask, installed, is_none
+from dbcheck.remote.sshread import YES, OpenSsh, Raw, Reader, ask_ssh, find_ssh, is_none
 
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
@@ -62,7 +62,7 @@ class Settings:
     keys: Keys = Keys(())
 
 
-def settings(
+def read_settings(
     address: Address,
     config_file: Path = USER_CONFIG,
     limit_s: float = 15.0,
@@ -82,24 +82,24 @@ def settings(
             hint="Set the environment variable HOME to a folder of your own.",
         )
     path = config_file.expanduser()
-    ssh = installed()
-    given = {} if proxy is None else _raw_of(proxy)
+    ssh = find_ssh()
+    given = {} if proxy is None else _convert_proxy(proxy)
     try:
         if ssh is None:
-            return _settings(
+            return _parse_settings(
                 address, _read_files(address, path) | given, is_expanded=False
             )
         raw = _ask_ssh(ssh, address, path, limit_s)
-        return _settings(address, raw | given, is_expanded=ssh.expands_files)
+        return _parse_settings(address, raw | given, is_expanded=ssh.expands_files)
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"cannot use the SSH configuration: {_about(path, error)}",
+            f"cannot use the SSH configuration: {_format_error(path, error)}",
             id=ErrorId.SSH_CONFIG_INVALID,
             hint=error.hint if isinstance(error, ConfigError) else CORRECT,
         ) from error
 
 
-def _raw_of(proxy: Proxy) -> Raw:
+def _convert_proxy(proxy: Proxy) -> Raw:
     """Return *proxy* as a configuration has it; raise UsageError."""
     for token in _TOKEN.finditer(f"{proxy.command}\n{proxy.jump}"):
         if token[2] is None and token[1] not in _TOKENS:
@@ -118,7 +118,7 @@ def _raw_of(proxy: Proxy) -> Raw:
     }
 
 
-def _about(path: Path, error: Exception) -> str:
+def _format_error(path: Path, error: Exception) -> str:
     """Return the text of *error*, beginning with the file; *path* if it names none."""
     said = str(error)
     if isinstance(error, OSError) and error.filename:
@@ -130,15 +130,15 @@ def _ask_ssh(ssh: OpenSsh, address: Address, path: Path, limit_s: float) -> Raw:
     is_usual = path == USER_CONFIG.expanduser()
     for file in (path, *([SYSTEM_CONFIG] if is_usual else [])):
         if file.exists():
-            require_closed(file, folder_of(file))
+            require_closed(file, find_include_folder(file))
     alone = path if path.exists() else Path(os.devnull)
-    return ask(ssh, address, None if is_usual else alone, limit_s)
+    return ask_ssh(ssh, address, None if is_usual else alone, limit_s)
 
 
 def _read_files(address: Address, path: Path) -> Raw:
-    reader = Reader(address, _local_user())
+    reader = Reader(address, _find_local_user())
     with contextlib.suppress(FileNotFoundError):
-        reader.read(lines(path), folder_of(path))
+        reader.read(read_lines(path), find_include_folder(path))
     keys = {"identityfile": [f"~/.ssh/{name}" for name in _KEYS]}
     files = {
         "userknownhostsfile": _USER_KNOWN_HOSTS.split(),
@@ -147,7 +147,7 @@ def _read_files(address: Address, path: Path) -> Raw:
     return keys | files | reader.result()
 
 
-def _local_user() -> str:
+def _find_local_user() -> str:
     """Return the name of this user, "" if there is none."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -159,7 +159,7 @@ def _local_user() -> str:
         return ""
 
 
-def _settings(address: Address, raw: Raw, *, is_expanded: bool) -> Settings:
+def _parse_settings(address: Address, raw: Raw, *, is_expanded: bool) -> Settings:
     """Return the settings that *raw* has.
 
     is_expanded: names of the agent and of lists of hosts hold no more tokens.
@@ -172,7 +172,7 @@ def _settings(address: Address, raw: Raw, *, is_expanded: bool) -> Settings:
     def files(keyword: str, tokens: Tokens | None) -> tuple[Path, ...]:
         names = dict.fromkeys(raw.get(keyword, []))
         return tuple(
-            _file(keyword, name, tokens) for name in names if not is_none(name)
+            _resolve_file(keyword, name, tokens) for name in names if not is_none(name)
         )
 
     port = raw["port"][0]
@@ -187,13 +187,13 @@ def _settings(address: Address, raw: Raw, *, is_expanded: bool) -> Settings:
     if jumps:
         command = None
     alias = raw.get("hostkeyalias", [""])[0]  # no word means none here
-    tokens = _tokens_for(address, raw, jumps)
+    tokens = _make_tokens(address, raw, jumps)
     left = None if is_expanded else tokens
     return Settings(
         host=raw["hostname"][0],
         port=int(port),
         user=raw["user"][0],
-        jumps=_jumps(jumps, tokens) if jumps else (),
+        jumps=_parse_jumps(jumps, tokens) if jumps else (),
         proxy_command=_expand("proxycommand", command, tokens) if command else None,
         alias=alias.lower() if alias else None,
         known_hosts=(
@@ -204,49 +204,53 @@ def _settings(address: Address, raw: Raw, *, is_expanded: bool) -> Settings:
         keys=Keys(
             files=files("identityfile", tokens),
             certificates=files("certificatefile", tokens),
-            agent=_agent(raw.get("identityagent", [_AGENT])[0], left),
+            agent=_find_agent_socket(raw.get("identityagent", [_AGENT])[0], left),
             files_only=(value("identitiesonly") or "").lower() in YES,
         ),
     )
 
 
-def _jumps(listed: str, tokens: Tokens) -> tuple[Address, ...]:
+def _parse_jumps(listed: str, tokens: Tokens) -> tuple[Address, ...]:
     # Divide first: the name of the user, for one, may hold a comma.
     return tuple(
-        _jump(_expand("proxyjump", jump, tokens)) for jump in listed.split(",")
+        _parse_jump(_expand("proxyjump", jump, tokens)) for jump in listed.split(",")
     )
 
 
-def _jump(text: str) -> Address:
+def _parse_jump(text: str) -> Address:
     return Address.parse(text.strip().removeprefix("ssh://"))
 
 
-def _agent(named: str, tokens: Tokens | None) -> Path | None:
+def _find_agent_socket(named: str, tokens: Tokens | None) -> Path | None:
     """Return the socket of the agent (ssh_config(5), IdentityAgent)."""
     if is_none(named):
         return None
     if named == _AGENT or re.fullmatch(r"\$\w+", named):
-        socket_of = processes.environment().get(named.removeprefix("$"))
+        socket_of = processes.make_environment().get(named.removeprefix("$"))
         return Path(socket_of) if socket_of else None
-    return _file("identityagent", named, tokens)
+    return _resolve_file("identityagent", named, tokens)
 
 
-def _tokens_for(address: Address, raw: Raw, jumps: str | None) -> Tokens:
+def _make_tokens(address: Address, raw: Raw, jumps: str | None) -> Tokens:
     """Return what each of _TOKENS stands for."""
     name = socket.gethostname()
     host, user, port = raw["hostname"][0], raw["user"][0], str(int(raw["port"][0]))
-    last = _jump(jumps.rpartition(",")[2]).host if jumps else ""
+    last = _parse_jump(jumps.rpartition(",")[2]).host if jumps else ""
     hashed = f"{name}{host}{port}{user}{last}".encode(errors="surrogateescape")
     return {
         **{"%": "%", "h": host, "p": port, "r": user, "n": address.host, "j": last},
-        **{"d": os.path.expanduser("~"), "i": str(os.getuid()), "u": _local_user()},
+        **{
+            "d": os.path.expanduser("~"),
+            "i": str(os.getuid()),
+            "u": _find_local_user(),
+        },
         **{"l": name, "L": name.partition(".")[0]},
         "k": raw.get("hostkeyalias", [address.host])[0],
         "C": hashlib.sha1(hashed, usedforsecurity=False).hexdigest(),
     }
 
 
-def _file(keyword: str, name: str, tokens: Tokens | None) -> Path:
+def _resolve_file(keyword: str, name: str, tokens: Tokens | None) -> Path:
     """Return the file of that name; tokens: None if the name holds none.
 
     Raise ConfigError for a home that does not exist: ssh(1) ends there as well.
@@ -276,5 +280,5 @@ def _expand(keyword: str, text: str, tokens: Tokens) -> str:
             raise ConfigError(f"{keyword}: {what}")
         return found
 
-    environment = processes.environment()
+    environment = processes.make_environment()
     return _TOKEN.sub(one, text)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dbcheck.base import plain, processes
-from dbcheck.base.access import who_may_change
+from dbcheck.base.access import find_change_by_others
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")  # ssh_config(5), FILES
 _SYSTEM_FOLDER = SYSTEM_CONFIG.parent
@@ -95,17 +95,17 @@ class Line:
         return found
 
 
-def lines(path: Path) -> list[Line]:
+def read_lines(path: Path) -> list[Line]:
     """Return the lines of a file that say something.
 
     Raise OSError if it cannot be read, ConfigError if another user may change it: it
     names programs.  ssh(1) refuses most of those as well (readconf.c of OpenSSH 9.9,
     read_config_file_depth, SSHCONF_CHECKPERM), and does so when it opens them.
     """
-    with plain.opened(path) as file:
-        if path.is_file() and (change := who_may_change(path)):
+    with plain.open_regular(path) as file:
+        if path.is_file() and (change := find_change_by_others(path)):
             raise ConfigError(change.how, f"Run: {change.end}")
-        text = plain.content(file, plain.TEXT_MAX).decode(errors="surrogateescape")
+        text = plain.read_rest(file, plain.TEXT_MAX).decode(errors="surrogateescape")
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip(_BLANKS)
@@ -113,7 +113,7 @@ def lines(path: Path) -> list[Line]:
             continue
         if "\0" in line:  # ssh(1) ends the line there, and no file has such a name
             raise ConfigError(f"{path}, line {number}: it holds a zero byte")
-        word, value = divide(line)
+        word, value = split_keyword(line)
         if not (keyword := word.lower()):
             raise ConfigError(f"{path}, line {number}: it begins with no keyword")
         if not value:
@@ -123,14 +123,14 @@ def lines(path: Path) -> list[Line]:
     return found
 
 
-def divide(line: str) -> tuple[str, str]:
+def split_keyword(line: str) -> tuple[str, str]:
     """Return a line's keyword and its value; "" if it begins with no keyword."""
     parts = _LINE.fullmatch(line.strip(_BLANKS))
     return (parts[1] or parts[2], parts[3]) if parts else ("", "")
 
 
-def included(line: Line, folder: Path, depth: int) -> Iterator[list[Line]]:
-    """Yield the lines of each file that an Include names; see lines() for errors.
+def read_included(line: Line, folder: Path, depth: int) -> Iterator[list[Line]]:
+    """Yield the lines of each file that an Include names; see read_lines() for errors.
 
     folder: where a relative name begins.  depth: of the file that includes.
     A link that leads nowhere and a folder hold nothing, as for ssh(1).  Raise
@@ -143,11 +143,11 @@ def included(line: Line, folder: Path, depth: int) -> Iterator[list[Line]]:
         )
     for word in line.words():
         if _TOKEN.search(word) or _ONLY_GLOB.search(word):
-            raise only_ssh_knows(line, f"Include {word}")
-        yield from map(_lines_if_any, _files(word, folder))
+            raise undecidable_error(line, f"Include {word}")
+        yield from map(_read_lines_if_any, _find_files(word, folder))
 
 
-def only_ssh_knows(line: Line, what: str) -> ConfigError:
+def undecidable_error(line: Line, what: str) -> ConfigError:
     """Return the error for what cannot be decided without ssh(1)."""
     return ConfigError(
         f"{line.place}: only ssh itself understands {what}",
@@ -156,7 +156,7 @@ def only_ssh_knows(line: Line, what: str) -> ConfigError:
     )
 
 
-def _files(pattern: str, folder: Path) -> list[Path]:
+def _find_files(pattern: str, folder: Path) -> list[Path]:
     """Return the files that match a pattern of Python's glob, in ssh's order."""
     if pattern.startswith("~"):  # glob(3) leaves the ~ of a user who does not exist
         name = os.path.expanduser(pattern)
@@ -165,9 +165,9 @@ def _files(pattern: str, folder: Path) -> list[Path]:
     return [Path(found) for found in sorted(glob.glob(name))]
 
 
-def _lines_if_any(path: Path) -> list[Line]:
+def _read_lines_if_any(path: Path) -> list[Line]:
     try:
-        return lines(path)
+        return read_lines(path)
     except (FileNotFoundError, IsADirectoryError):
         return []
 
@@ -175,23 +175,23 @@ def _lines_if_any(path: Path) -> list[Line]:
 def require_closed(path: Path, folder: Path) -> None:
     """Raise ConfigError if another user may change that file or one that it includes.
 
-    See lines() for other errors; folder: see included().
+    See read_lines() for other errors; folder: see read_included().
     """
     left = [path]
     for file in left:  # grows while it is walked
-        for line in lines(file) if file == path else _lines_if_any(file):
+        for line in read_lines(file) if file == path else _read_lines_if_any(file):
             if line.keyword == "include":
-                patterns = map(_any_of, line.words())
-                found = [one for each in patterns for one in _files(each, folder)]
+                patterns = map(_make_glob, line.words())
+                found = [one for each in patterns for one in _find_files(each, folder)]
                 left += [one for one in dict.fromkeys(found) if one not in left]
 
 
-def folder_of(path: Path) -> Path:
+def find_include_folder(path: Path) -> Path:
     """Return where names in an Include begin in *path* (ssh_config(5))."""
     return _SYSTEM_FOLDER if path == SYSTEM_CONFIG else Path("~/.ssh").expanduser()
 
 
-def _any_of(word: str) -> str:
+def _make_glob(word: str) -> str:
     """Return a pattern of Python's glob for all that a name in Include may stand for.
 
     OpenSSH expands tokens there since 10.0; before, they stand for themselves, and so
@@ -200,7 +200,7 @@ def _any_of(word: str) -> str:
 
     def known(token: re.Match[str]) -> str:
         if token[1]:
-            return processes.environment().get(token[1], "*")
+            return processes.make_environment().get(token[1], "*")
         return {"%d": os.path.expanduser("~")}.get(token[0], "*")
 
     def python(part: re.Match[str]) -> str:

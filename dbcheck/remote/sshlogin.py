@@ -26,7 +26,7 @@ from paramiko.agent import AgentKey, AgentSSH
 from paramiko.message import Message
 
 from dbcheck.base import plain
-from dbcheck.remote.hostkeys import blob_of
+from dbcheck.remote.hostkeys import encode_key
 
 _KINDS = (paramiko.RSAKey, paramiko.ECDSAKey, paramiko.Ed25519Key)
 _TYPES = (b"ssh-", b"ecdsa-", b"sk-")
@@ -90,10 +90,10 @@ def log_in(
     refused: paramiko.SSHException | None = None
     locked: Path | None = None
     beside = [Path(f"{file}-cert.pub") for file in keys.files]
-    certificates = _certificates(keys.certificates or beside)
+    certificates = _read_certificates(keys.certificates or beside)
     with ExitStack() as stack:
-        in_agent = _keys_of_agent(keys.agent, stack, limit_s)
-        named = [blob for file in keys.files if (blob := _public(file))]
+        in_agent = _list_agent_keys(keys.agent, stack, limit_s)
+        named = [blob for file in keys.files if (blob := _read_public_key(file))]
         unnamed = [key for key in in_agent if key.asbytes() not in named]
         chosen = [key for blob in named for key in in_agent if key.asbytes() == blob]
         for key in chosen + ([] if keys.files_only else unnamed):
@@ -104,11 +104,11 @@ def log_in(
         tried = [key.asbytes() for key in chosen]
         for file in keys.files:
             try:
-                own = _private(file)
+                own = _read_private_key(file)
                 if own is not None and own.asbytes() not in tried:
                     return _offer(transport, user, own, certificates)
             except paramiko.PasswordRequiredException:
-                locked = locked if _public(file) in tried else file
+                locked = locked if _read_public_key(file) in tried else file
             except paramiko.AuthenticationException as error:
                 refused = _raise_if_final(transport, error)
             except paramiko.SSHException as error:  # of the key, not of the host
@@ -142,14 +142,14 @@ def _ask(transport: paramiko.Transport, user: str, key: paramiko.PKey) -> None:
         raise paramiko.BadAuthenticationType("more than a key is asked for", left)
 
 
-def _certificates(files: Sequence[Path]) -> list[tuple[bytes, Path]]:
+def _read_certificates(files: Sequence[Path]) -> list[tuple[bytes, Path]]:
     """Return the certificates that can be read, each with the key that it is of."""
     found = []
     for file in files:
         with contextlib.suppress(OSError, *_UNREADABLE):
-            shown = load_ssh_public_identity(plain.read(file, plain.SECRET_MAX))
+            shown = load_ssh_public_identity(plain.read_regular(file, plain.SECRET_MAX))
             if isinstance(shown, SSHCertificate):
-                found.append((blob_of(shown.public_key()), file))
+                found.append((encode_key(shown.public_key()), file))
     return found
 
 
@@ -162,7 +162,7 @@ def _raise_if_final(
     return error
 
 
-def _keys_of_agent(
+def _list_agent_keys(
     agent: Path | None, stack: ExitStack, limit_s: float
 ) -> list[AgentKey]:
     """Return the keys of the agent; none if it does not answer, as for ssh(1)."""
@@ -174,13 +174,13 @@ def _keys_of_agent(
     return []
 
 
-def _private(file: Path) -> paramiko.PKey | None:
+def _read_private_key(file: Path) -> paramiko.PKey | None:
     """Return the key in a file, None if there is none.
 
     Raise BadKey for a file that holds no private key, PasswordRequiredException.
     """
     try:
-        plain.require(file, plain.SECRET_MAX)
+        plain.require_regular(file, plain.SECRET_MAX)
     except OSError:
         return None
     failed = paramiko.SSHException(f"no private key in {file}")
@@ -196,19 +196,19 @@ def _private(file: Path) -> paramiko.PKey | None:
     raise BadKey(f"{file}: {failed}")
 
 
-def _public(file: Path) -> bytes:
+def _read_public_key(file: Path) -> bytes:
     """Return the public half of the key in a file, b"" if it cannot be had.
 
     From the file, also a locked one, or from the one beside it with .pub.
     """
     for path in (file, Path(f"{file}.pub")):
         with contextlib.suppress(OSError, *_UNREADABLE):
-            if blob := _public_in(plain.read(path, plain.SECRET_MAX)):
+            if blob := _parse_public_key(plain.read_regular(path, plain.SECRET_MAX)):
                 return blob
     return b""
 
 
-def _public_in(text: bytes) -> bytes:
+def _parse_public_key(text: bytes) -> bytes:
     if text.startswith(_BEGIN):
         body = base64.b64decode(text.removeprefix(_BEGIN).partition(_END)[0])
         if not body.startswith(_MAGIC):

@@ -25,15 +25,15 @@ from pathlib import Path
 from typing import IO
 
 from dbcheck.base import processes
-from dbcheck.base.access import own_program
+from dbcheck.base.access import find_own_program
 from dbcheck.base.text import visible
 from dbcheck.remote.address import Address, is_port
 from dbcheck.remote.sshfiles import (
     BEFORE_VALUE,
     ConfigError,
     Line,
-    included,
-    only_ssh_knows,
+    read_included,
+    undecidable_error,
 )
 
 _VERSION_S = 10.0  # seconds
@@ -66,7 +66,7 @@ class OpenSsh:
         return self.version >= _EXPANDS_FILES
 
 
-def installed() -> OpenSsh | None:
+def find_ssh() -> OpenSsh | None:
     """Return the ssh(1) that can be asked for this user, None if there is none.
 
     It knows no user whom the password file lacks.  It takes that file's word for where
@@ -79,12 +79,12 @@ def installed() -> OpenSsh | None:
         return None
     if os.path.realpath(home) != os.path.realpath(os.path.expanduser("~")):
         return None
-    path = own_program("ssh")
-    return _known(path) if path else None
+    path = find_own_program("ssh")
+    return _identify_ssh(path) if path else None
 
 
 @functools.cache
-def _known(path: str) -> OpenSsh | None:
+def _identify_ssh(path: str) -> OpenSsh | None:
     """Return *path* with its version, None if it is another program's.
 
     Dropbear's, for one, takes no notice of -G, and connects.
@@ -92,7 +92,7 @@ def _known(path: str) -> OpenSsh | None:
     try:
         done = subprocess.run(
             [path, "-V"],
-            env=processes.environment(),
+            env=processes.make_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_VERSION_S,
@@ -103,7 +103,7 @@ def _known(path: str) -> OpenSsh | None:
     return OpenSsh(path, (int(said[1]), int(said[2]))) if said else None
 
 
-def ask(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Raw:
+def ask_ssh(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Raw:
     """Return what the configuration says about *address*; raise ConfigError.
 
     file: the only one to read, None: those that ssh(1) reads by itself.  limit_s: for
@@ -122,7 +122,7 @@ def ask(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Ra
         try:
             child = subprocess.Popen(
                 command,
-                env=processes.environment(),
+                env=processes.make_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -130,9 +130,9 @@ def ask(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Ra
             )
         except OSError as error:
             raise ConfigError(f"{ssh.path}: {error.strerror}") from None
-        output = _output(child, limit_s)
+        output = _read_output(child, limit_s)
         if child.returncode == 0:
-            found = _parsed(output)
+            found = _parse_output(output)
             if missing := _EXPECTED - found.keys():
                 raise ConfigError(f"`ssh -G` says nothing of {min(missing)}")
             return found
@@ -140,7 +140,7 @@ def ask(ssh: OpenSsh, address: Address, file: Path | None, limit_s: float) -> Ra
         raise ConfigError(said or f"`ssh -G` ended with {child.returncode}")
 
 
-def _output(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
+def _read_output(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
     """Return what *child* printed; end all that it started if it takes too long."""
     with child:
         try:
@@ -157,7 +157,7 @@ def _output(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
             raise
 
 
-def _parsed(output: bytes) -> Raw:
+def _parse_output(output: bytes) -> Raw:
     found: Raw = {}
     for line in output.decode(errors="surrogateescape").split("\n"):
         keyword, blank, value = line.partition(" ")
@@ -217,7 +217,7 @@ class Reader:
     def result(self) -> Raw:
         """Return what was found, with what ssh(1) takes where nothing is said."""
         return {
-            "hostname": [_in_full(self._host().lower())],
+            "hostname": [_expand_ipv4(self._host().lower())],
             "user": [self._user()],
             "port": ["22"],
         } | {key: value for key, value in self.found.items() if key != "hostname"}
@@ -246,10 +246,10 @@ class Reader:
             elif line.keyword == "match":
                 is_meant = applies and self._matches(line)
             elif line.keyword == "include":
-                for each in included(line, folder, depth):
+                for each in read_included(line, folder, depth):
                     self._read(each, folder, depth=depth + 1, applies=is_meant)
             else:
-                values = _values(line)
+                values = _parse_values(line)
                 if is_meant and values:
                     self._take(line, values)
 
@@ -257,7 +257,7 @@ class Reader:
         keyword = line.keyword
         if keyword == _COMMAND and _JUMP in self.found and _COMMAND not in self.found:
             # Whether "none" counts depends on the release: in 9.2 it does, in 10.5 not.
-            raise only_ssh_knows(line, "ProxyCommand behind ProxyJump none")
+            raise undecidable_error(line, "ProxyCommand behind ProxyJump none")
         if keyword in _SEVERAL:
             files = self.found.setdefault(keyword, [])
             files += [value for value in values if value not in files]
@@ -296,7 +296,7 @@ class Reader:
             if name == "all" and words:
                 raise ConfigError(f"{line.place}: Match all takes no other criterion")
             if not self._is_known(name, holds):
-                raise only_ssh_knows(line, f"Match {name}")
+                raise undecidable_error(line, f"Match {name}")
             holds = holds and self._holds(name, pattern) is not word.startswith("!")
         return holds
 
@@ -344,7 +344,7 @@ def is_none(value: str) -> bool:
     return value.lower() == "none"
 
 
-def _values(line: Line) -> list[str]:
+def _parse_values(line: Line) -> list[str]:
     """Return the values of a line, [] if dbcheck has no use for its keyword."""
     keyword, words = line.keyword, line.words()
     if keyword == _COMMAND:
@@ -357,7 +357,7 @@ def _values(line: Line) -> list[str]:
             )
         return [jumps]
     if keyword in _CANONICAL and words and words[0].lower() not in ("no", "false"):
-        raise only_ssh_knows(line, "CanonicalizeHostname")
+        raise undecidable_error(line, "CanonicalizeHostname")
     if keyword not in _WORDS | _ONE_WORD:
         return []
     if not all(words) or not words:
@@ -379,12 +379,12 @@ def _require_sense(line: Line, word: str) -> None:
     if line.keyword == "hostname" and "%" in word.replace("%h", ""):
         raise ConfigError(f"{line.place}: HostName may hold %h and no other token")
     if line.keyword == "user" and re.search(r"%|\$\{", word):
-        raise only_ssh_knows(line, "a token in User")
+        raise undecidable_error(line, "a token in User")
     if line.keyword == "identitiesonly" and word.lower() not in (*YES, "no", "false"):
         raise ConfigError(f"{line.place}: {line.keyword} must be yes or no")
 
 
-def _in_full(host: str) -> str:
+def _expand_ipv4(host: str) -> str:
     """Return *host*, an address of IPv4 with its four numbers: 127.1 is 127.0.0.1."""
     try:
         return socket.inet_ntoa(socket.inet_aton(host))

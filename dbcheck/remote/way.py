@@ -16,7 +16,7 @@ from dbcheck.base import processes
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
 from dbcheck.remote.address import AS_SSH, SshOptions, parse_ssh_url
-from dbcheck.remote.channel import Pipe, bootstrap
+from dbcheck.remote.channel import Pipe, make_bootstrap
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,9 @@ _HINT = "A host is ssh://[user@]host[:port] or local:."
 
 def run_here(program: bytes, python: str = processes.PYTHON) -> ChildPipe:
     """Start *python*, which waits for *program*; raise HostError if it cannot run."""
-    return ChildPipe(processes.standalone(bootstrap(len(program)), python))
+    return ChildPipe(
+        processes.make_standalone_command(make_bootstrap(len(program)), python)
+    )
 
 
 class ChildPipe:
@@ -41,7 +43,7 @@ class ChildPipe:
             # Its own session: Ctrl-C is for the client, which must end the run.
             self._child = subprocess.Popen(
                 command,
-                env=processes.environment(),
+                env=processes.make_environment(),
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -135,7 +137,7 @@ class Way:
     close: Callable[[], None] = lambda: None
 
 
-def way_to(url: str, options: SshOptions = AS_SSH) -> Way:
+def find_way(url: str, options: SshOptions = AS_SSH) -> Way:
     """Return the way to *url*: ssh://[user@]host[:port], or "local:" for this host.
 
     Nothing is connected yet.  Raise UsageError if the URL is invalid.

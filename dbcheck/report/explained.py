@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from dbcheck.config.files import folder
+from dbcheck.config.files import find_data_folder
 
 _ID = r"[a-z0-9-]+"
 _ID_OF_ERROR = re.compile(rf"\[({_ID})\](?!\()")
@@ -82,7 +82,7 @@ def _rules() -> Iterator[Passage]:
 
 def _document(path: str) -> str:
     """Return a document, with the path in docs/ in the place of each link."""
-    text = folder("docs").joinpath(path).read_text("utf-8")
+    text = find_data_folder("docs").joinpath(path).read_text("utf-8")
     beside = path.rpartition("/")[0]
 
     def written(link: re.Match[str]) -> str:

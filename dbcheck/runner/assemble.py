@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, UsageError
-from dbcheck.config.secret import Secret, variable
-from dbcheck.cycle.host import server_on
+from dbcheck.config.secret import Secret, read_variable
+from dbcheck.cycle.host import describe_drive_server
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
@@ -50,52 +50,52 @@ if TYPE_CHECKING:
 PASSWORD_VARIABLE = "DBCHECK_PASSWORD"
 
 
-def engine(target: str, secret: Secret | None) -> Engine:
+def make_engine(target: str, secret: Secret | None) -> Engine:
     """Return the engine of *target*.
 
     Without a *secret* the password is in DBCHECK_PASSWORD, or where the driver looks.
     """
-    password = secret.read() if secret else variable(PASSWORD_VARIABLE)
+    password = secret.read() if secret else read_variable(PASSWORD_VARIABLE)
     return open_engine(target, password)
 
 
-def power_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
+def make_power_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
     """Return the switch that *entry* names; raise UsageError if it cannot be one.
 
     ask: shows a text to the human who cuts.
     """
-    host = power_host(entry) if entry.power.needs_host else None
+    host = make_power_host(entry) if entry.power.needs_host else None
     return entry.power.open(host, ask)
 
 
-def scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
-    """Return power_switch(), which cuts drives alone where *entry* says so.
+def make_scoped_switch(entry: Entry, ask: Callable[[str], None]) -> PowerSwitch:
+    """Return make_power_switch(), which cuts drives alone where *entry* says so.
 
     A lab knows that of itself.
     """
-    switch = power_switch(entry, ask)
+    switch = make_power_switch(entry, ask)
     if isinstance(entry.power, LabPlan):
         from dbcheck.runner import lab_rig
 
-        return lab_rig.scoped(switch, entry.power.name, entry.power_scope)
-    host = power_host(entry)
+        return lab_rig.scope_lab_switch(switch, entry.power.name, entry.power_scope)
+    host = make_power_host(entry)
     if entry.drive_scope is None or host is None:
         return switch
-    server = server_on(engine(entry.target, entry.password))
+    server = describe_drive_server(make_engine(entry.target, entry.password))
     timeout_s = limits.POWER_TIMEOUT_S
     if isinstance(entry.power, ExecPlan | FencePlan):
         timeout_s = entry.power.timeout_s
     return DriveOnlySwitch(switch, host, entry.drive_scope, server, timeout_s=timeout_s)
 
 
-def power_host(entry: Entry) -> TargetHost | None:
+def make_power_host(entry: Entry) -> TargetHost | None:
     """Return the host that is to be cut, None if it is not to be asked."""
     if not entry.host:
         return None
     return open_host(entry.host, entry.host_options)
 
 
-def entry_witness(
+def make_witness(
     entry: Entry, window: WindowLimits, *, accept_new_host_key: bool | None = None
 ) -> Witness:
     """Return the witness of *entry*; nothing is connected yet; the caller closes it."""
@@ -115,17 +115,17 @@ def entry_witness(
 
 
 @contextlib.contextmanager
-def opened_witness(
+def open_entry_witness(
     entry: Entry, window: WindowLimits, accept_new_host_key: bool | None = None
 ) -> Iterator[Witness]:
     """Give the witness of *entry*, and close it."""
-    witness = entry_witness(entry, window, accept_new_host_key=accept_new_host_key)
+    witness = make_witness(entry, window, accept_new_host_key=accept_new_host_key)
     with contextlib.closing(witness):
         yield witness
 
 
 @contextlib.contextmanager
-def far_workers(
+def open_far_workers(
     entry: Entry, address: str, sessions: int
 ) -> Iterator[FarWorkers | None]:
     """Give the Dask workers that are to load the target of *entry*; None without any.
@@ -135,36 +135,36 @@ def far_workers(
     if not address:
         yield None
         return
-    from dbcheck.load.far import opened
+    from dbcheck.load.far import open_workers
 
     # Each worker reads the password itself, from where it is here.
-    with opened(
-        address, partial(engine, entry.target, entry.password), sessions
+    with open_workers(
+        address, partial(make_engine, entry.target, entry.password), sessions
     ) as far:
         yield far
 
 
-def entry_host(entry: Entry) -> TargetHost | None:
+def make_host(entry: Entry) -> TargetHost | None:
     """Return the host that *entry* names, None if it is not to be asked."""
     if isinstance(entry.power, LabPlan) and not entry.host:
         from dbcheck.runner import lab_rig
 
-        return lab_rig.host_of(entry.power.name)
-    return power_host(entry)
+        return lab_rig.find_lab_host(entry.power.name)
+    return make_power_host(entry)
 
 
-def restarter(entry: Entry) -> Restarter | None:
+def make_restarter(entry: Entry) -> Restarter | None:
     """Return who restarts the server of *entry* in an orderly way, None if nobody."""
     if entry.restart:
         return RestartProgram(entry.restart, entry.return_s)
     if isinstance(entry.power, LabPlan):
         from dbcheck.runner import lab_rig
 
-        return lab_rig.restarter_of(entry.power.name)
+        return lab_rig.find_lab_restarter(entry.power.name)
     return None
 
 
-def entry_rig(
+def make_rig(
     entry: Entry,
     witness: Witness,
     progress: PlainProgress,
@@ -181,7 +181,7 @@ def entry_rig(
     have its witness on the same host.
     """
     rig = Rig(
-        site=_site(entry, progress, cuts=cuts),
+        site=_make_site(entry, progress, cuts=cuts),
         witness=witness,
         reader=FrameLogReader(),
         listener=progress,
@@ -195,21 +195,21 @@ def entry_rig(
     if isinstance(entry.power, LabPlan):
         from dbcheck.runner import lab_rig
 
-        return lab_rig.joined(rig, entry.power.name)
+        return lab_rig.join_lab(rig, entry.power.name)
     return rig
 
 
 def _remember_consent(entry: Entry) -> None:
     for one in entry.cut_with:
-        consent.remember(one.wiring)
+        consent.remember_consent(one.wiring)
 
 
-def _site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
+def _make_site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     if not entry.standbys:
-        return SingleServer(_node(entry, progress.ask))
+        return SingleServer(_make_node(entry, progress.ask))
     nodes = {}
     for one in (entry, *entry.standbys):
-        node = _node(one, partial(_ask, progress, one.name))
+        node = _make_node(one, partial(_ask_human, progress, one.name))
         if not cuts:
             node = replace(node, power=ReadOnlySwitch(node.power))
         nodes[one.name] = node
@@ -229,25 +229,25 @@ def _site(entry: Entry, progress: PlainProgress, *, cuts: bool) -> Site:
     )
 
 
-def _ask(progress: PlainProgress, name: str, text: str) -> None:
+def _ask_human(progress: PlainProgress, name: str, text: str) -> None:
     """Show what a human is to do to one host of several."""
     progress.ask(f"{name}: {text}")
 
 
-def _node(entry: Entry, ask: Callable[[str], None]) -> Node:
+def _make_node(entry: Entry, ask: Callable[[str], None]) -> Node:
     return Node(
-        engine=engine(entry.target, entry.password),
-        power=scoped_switch(entry, ask),
-        host=entry_host(entry),
+        engine=make_engine(entry.target, entry.password),
+        power=make_scoped_switch(entry, ask),
+        host=make_host(entry),
         log_path=entry.server_log,
         restore_command=entry.restore_command,
         reached=recall_reached(entry.wiring),
         class_assumed=entry.power.class_assumed,
-        restarter=restarter(entry),
+        restarter=make_restarter(entry),
     )
 
 
-def cut_nodes(entry: Entry, site: Site) -> list[tuple[Entry, Node]]:
+def list_cut_nodes(entry: Entry, site: Site) -> list[tuple[Entry, Node]]:
     """Return the hosts that a cut takes, each with its node."""
     if not entry.standbys:
         return [(entry, site.writer)]
@@ -259,9 +259,9 @@ def entry_label(entry: Entry) -> str:
     return entry.name or entry.target or entry.host or ""
 
 
-def required_host(entry: Entry) -> TargetHost:
+def require_entry_host(entry: Entry) -> TargetHost:
     """Return the host of *entry*; raise HostError if none is named."""
-    host = entry_host(entry)
+    host = make_host(entry)
     if host is None:
         raise HostError(
             "its host is not known",

@@ -32,16 +32,16 @@ from dbcheck.fleet.messages import (
     Kept,
     Status,
     Word,
-    packed,
-    unpacked,
+    pack_message,
+    unpack_message,
 )
 from dbcheck.inventory.entry import Entry
 from dbcheck.ports.listener import LoadStatus, Phase
-from dbcheck.power.interlock import require_elsewhere
+from dbcheck.power.interlock import require_other_machine
 from dbcheck.report.console import progress_console
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
-from dbcheck.runner.campaign_run import both, run_stored
+from dbcheck.runner.campaign_run import chain_calls, run_stored
 
 _STATUS_S = 1.0  # between two on the load
 # A client that was taken for dead may still end its campaign.
@@ -50,8 +50,8 @@ _WAIT_S = LOST_S + END_S
 
 def main() -> None:
     """Run one campaign; an interrupt ends that, and nothing around it."""
-    interrupt.install()
-    with contextlib.suppress(KeyboardInterrupt), interrupt.held_back():
+    interrupt.install_handlers()
+    with contextlib.suppress(KeyboardInterrupt), interrupt.hold_interrupts_back():
         worker = Worker(Channel.inherited(int(sys.argv[1])))
         view = Reporting(worker)
         ended = _run(worker, view)
@@ -65,11 +65,11 @@ def _run(worker: Worker, view: Reporting) -> Ended:
     """Run the campaign; return how it ended."""
     folder = CampaignFolder.open(worker.folder)
     try:
-        with interrupt.let_through():
-            _require_elsewhere(worker.job.entry)
+        with interrupt.let_interrupts_through():
+            _require_other_machine(worker.job.entry)
             with folder.locked():
                 _take_over(folder, worker.job.own)
-                run_stored(worker.job.entry, folder, view, _WAIT_S, worker.adapted)
+                run_stored(worker.job.entry, folder, view, _WAIT_S, worker.adapt_rig)
     except KeyboardInterrupt:
         return Ended("interrupted")
     except DbcheckError as failed:
@@ -88,14 +88,14 @@ def _take_over(folder: CampaignFolder, own: Container[str]) -> None:
                 run.remember()
 
 
-def _require_elsewhere(entry: Entry) -> None:
+def _require_other_machine(entry: Entry) -> None:
     """Raise UsageError if the switch cuts this very machine.
 
     An earlier client may have left the host without power; then it did not ask this.
     """
-    if entry.power.guarded and (host := assemble.power_host(entry)):
+    if entry.power.guarded and (host := assemble.make_power_host(entry)):
         with contextlib.suppress(HostError):
-            require_elsewhere(entry.wiring.title, host.identity())
+            require_other_machine(entry.wiring.title, host.identity())
 
 
 class Worker(Turns):
@@ -108,13 +108,13 @@ class Worker(Turns):
         self._is_lost = False
         self.job: Job
         self.folder: Path
-        self.job, self.folder = unpacked(channel.receive())
+        self.job, self.folder = unpack_message(channel.receive())
         threading.Thread(target=self._listen, name="from-worker", daemon=True).start()
 
     def send(self, message: object) -> None:
         """Send to the worker; one that is gone has interrupted this process."""
         with contextlib.suppress(OSError):
-            self._channel.send(packed(message))
+            self._channel.send(pack_message(message))
 
     def keeps(self, ended: Ended) -> bool:
         """Say whether all that is stored has reached the client, or the worker is lost.
@@ -127,7 +127,7 @@ class Worker(Turns):
                 return True
         return False
 
-    def adapted(self, rig: Rig) -> Rig:
+    def adapt_rig(self, rig: Rig) -> Rig:
         """Return *rig* as the fleet needs it: it waits for its turn, and stores."""
         node = replace(rig.site.writer, reached=self.job.reached)
         return replace(
@@ -135,7 +135,7 @@ class Worker(Turns):
             site=rig.site.with_writer(node),
             turns=self,
             store=self._store,
-            before_load=both(self._store, rig.before_load),
+            before_load=chain_calls(self._store, rig.before_load),
         )
 
     def take(self) -> None:
@@ -149,7 +149,7 @@ class Worker(Turns):
         self._ask(Word.STORE, Kept())
 
     def _ask(self, question: Word, wanted: object) -> None:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         self.send(question)
         if self._answer() != wanted:
             raise FleetError("the worker is lost", id=ErrorId.FLEET_WORKER_LOST)
@@ -161,7 +161,7 @@ class Worker(Turns):
     def _listen(self) -> None:
         with contextlib.suppress(OSError, EOFError, NotAMessage):
             while True:
-                self._answers.put(unpacked(self._channel.receive()))
+                self._answers.put(unpack_message(self._channel.receive()))
         # First: an interrupt may keep who takes the end from noting it.
         self._is_lost = True
         self._answers.put(None)

@@ -17,7 +17,7 @@ from dbcheck.inventory.entry import Entry
 from dbcheck.judge.results import CampaignResult
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.lab import LabPlan
-from dbcheck.remote.same_host import boot_id
+from dbcheck.remote.same_host import read_boot_id
 from dbcheck.report.console import progress_console
 from dbcheck.report.fleet import fleet_view
 
@@ -45,7 +45,7 @@ def run_fleet(
     with contextlib.ExitStack() as stack:
         for _, folder in campaigns:
             stack.enter_context(folder.locked())
-        client = stack.enter_context(_client(address, len(campaigns), root))
+        client = stack.enter_context(_open_client(address, len(campaigns), root))
         from dbcheck.fleet.coordinator import Coordinator
 
         console = progress_console()
@@ -55,7 +55,7 @@ def run_fleet(
         except KeyboardInterrupt:
             view.line("ended", f"dbcheck campaign --resume {root}")
             raise
-    return [_ended(folder, entry, errors) for entry, folder in campaigns]
+    return [_read_result(folder, entry, errors) for entry, folder in campaigns]
 
 
 def allow_open_files() -> None:
@@ -65,7 +65,7 @@ def allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _ended(
+def _read_result(
     folder: CampaignFolder, entry: Entry, errors: Mapping[str, tuple[str, str]]
 ) -> CampaignResult:
     shown = result(folder)
@@ -75,14 +75,14 @@ def _ended(
     return replace(shown, error=error, error_id=error_id)
 
 
-def _client(
+def _open_client(
     address: str, jobs: int, root: Path
 ) -> contextlib.AbstractContextManager[Client]:
     if address != LOCAL:
-        return dask_cluster.connected(address)
-    from dbcheck.fleet.workers import own_workers
+        return dask_cluster.connect_client(address)
+    from dbcheck.fleet.workers import open_own_workers
 
-    return own_workers(jobs, root)
+    return open_own_workers(jobs, root)
 
 
 def require_workers(address: str, entries: Sequence[Entry]) -> None:
@@ -91,11 +91,11 @@ def require_workers(address: str, entries: Sequence[Entry]) -> None:
         dask_cluster.require_installed()
         return
     dask_cluster.require_address("--dask", address)
-    with dask_cluster.connected(address) as client:
-        workers = dask_cluster.workers_of(client)
+    with dask_cluster.connect_client(address) as client:
+        workers = dask_cluster.list_workers(client)
         dask_cluster.require_same_version(client, workers)
-        machines = dask_cluster.called(client, workers, boot_id)
-    here = boot_id()  # "" where the system has none
+        machines = dask_cluster.call_on_workers(client, workers, read_boot_id)
+    here = read_boot_id()  # "" where the system has none
     elsewhere = [each for each in workers if not here or machines[each] != here]
     for entry in entries if elsewhere else ():
         if isinstance(entry.power, LabPlan):

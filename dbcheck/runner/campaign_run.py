@@ -23,9 +23,13 @@ from dbcheck.report.console import progress_console
 from dbcheck.report.live import progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
-from dbcheck.runner.guard import guard, require_passable, require_sole
+from dbcheck.runner.guard import (
+    check_interlocks,
+    require_passable,
+    require_unshared_switch,
+)
 from dbcheck.runs.folder import RUNS
-from dbcheck.runs.stored import require_own, write
+from dbcheck.runs.stored import require_own, write_file
 from dbcheck.witness.window import WindowLimits
 
 _ASKED_AT_ONCE = 32  # hosts and servers
@@ -41,9 +45,9 @@ def require_fit(entry: Entry, *, yes: bool, i_know: bool) -> None:
             hint=f"Give it one by dbcheck_power: {UNATTENDED}.",
         )
     require_passable(entry)
-    engine = assemble.engine(entry.target, entry.password)
+    engine = assemble.make_engine(entry.target, entry.password)
     require_none_pending(RUNS, engine)
-    guard(entry, engine, yes=yes, i_know=i_know)
+    check_interlocks(entry, engine, yes=yes, i_know=i_know)
 
 
 def require_all_fit(entries: Sequence[Entry], *, yes: bool, i_know: bool) -> None:
@@ -95,14 +99,14 @@ def require_same(entry: Entry, folder: CampaignFolder, *, yes: bool) -> None:
             hint="Start a new campaign, or correct the inventory.",
         )
     if folder.runs.resolve() != RUNS.resolve():  # its own runs are settled first
-        engine = assemble.engine(entry.target, entry.password)
+        engine = assemble.make_engine(entry.target, entry.password)
         require_none_pending(RUNS, engine)
     if entry.power.guarded:
-        require_sole(entry)
-        consent.require(entry.wiring, yes=yes)
+        require_unshared_switch(entry)
+        consent.require_consent(entry.wiring, yes=yes)
 
 
-def stored(root: Path) -> list[CampaignFolder]:
+def list_stored_campaigns(root: Path) -> list[CampaignFolder]:
     """Return the campaigns in the folder *root*; raise UsageError if there is none.
 
     Raise RunWriteError if others may have put one there.
@@ -148,27 +152,29 @@ def run_stored(
     try:
         limits = WindowLimits()
         with (
-            assemble.opened_witness(entry, limits) as witness,
+            assemble.open_entry_witness(entry, limits) as witness,
             locked(witness, view, wait_s) as lock,
         ):
-            rig = assemble.entry_rig(entry, witness, view, folder.runs, limits)
+            rig = assemble.make_rig(entry, witness, view, folder.runs, limits)
             twice = folder.plan().twice
             flags = ["--name", entry.name, "--inventory", entry.inventory]
             flags += ["--twice"] if twice else []  # the inventory has all the rest
             rig = replace(rig, twice=twice, reconcile_flags=flags)
             rig = adapted(rig)
-            rig = replace(rig, before_load=both(lock.require, rig.before_load))
+            rig = replace(rig, before_load=chain_calls(lock.require, rig.before_load))
             view.line("campaign", f"{folder.path}, seed {folder.plan().seed}")
             run_campaign(rig, folder)
     except (KeyboardInterrupt, DbcheckError) as error:
         id = error.id if isinstance(error, DbcheckError) else ""
         text = ending_text(str(error) or "interrupted", id)
         with contextlib.suppress(RunWriteError):  # the first error is reported
-            write(folder.path / ERROR_FILE, [text.encode(errors="replace")])
+            write_file(folder.path / ERROR_FILE, [text.encode(errors="replace")])
         raise
 
 
-def both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+def chain_calls(
+    first: Callable[[], None], second: Callable[[], None]
+) -> Callable[[], None]:
     """Return a function that calls *first*, then *second*."""
 
     def call() -> None:

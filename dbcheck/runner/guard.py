@@ -23,21 +23,23 @@ from dbcheck.runner import assemble
 _TRIES, _RETRY_S = 10, 0.2
 
 
-def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
+def check_interlocks(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     """Return how the host was recognised; raise UsageError if a cut is refused.
 
     A human at the plug and a lab need no guard.
     """
     if not entry.power.guarded:
         return ""
-    require_sole(entry)
-    host = assemble.power_host(entry)
+    require_unshared_switch(entry)
+    host = assemble.make_power_host(entry)
     seen = host.identity() if host else None
     name = entry.wiring.title
-    interlock.require_elsewhere(name, seen)
-    server, found = _server_and_users(engine, i_know=i_know)
+    interlock.require_other_machine(name, seen)
+    server, found = _read_server_and_users(engine, i_know=i_know)
     if entry.standbys:
-        found = replace(found, connections=_without_standbys(entry, engine, found))
+        found = replace(
+            found, connections=_count_other_connections(entry, engine, found)
+        )
     service = server.settings.get(SERVICE, "") if server else ""
     recognised = ""
     nothing_known = seen is None and entry.expected == Expected()
@@ -49,12 +51,12 @@ def guard(entry: Entry, engine: Engine, *, yes: bool, i_know: bool) -> str:
     # An address of this host is not compared: it may be a tunnel to the target.
     for addresses in locate_target(engine.endpoints()).others.values():
         interlock.require_address(name, seen, addresses, i_know=i_know)
-    interlock.require_alone(name, found, i_know=i_know)
-    consent.require(entry.wiring, yes=yes)
+    interlock.require_no_other_users(name, found, i_know=i_know)
+    consent.require_consent(entry.wiring, yes=yes)
     return recognised
 
 
-def _without_standbys(entry: Entry, engine: Engine, found: OtherUsers) -> int:
+def _count_other_connections(entry: Entry, engine: Engine, found: OtherUsers) -> int:
     """Return how many connections are not those of the cluster's own standbys.
 
     The nodes of a group are connected to each other otherwise than as clients.
@@ -93,7 +95,7 @@ def require_passable(entry: Entry) -> None:
     )
 
 
-def require_sole(entry: Entry) -> None:
+def require_unshared_switch(entry: Entry) -> None:
     """Raise UsageError if the switch of *entry* may be another host's as well."""
     if entry.doubt:
         raise UsageError(
@@ -104,7 +106,7 @@ def require_sole(entry: Entry) -> None:
         )
 
 
-def _server_and_users(
+def _read_server_and_users(
     engine: Engine, *, i_know: bool
 ) -> tuple[ServerFacts | None, OtherUsers]:
     """Return the server, None if it does not answer and need not, and other users."""

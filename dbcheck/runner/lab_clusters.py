@@ -19,7 +19,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LabError
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import ClusterSpec
@@ -29,14 +29,16 @@ from dbcheck.model.replication import PromotedBy
 from dbcheck.ports.listener import Listener, LoadStatus, Phase, Progress
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
-from dbcheck.runner.lab_cycles import LIMITS, described
-from dbcheck.runner.lab_rig import lab_node, lab_rig
+from dbcheck.runner.lab_cycles import LIMITS, describe_lab
+from dbcheck.runner.lab_rig import make_lab_node, make_lab_rig
 from dbcheck.site.cluster import Cluster
 from dbcheck.site.group import Group
 
 
 @contextlib.contextmanager
-def faults(cluster: ClusterLab, rig: Rig, seed: int) -> Generator[Rig, None, None]:
+def inject_faults(
+    cluster: ClusterLab, rig: Rig, seed: int
+) -> Generator[Rig, None, None]:
     """Give *rig*, for one cycle on *cluster*, in which the faults of its spec happen.
 
     None happens after the cut, and no node is paused beyond the end of this.
@@ -46,7 +48,7 @@ def faults(cluster: ClusterLab, rig: Rig, seed: int) -> Generator[Rig, None, Non
 
     def run() -> None:
         try:
-            _happen(cluster, seed, watching)
+            _run_faults(cluster, seed, watching)
         except Exception as error:  # of whatever kind: the cycle lacked its fault
             failed.append(error)
 
@@ -69,7 +71,7 @@ class _Watching:
         self._began_s = 0.0
         self._began, self._over = threading.Event(), threading.Event()
 
-    def comes(self, after_s: float) -> bool:
+    def wait_into_load(self, after_s: float) -> bool:
         """Return after so many seconds of load; False if it is cut before."""
         self._began.wait()
         wait_s = self._began_s + after_s - time.monotonic()
@@ -99,7 +101,7 @@ class _Watching:
         self._listener.progress(progress)
 
 
-def _happen(cluster: ClusterLab, seed: int, watching: _Watching) -> None:
+def _run_faults(cluster: ClusterLab, seed: int, watching: _Watching) -> None:
     """Make the faults in their order."""
     spec, name = cluster.spec, Random(seed).choice(cluster.spec.names[1:])
     paused = cluster.labs[name]
@@ -121,7 +123,7 @@ def _happen(cluster: ClusterLab, seed: int, watching: _Watching) -> None:
     try:
         while due:
             at_s, make = due.pop(due.index(min(due, key=lambda fault: fault[0])))
-            if not watching.comes(at_s):
+            if not watching.wait_into_load(at_s):
                 break
             make()
     finally:
@@ -132,7 +134,7 @@ def _happen(cluster: ClusterLab, seed: int, watching: _Watching) -> None:
 _STREAMING_S, _POLL_S = 30.0, 0.05
 
 
-def cluster_cycles(
+def run_cluster_cycles(
     lab: LabSpec,
     spec: ClusterSpec,
     workload: Workload,
@@ -146,22 +148,22 @@ def cluster_cycles(
 
     Each has a cluster of its own: after a promotion no node is what it was.
     """
-    workload, limits = _with_pause(workload, limits, spec)
+    workload, limits = _extend_for_pause(workload, limits, spec)
     servers = f"{spec.nodes} servers, promise {spec.promise}"
-    progress.phase(Phase.LAB, f"{servers}: {described(lab)}")
+    progress.phase(Phase.LAB, f"{servers}: {describe_lab(lab)}")
     for number in range(cycles):
         folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
         with ClusterLab(lab, spec, folder, number) as cluster:
-            rig = cluster_rig(cluster, progress, runs, limits)
+            rig = make_cluster_rig(cluster, progress, runs, limits)
             await_standbys(rig, cluster)
             with contextlib.closing(rig.witness):
-                started = preflight(rig, workload, seed + number)
-                with faults(cluster, rig, seed + number) as faulty:
+                started = run_preflight(rig, workload, seed + number)
+                with inject_faults(cluster, rig, seed + number) as faulty:
                     # It counts although a fault may have failed, which is raised then.
                     yield finish_cycle(faulty, started)
 
 
-def _with_pause(
+def _extend_for_pause(
     workload: Workload, limits: Limits, spec: ClusterSpec
 ) -> tuple[Workload, Limits]:
     """Return both for a load that a pause interrupts: the cut comes after it.
@@ -178,12 +180,12 @@ def _with_pause(
     )
 
 
-def cluster_rig(
+def make_cluster_rig(
     cluster: ClusterLab, progress: PlainProgress, runs: Path, limits: Limits
 ) -> Rig:
     """Return the rig of the cluster, whose witness is beside the writer."""
     names = list(cluster.labs)
-    nodes = {name: lab_node(lab) for name, lab in cluster.labs.items()}
+    nodes = {name: make_lab_node(lab) for name, lab in cluster.labs.items()}
     promise, stagger_s = Promise(cluster.spec.promise), cluster.spec.stagger_s
     made = (cluster.kind, nodes, names[0], promise)
     if cluster.kind.is_group:
@@ -199,7 +201,7 @@ def cluster_rig(
             isolate=cluster.take_links_down,
             rejoin=rejoin,
         )
-    rig = lab_rig(cluster.labs[names[0]], progress, runs, limits)
+    rig = make_lab_rig(cluster.labs[names[0]], progress, runs, limits)
     values = {**cluster.lab.to_values(), "cluster": cluster.spec.to_values()}
     return replace(rig, site=site, lab=values, used_epochs=set())
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
 
-from dbcheck.cycle.cycle import facts_of, finish_cycle, run_controls
+from dbcheck.cycle.cycle import extract_control_facts, finish_cycle, run_controls
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.drive.control import require_room
@@ -23,7 +23,7 @@ from dbcheck.ports.listener import Phase
 from dbcheck.report.drives import faults
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.workload import Workload
-from dbcheck.runner.lab_rig import lab_rig
+from dbcheck.runner.lab_rig import make_lab_rig
 from dbcheck.runs.stored import make_folder
 
 # The moments of the cut, seconds of load: a server on this machine is at its pace soon.
@@ -31,7 +31,7 @@ CUT_AFTER_S = (1.5, 2.5)
 LIMITS = Limits(return_s=120)
 
 
-def lab_cycles(
+def run_lab_cycles(
     spec: LabSpec,
     workload: Workload,
     seed: int,
@@ -55,25 +55,25 @@ def lab_cycles(
     if keep_image:
         make_folder(runs)
         require_room(runs, spec.drive.size_bytes)
-    progress.phase(Phase.LAB, described(spec))
+    progress.phase(Phase.LAB, describe_lab(spec))
     # The lab itself makes and removes it: a folder of ours would outlive our SIGKILL.
     folder = Path(tempfile.gettempdir(), f"dbcheck-lab-{secrets.token_hex(4)}")
     with Lab.start(spec, folder) as lab:
         # No other command uses this lab's server, so all its epochs are known here.
         switch = lab.switch()
-        rig = lab_rig(lab, progress, runs, limits, switch)
+        rig = make_lab_rig(lab, progress, runs, limits, switch)
         rig = replace(rig, used_epochs=set(), twice=twice)
         with contextlib.closing(rig.witness):
             controls = list(run_controls(rig, workload, seed)) if control else []
             yield from controls
             if controls and controls[-1].verdict is Verdict.FAIL:
                 return
-            facts = [facts_of(outcome) for outcome in controls]
+            facts = [extract_control_facts(outcome) for outcome in controls]
             known = reduce(Known.with_outcome, controls, NOTHING_KNOWN)
             for number in range(cycles):
                 if keep_image:
                     require_room(runs, spec.drive.size_bytes)
-                started = preflight(
+                started = run_preflight(
                     rig,
                     workload,
                     seed + number,
@@ -92,7 +92,7 @@ def lab_cycles(
                     return
 
 
-def until_shown(
+def stop_at_first_loss(
     outcomes: Generator[Outcome, None, None], cuts: int
 ) -> Generator[Outcome, None, None]:
     """Yield *outcomes* up to the first loss, or until *cuts* cuts lost nothing."""
@@ -106,19 +106,19 @@ def until_shown(
                     return
 
 
-def lab_workload(workload: Workload) -> Workload:
+def adapt_workload_to_lab(workload: Workload) -> Workload:
     """Return *workload* with the lab's earlier cut."""
     return replace(workload, cut_after_s=CUT_AFTER_S)
 
 
-def described(spec: LabSpec) -> str:
+def describe_lab(spec: LabSpec) -> str:
     """Return a description of a lab, for one line."""
     parts = [spec.engine]
     if spec.rung == "process":
         parts.append("process rung (SIGKILL)")
     else:
         options = f" -o {spec.mount_options}" if spec.mount_options else ""
-        parts.append(f"{spec.filesystem}{options} on {_drive(spec.drive)}")
+        parts.append(f"{spec.filesystem}{options} on {_describe_drive(spec.drive)}")
         if spec.log_drive:
             parts.append("the log on another one")
         if spec.power_scope == "drive":
@@ -129,7 +129,7 @@ def described(spec: LabSpec) -> str:
     return ", ".join(parts)
 
 
-def _drive(drive: DriveSpec) -> str:
+def _describe_drive(drive: DriveSpec) -> str:
     """Return a description of a drive: its personality, and each fault beside it."""
     added = " and ".join(faults({**asdict(drive), "personality": ""}))
     if drive.personality != "honest":

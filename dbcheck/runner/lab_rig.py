@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cycle.host import server_on
+from dbcheck.cycle.host import describe_drive_server
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.explore.folder import Exploration
@@ -32,21 +32,21 @@ _NOWHERE = Path()  # for what stores no run
 _RETURN_S = 10  # more than the lab itself waits; what recovers longer is INCONCLUSIVE
 
 
-def host_of(name: str) -> TargetHost:
+def find_lab_host(name: str) -> TargetHost:
     """Return the host of the lab *name*; raise LabError if there is none."""
-    return _host(Lab.find(name))
+    return _make_host(Lab.find(name))
 
 
-def _host(lab: Lab) -> TargetHost:
+def _make_host(lab: Lab) -> TargetHost:
     return open_host(lab.host_url, lab.ssh)
 
 
-def restarter_of(name: str) -> Restarter:
+def find_lab_restarter(name: str) -> Restarter:
     """Return who restarts the server of the lab *name*; nothing is asked yet."""
     return LabRestarter(name)
 
 
-def joined(rig: Rig, name: str) -> Rig:
+def join_lab(rig: Rig, name: str) -> Rig:
     """Return *rig*, which the lab *name* cuts, with that lab's spec and server log.
 
     Raise UsageError if the target is not that lab's server.
@@ -63,7 +63,7 @@ def joined(rig: Rig, name: str) -> Rig:
     return replace(rig, site=rig.site.with_writer(node), lab=lab.spec.to_values())
 
 
-def scoped(switch: PowerSwitch, name: str, wanted: str) -> PowerSwitch:
+def scope_lab_switch(switch: PowerSwitch, name: str, wanted: str) -> PowerSwitch:
     """Return the switch of the lab *name*, which knows whether it cuts drives alone.
 
     wanted: what a user named; raise UsageError if that is "drive" and not true.
@@ -75,10 +75,10 @@ def scoped(switch: PowerSwitch, name: str, wanted: str) -> PowerSwitch:
             id=ErrorId.LAB_POWER_SCOPE_DIFFERS,
             hint="Start it with --power-scope drive, or remove dbcheck_power_scope.",
         )
-    return _scoped(switch, lab)
+    return _scope_switch(switch, lab)
 
 
-def _scoped(switch: PowerSwitch, lab: Lab) -> PowerSwitch:
+def _scope_switch(switch: PowerSwitch, lab: Lab) -> PowerSwitch:
     """Return what cuts as the lab's spec has it: *switch*, or the drives alone.
 
     The host's agent does on the lab what it does on any host, but for the start.
@@ -86,28 +86,28 @@ def _scoped(switch: PowerSwitch, lab: Lab) -> PowerSwitch:
     if lab.spec.power_scope != PowerScope.DRIVE.value:
         return switch
     engine = open_engine(lab.target_url, lab.password)
-    server = server_on(engine, partial(start_server, lab.name))
+    server = describe_drive_server(engine, partial(start_server, lab.name))
     scope = DriveScope(lab.drives, (), ())
     return DriveOnlySwitch(
-        switch, _host(lab), scope, server, gone_s=0, notes=str(lab.folder)
+        switch, _make_host(lab), scope, server, gone_s=0, notes=str(lab.folder)
     )
 
 
-def lab_node(lab: Lab, power: PowerSwitch | None = None) -> Node:
+def make_lab_node(lab: Lab, power: PowerSwitch | None = None) -> Node:
     """Return the server of *lab*, with its switch and its host.
 
     power: the switch to use, None for a new one.
     """
     return Node(
         engine=open_engine(lab.target_url, lab.password),
-        power=_scoped(power or lab.switch(), lab),
-        host=_host(lab),
+        power=_scope_switch(power or lab.switch(), lab),
+        host=_make_host(lab),
         log_path=lab.log_path,
         restarter=LabRestarter(lab.name),
     )
 
 
-def lab_rig(
+def make_lab_rig(
     lab: Lab,
     progress: PlainProgress,
     runs: Path,
@@ -119,7 +119,7 @@ def lab_rig(
     power: the switch to use, None for a new one.
     """
     return Rig(
-        site=SingleServer(lab_node(lab, power)),
+        site=SingleServer(make_lab_node(lab, power)),
         witness=open_witness(
             lab.witness_url,
             limits=WindowLimits(acks=limits.window_acks),
@@ -134,14 +134,14 @@ def lab_rig(
     )
 
 
-def rig_of(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> Rig:
+def make_recording_rig(lab: Lab, view: PlainProgress, runs: Path = _NOWHERE) -> Rig:
     """Return the rig of a lab that records or replays, which asks no host."""
-    rig = lab_rig(lab, view, runs, Limits(return_s=_RETURN_S), lab.switch())
+    rig = make_lab_rig(lab, view, runs, Limits(return_s=_RETURN_S), lab.switch())
     node = replace(rig.site.writer, host=None, log_path="")
     return replace(rig, site=rig.site.with_writer(node))
 
 
-def opened(folder: Exploration) -> Opened:
+def open_exploration(folder: Exploration) -> Opened:
     """Open a stored exploration; nothing is shown of how its states are read."""
     unheard = PlainProgress(progress_console(), frozenset())
-    return Opened(folder, lambda lab: rig_of(lab, unheard))
+    return Opened(folder, lambda lab: make_recording_rig(lab, unheard))

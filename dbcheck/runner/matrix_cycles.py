@@ -14,7 +14,7 @@ from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.config.secret import Secret
-from dbcheck.cycle.cycle import require_answered, run_control
+from dbcheck.cycle.cycle import require_server_back, run_control
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.preflight.before_load import require_server
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
@@ -27,14 +27,14 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.report.rows import Line
 from dbcheck.report.words.run import with_bound
 from dbcheck.runner import assemble
-from dbcheck.runner.lab_clusters import cluster_cycles
-from dbcheck.runner.lab_cycles import lab_cycles, lab_workload
+from dbcheck.runner.lab_clusters import run_cluster_cycles
+from dbcheck.runner.lab_cycles import adapt_workload_to_lab, run_lab_cycles
 from dbcheck.runner.matrix_rows import Row
-from dbcheck.runner.resume import resumable_cycle
+from dbcheck.runner.resume import run_resumable_cycle
 
 
 @dataclass(slots=True)
-class Measured:
+class RowResults:
     """A configuration and its results so far.
 
     error: why it ended early; "" once all of its cuts are done.  error_id: of that.
@@ -61,7 +61,9 @@ class Measured:
         try:
             yield
         except DbcheckError as error:
-            if interrupt.led_to(error):  # closing failed because of a Ctrl-C
+            if interrupt.is_caused_by_interrupt(
+                error
+            ):  # closing failed because of a Ctrl-C
                 self.error = "interrupted"
                 raise KeyboardInterrupt from error
             self.fail(error)
@@ -91,8 +93,8 @@ class Measured:
         )
 
 
-def in_labs(
-    measured: Sequence[Measured],
+def run_in_labs(
+    measured: Sequence[RowResults],
     seed: int,
     view: PlainProgress,
     runs: Path,
@@ -103,12 +105,12 @@ def in_labs(
     """
     for number, one in enumerate(measured, 1):
         view.line("row", f"{number} of {len(measured)}: {one.row.name}")
-        row, load = one.row, lab_workload(one.row.workload)
+        row, load = one.row, adapt_workload_to_lab(one.row.workload)
         assert row.lab is not None
         if row.cluster is None:
-            cycles = lab_cycles(row.lab, load, seed, row.cuts, view, runs)
+            cycles = run_lab_cycles(row.lab, load, seed, row.cuts, view, runs)
         else:
-            cycles = cluster_cycles(
+            cycles = run_cluster_cycles(
                 row.lab, row.cluster, load, seed, row.cuts, view, runs
             )
         with one.running(view), contextlib.closing(cycles):
@@ -118,8 +120,8 @@ def in_labs(
                     break
 
 
-def on_target(
-    measured: Sequence[Measured],
+def run_on_target(
+    measured: Sequence[RowResults],
     base: Rig,
     seed: int,
     view: PlainProgress,
@@ -132,14 +134,14 @@ def on_target(
     reconciled before anything else writes to the server.  Raise UsageError if such a
     run is there already.
     """
-    fit: list[tuple[Measured, Rig]] = []
+    fit: list[tuple[RowResults, Rig]] = []
     node = base.site.writer
     require_none_pending(base.runs, node.engine)
     for one in measured:
         engine = node.engine
         if settings := one.row.settings:
-            url = session_url(engine.target, settings, FAMILIES[engine.family])
-            engine = assemble.engine(url, password)
+            url = add_session_settings(engine.target, settings, FAMILIES[engine.family])
+            engine = assemble.make_engine(url, password)
         try:
             require_server(engine, one.row.workload, weak=one.row.relaxed)
         except DbcheckError as error:
@@ -155,7 +157,7 @@ def on_target(
             )
     known = NOTHING_KNOWN
     for one, its_rig in fit:
-        known = known.set_up_anew()
+        known = known.without_setup()
         view.line("row", one.row.name)
         with one.running(view):
             for number in range(one.row.cuts):
@@ -163,11 +165,11 @@ def on_target(
                 if one.row.relaxed:
                     outcome = run_control(its_rig, one.row.workload, drawn, known)
                 else:
-                    outcome = resumable_cycle(
+                    outcome = run_resumable_cycle(
                         its_rig, one.row.workload, drawn, [], known, view
                     )
                 one.note(outcome, view)
-                require_answered(its_rig, outcome)  # before the next one
+                require_server_back(its_rig, outcome)  # before the next one
                 # Where the rows were not read, it is not known what the cycle left.
                 known = known.with_outcome(outcome) if outcome.found else NOTHING_KNOWN
                 if one.is_over:
@@ -176,7 +178,7 @@ def on_target(
             return
 
 
-def session_url(url: str, settings: Mapping[str, str], family: Family) -> str:
+def add_session_settings(url: str, settings: Mapping[str, str], family: Family) -> str:
     """Return *url* with *settings* for each of its sessions; the server keeps its own.
 
     Raise UsageError for a family whose durability is not set per session.

@@ -12,9 +12,14 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.limits import SESSIONS_MAX
-from dbcheck.base.setting import keys_of, settings_of
+from dbcheck.base.setting import list_settings, map_keys
 from dbcheck.config import files, workload_file
-from dbcheck.config.validated import convert, converted, one_of, refuse_unknown
+from dbcheck.config.validated import (
+    convert_fields,
+    convert_value,
+    one_of,
+    refuse_unknown,
+)
 from dbcheck.lab.clusters.spec import ClusterSpec, require_possible
 from dbcheck.lab.lab import best_rung
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -26,12 +31,12 @@ Values = Mapping[str, Any]
 CUTS = 3
 # The keys of a row that describe a lab, and those that make it a cluster, each with its
 # field of LabSpec, DriveSpec or ClusterSpec.
-_LAB = {"engine": "engine", "rung": "rung", **keys_of(LabSpec)}
-_DRIVE = keys_of(DriveSpec)
-_CLUSTER = {"nodes": "nodes", **keys_of(ClusterSpec)}
+_LAB = {"engine": "engine", "rung": "rung", **map_keys(LabSpec)}
+_DRIVE = map_keys(DriveSpec)
+_CLUSTER = {"nodes": "nodes", **map_keys(ClusterSpec)}
 # The keys of a row that describe the load; the others are those of a workload file.
 _WORKLOAD = "workload"
-_LOAD = tuple(settings_of(Workload))
+_LOAD = tuple(list_settings(Workload))
 _SETTING = "setting."
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -129,9 +134,11 @@ def read_matrix(
     row, None: as the row says, or else the file.  Raise UsageError, naming the row and
     the key, if something is wrong.
     """
-    where, text = files.described("matrix", preset) if preset else ("--vary", "")
+    where, text = (
+        files.read_described_file("matrix", preset) if preset else ("--vary", "")
+    )
     values = files.parse_toml(text, where)
-    file = converted(values, _File, where)
+    file = convert_fields(values, _File, where)
     given: Sequence[Values] = file.rows if preset else [{}]
     if not given:
         raise UsageError(
@@ -143,8 +150,8 @@ def read_matrix(
     common[_WORKLOAD] = workload or file.workload
     sessions = file.sessions if sessions is None else sessions
     rows = [
-        _row(
-            _merged(f"{where}, {name}", common, file.defaults, row, varied),
+        _parse_row(
+            _merge_parts(f"{where}, {name}", common, file.defaults, row, varied),
             name=name,
             where=f"{where}, {name}",
             target=target,
@@ -153,8 +160,8 @@ def read_matrix(
             cuts=(cuts, file.cuts),
         )
         for number, row in enumerate(given, 1)
-        for varied in _variations(vary)
-        for name in [_name(row, varied, number)]
+        for varied in _parse_variations(vary)
+        for name in [_name_row(row, varied, number)]
     ]
     return Matrix(
         description=file.description,
@@ -163,7 +170,7 @@ def read_matrix(
     )
 
 
-def _variations(vary: Sequence[str]) -> Iterator[dict[str, str]]:
+def _parse_variations(vary: Sequence[str]) -> Iterator[dict[str, str]]:
     """Yield every combination of the values that the options name."""
     keys, choices = [], []
     for option in vary:
@@ -186,13 +193,13 @@ def _variations(vary: Sequence[str]) -> Iterator[dict[str, str]]:
         yield dict(zip(keys, combination, strict=True))
 
 
-def _merged(where: str, *parts: Values) -> dict[str, Any]:
+def _merge_parts(where: str, *parts: Values) -> dict[str, Any]:
     """Return all of *parts*; a later one wins, and settings are merged one by one."""
     merged: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for part in parts:
         table = part.get("settings", {})
-        settings |= convert(table, _Values, where, "settings", strict=True)
+        settings |= convert_value(table, _Values, where, "settings", strict=True)
         for key, value in part.items():
             if key.startswith(_SETTING):
                 settings[key.removeprefix(_SETTING)] = value
@@ -201,13 +208,13 @@ def _merged(where: str, *parts: Values) -> dict[str, Any]:
     return {**merged, "settings": settings}
 
 
-def _name(row: Values, varied: Values, number: int) -> str:
+def _name_row(row: Values, varied: Values, number: int) -> str:
     parts = [str(row["name"])] if "name" in row else []
     parts += [f"{key.removeprefix(_SETTING)}={value}" for key, value in varied.items()]
     return ", ".join(parts) or f"row {number}"
 
 
-def _row(
+def _parse_row(
     values: Values,
     *,
     name: str,
@@ -222,14 +229,16 @@ def _row(
     of_labs = _LAB.keys() | _DRIVE.keys() | _CLUSTER.keys()
     known = own if target else (own - {"relaxed"}) | of_labs
     refuse_unknown(values, known | {"settings", _WORKLOAD, *_LOAD}, where)
-    keys = converted(_of(values, own), _Keys, where, strict=False)
-    settings = {key: _setting(value) for key, value in values["settings"].items()}
-    lab = None if target else _lab(values, settings, where, seed)
+    keys = convert_fields(_select_keys(values, own), _Keys, where, strict=False)
+    settings = {
+        key: _format_setting(value) for key, value in values["settings"].items()
+    }
+    lab = None if target else _parse_lab(values, settings, where, seed)
     return Row(
         name=name,
         lab=lab,
-        cluster=_cluster(values, lab, where) if lab else None,
-        workload=_workload(values, where, sessions),
+        cluster=_parse_cluster(values, lab, where) if lab else None,
+        workload=_parse_workload(values, where, sessions),
         settings=settings,
         relaxed=keys.relaxed,
         reference=keys.reference,
@@ -241,47 +250,51 @@ def _row(
     )
 
 
-def _cluster(values: Values, lab: LabSpec, where: str) -> ClusterSpec | None:
-    given = _of(values, _CLUSTER)
+def _parse_cluster(values: Values, lab: LabSpec, where: str) -> ClusterSpec | None:
+    given = _select_keys(values, _CLUSTER)
     if not given:
         return None
     keys = _renamed(_CLUSTER)
-    spec = converted(given, ClusterSpec, where, keys=keys, strict=False)
+    spec = convert_fields(given, ClusterSpec, where, keys=keys, strict=False)
     require_possible(lab, spec)
     return spec
 
 
-def _workload(values: Values, where: str, sessions: int | None) -> Workload:
+def _parse_workload(values: Values, where: str, sessions: int | None) -> Workload:
     """Return the workload of a row, with what it has of its own.
 
     sessions: if the row does not say how many; None: as the workload's file says.
     """
-    name = convert(values[_WORKLOAD], str, where, _WORKLOAD, strict=True)
+    name = convert_value(values[_WORKLOAD], str, where, _WORKLOAD, strict=True)
     common = workload_file.load(name).with_sessions(sessions)
-    return workload_file.changed(common, _of(values, _LOAD), where)
+    return workload_file.change_workload(common, _select_keys(values, _LOAD), where)
 
 
-def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> LabSpec:
+def _parse_lab(
+    values: Values, settings: Mapping[str, str], where: str, seed: int
+) -> LabSpec:
     if "engine" not in values:
         raise UsageError(
             f"{where}: engine is missing",
             id=ErrorId.KEY_MISSING,
             hint="Give --engine, or a --preset.",
         )
-    drive = _of(values, _DRIVE)
-    for each in settings_of(DriveSpec).values():
+    drive = _select_keys(values, _DRIVE)
+    for each in list_settings(DriveSpec).values():
         if each.key in drive and each.setting.scale > 1:
-            number = convert(drive[each.key], _Count, where, each.key, strict=False)
+            number = convert_value(
+                drive[each.key], _Count, where, each.key, strict=False
+            )
             drive[each.key] = each.scaled(number)
     given = {"seed": seed, "size_bytes": DriveSpec().size_bytes}
-    spec = converted(
+    spec = convert_fields(
         drive, DriveSpec, where, given=given, keys=_renamed(_DRIVE), strict=False
     )
-    lab = _of(values, _LAB)
+    lab = _select_keys(values, _LAB)
     automatic = lab.get("rung", "auto") == "auto"
     if automatic:
         lab["rung"] = "drive"
-    made = converted(
+    made = convert_fields(
         lab,
         LabSpec,
         where,
@@ -292,7 +305,7 @@ def _lab(values: Values, settings: Mapping[str, str], where: str, seed: int) -> 
     return replace(made, rung=best_rung(made.engine)) if automatic else made
 
 
-def _of(values: Values, keys: Collection[str]) -> dict[str, Any]:
+def _select_keys(values: Values, keys: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key in keys}
 
 
@@ -300,7 +313,7 @@ def _renamed(fields: Mapping[str, str]) -> dict[str, str]:
     return {field: key for key, field in fields.items()}
 
 
-def _setting(value: object) -> str:
+def _format_setting(value: object) -> str:
     """Return a setting as a server takes it."""
     if isinstance(value, bool):
         return "on" if value else "off"

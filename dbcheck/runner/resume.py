@@ -11,7 +11,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, UsageError
 from dbcheck.cycle.cycle import finish_cycle, reconcile_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.preflight.pending_runs import require_none_on_witness
 from dbcheck.cycle.rig import Rig
@@ -46,7 +46,7 @@ MAYBE_CUT = (
 )
 
 
-def resumable_cycle(
+def run_resumable_cycle(
     rig: Rig,
     workload: Workload,
     seed: int,
@@ -56,15 +56,15 @@ def resumable_cycle(
 ) -> Outcome:
     """Run the cycle; print how to continue if it ends before its verdict.
 
-    controls, known: see preflight().
+    controls, known: see run_preflight().
     """
     require_none_on_witness(rig)
-    started = preflight(rig, workload, seed, controls=controls, known=known)
+    started = run_preflight(rig, workload, seed, controls=controls, known=known)
     command = rig.reconcile_command(started.run.path)
     try:
         outcome = finish_cycle(rig, started)
     except (KeyboardInterrupt, DbcheckError):
-        advice = _advice(started.run.load())
+        advice = _find_advice(started.run.load())
         view.line("no verdict", advice.format(command=command))
         raise
     if outcome.after.unanswered:
@@ -72,7 +72,7 @@ def resumable_cycle(
     return outcome
 
 
-def _advice(load: LoadRecord | None) -> str:
+def _find_advice(load: LoadRecord | None) -> str:
     """Return what to do with a run that ended before it was judged, with {command}."""
     if load is None or any(seen.cut for seen in load.nodes.values()):
         return PAUSED
@@ -89,7 +89,7 @@ _NAME = (
 )
 
 
-def reconciled(
+def reconcile_entry(
     entry: Entry,
     run: Path | None,
     run_id: str,
@@ -104,20 +104,20 @@ def reconciled(
     host key of a witness.  live: show progress as a table.
     """
     folder = RunFolder.open(run) if run is not None else None
-    restarter = assemble.restarter(entry)
+    restarter = assemble.make_restarter(entry)
     # Nothing is cut here, whatever switch the inventory names.
     if not entry.standbys:
         entry = replace(entry, power=ManualPlan())
-    entry = _completed(entry, folder)
+    entry = _complete_entry(entry, folder)
     window = WindowLimits()
     with (
-        _advising_a_name(entry),
+        _advise_naming_host(entry),
         progress(progress_console(), live=live) as view,
-        assemble.opened_witness(entry, window, new_key) as witness,
+        assemble.open_entry_witness(entry, window, new_key) as witness,
     ):
-        folder = folder or _recalled(witness, run_id, runs)
+        folder = folder or _recall_run(witness, run_id, runs)
         manifest = folder.manifest()
-        rig = assemble.entry_rig(entry, witness, view, runs, window, cuts=False)
+        rig = assemble.make_rig(entry, witness, view, runs, window, cuts=False)
         writer = replace(rig.site.writer, restarter=restarter)
         rig = replace(rig, site=rig.site.with_writer(writer))
         recorded = manifest.writer.target
@@ -127,7 +127,7 @@ def reconciled(
 
 
 @contextlib.contextmanager
-def _advising_a_name(entry: Entry) -> Iterator[None]:
+def _advise_naming_host(entry: Entry) -> Iterator[None]:
     """Add to the hint of a failed login that the run's host can be named."""
     try:
         yield
@@ -137,7 +137,7 @@ def _advising_a_name(entry: Entry) -> Iterator[None]:
         raise
 
 
-def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
+def _complete_entry(entry: Entry, folder: RunFolder | None) -> Entry:
     """Return *entry* with the target and the witness that the run's manifest names.
 
     Only a manifest that this user's client wrote is used.  Another's would choose the
@@ -158,11 +158,11 @@ def _completed(entry: Entry, folder: RunFolder | None) -> Entry:
             "inventory: the password is sent there, so no witness may choose it.",
         )
     if folder is not None and not (entry.target and entry.witness):
-        raise _not_own(folder, entry)
+        raise _foreign_run_error(folder, entry)
     return entry
 
 
-def _not_own(folder: RunFolder, entry: Entry) -> UsageError:
+def _foreign_run_error(folder: RunFolder, entry: Entry) -> UsageError:
     """Return why *entry* must name what the manifest of *folder* may not choose."""
     run_id = folder.manifest().run_id
     client_key.recall(run_id)  # raises if the key is there and cannot be used
@@ -171,7 +171,7 @@ def _not_own(folder: RunFolder, entry: Entry) -> UsageError:
     flags = ("--target", "URL", "--witness", "URL")
     return UsageError(
         f"{folder.path} needs {' and '.join(lacking)}: nothing shows that it is a run"
-        f" of yours. There is no key of run {run_id} in {client_key.folder()}, or it is"
+        f" of yours. There is no key of run {run_id} in {client_key.find_key_folder()}, or it is"
         " that of another manifest",
         id=ErrorId.OPTION_NEEDS_ANOTHER,
         hint="Use the account that made it, with sudo if that was used; or give what it"
@@ -181,7 +181,7 @@ def _not_own(folder: RunFolder, entry: Entry) -> UsageError:
     )
 
 
-def _recalled(witness: Witness, run_id: str, runs: Path) -> RunFolder:
+def _recall_run(witness: Witness, run_id: str, runs: Path) -> RunFolder:
     """Make a run folder from what the witness holds of a run."""
     wanted = require_run_id(run_id)
     if (runs / wanted).exists():

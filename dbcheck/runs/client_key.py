@@ -72,7 +72,10 @@ class ClientKey:
 
     def write(self, path: Path) -> None:
         """Store the key as a new file for this user alone; raise RunWriteError."""
-        with stored.writing(path.parent), stored.private(path, "xb") as file:
+        with (
+            stored.translate_write_errors(path.parent),
+            stored.open_private(path, "xb") as file,
+        ):
             try:
                 file.write(stored.to_bytes(self))
                 file.flush()
@@ -90,11 +93,11 @@ class ClientKey:
         Raise RunFormatError if it is damaged, or if another user may have written it.
         """
         try:
-            file = stored.private(path, "rb")
+            file = stored.open_private(path, "rb")
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise stored.unreadable(path, error) from None
+            raise stored.unreadable_record_error(path, error) from None
         with file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise RunFormatError(
@@ -118,7 +121,7 @@ def remember(key: ClientKey) -> None:
 
     Raise RunWriteError if that fails.
     """
-    path = _path(key.run_id)
+    path = _key_path(key.run_id)
     stored.make_folder(path.parent)
     key.write(path)
 
@@ -128,7 +131,7 @@ def recall(run_id: str) -> ClientKey | None:
 
     Raise RunFormatError as ClientKey.read() does.
     """
-    path = _path(run_id)
+    path = _key_path(run_id)
     if not os.access(path.parent, os.X_OK):  # another user's, as root may have made it
         return None
     try:
@@ -144,9 +147,12 @@ def recall(run_id: str) -> ClientKey | None:
 
 def forget(run_id: str) -> None:
     """Delete what remember() kept of a run; raise RunWriteError if that fails."""
-    path = _path(run_id)
+    path = _key_path(run_id)
     if os.access(path.parent, os.X_OK):
-        with stored.writing(path.parent), contextlib.suppress(FileNotFoundError):
+        with (
+            stored.translate_write_errors(path.parent),
+            contextlib.suppress(FileNotFoundError),
+        ):
             path.unlink()
 
 
@@ -159,10 +165,10 @@ def is_own(run_id: str, manifest: bytes) -> bool:
     return key is not None and key.is_of(manifest)
 
 
-def folder() -> Path:
+def find_key_folder() -> Path:
     """Return where the keys of this user's runs are kept."""
     return state_folder("runs")
 
 
-def _path(run_id: str) -> Path:
-    return folder() / f"{run_id}.json"
+def _key_path(run_id: str) -> Path:
+    return find_key_folder() / f"{run_id}.json"

@@ -81,7 +81,7 @@ def require_run_id(text: str) -> str:
     return text
 
 
-def names_folder(run_id: str) -> bool:
+def can_name_folder(run_id: str) -> bool:
     """Say whether a folder, and a file of the state folder, can have that name."""
     return bool(_NAME.fullmatch(run_id))
 
@@ -99,7 +99,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
             f"{where} is damaged: no servers are of the family {manifest.family!r}",
             id=ErrorId.RECORD_DAMAGED,
         )
-    if not names_folder(manifest.run_id):
+    if not can_name_folder(manifest.run_id):
         raise RunFormatError(
             f"{where} is damaged: {manifest.run_id!r} is not a run id",
             id=ErrorId.RECORD_DAMAGED,
@@ -172,7 +172,7 @@ class RunFolder:
         and RunFormatError, naming *where* it came from, if it is not that run's.
         """
         if key is not None and not key.is_of(manifest):
-            raise _changed("manifest", run_id)
+            raise _changed_record_error("manifest", run_id)
         named = read_manifest(manifest, where).run_id
         if named != run_id:
             raise RunFormatError(
@@ -185,7 +185,7 @@ class RunFolder:
         """Make the folder of a copy of a run, which never has the client's key."""
         run = cls(parent / records.manifest.run_id)
         stored.make_folder(parent)
-        stored.new_folder(run.path)
+        stored.make_new_folder(run.path)
         if records.recalled != Recalled():
             run._note_recalled(records.recalled)
         run._write("manifest.json", [stored.to_bytes(records.manifest)])
@@ -203,7 +203,7 @@ class RunFolder:
         run = cls(path)
         run._key = key
         stored.make_folder(path.parent)
-        stored.new_folder(path)
+        stored.make_new_folder(path)
         if key is not None:
             key.write(path / client_key.FILE)
         else:  # before the manifest, which makes it a run folder
@@ -238,7 +238,7 @@ class RunFolder:
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every other dbcheck out of the folder; raise RunWriteError if in use."""
-        return stored.locked(self.path)
+        return stored.lock_folder(self.path)
 
     def acks_path(self, number: int = 0) -> Path:
         """Return where the copy of the witness's log *number* belongs."""
@@ -251,7 +251,7 @@ class RunFolder:
     @cached_property
     def _manifest(self) -> bytes:
         """What the manifest's file holds; read once, so what was checked is used."""
-        return stored.content(self.path / "manifest.json")
+        return stored.read_content(self.path / "manifest.json")
 
     def key(self) -> ClientKey | None:
         """Return the client's key to this run.
@@ -302,7 +302,7 @@ class RunFolder:
         """
         key = self.key()
         if key is not None and not key.fits(content, seal):
-            raise _changed("record of the load", key.run_id)
+            raise _changed_record_error("record of the load", key.run_id)
         load = stored.from_bytes(content, LoadRecord, where)
         self._require_nodes(load.nodes, where, each=True)
         if key is None:
@@ -395,7 +395,7 @@ class RunFolder:
         """
         prepared = self.prepared()
         keeps = failed and prepared and prepared.survivors == failed.survivors
-        with stored.writing(self.path):
+        with stored.translate_write_errors(self.path):
             if not keeps:  # first: without after.json, the next reading takes its rows
                 (self.path / "prepared.json").unlink(missing_ok=True)
             if failed is None:
@@ -440,7 +440,7 @@ class RunFolder:
                 id=ErrorId.SURVIVORS_NOT_READ,
                 hint="Run dbcheck reconcile without --offline first.",
             )
-        after = stored.read(path, AfterRecord)
+        after = stored.read_record(path, AfterRecord)
         self._require_nodes(after.nodes, str(path), each=True)
         return after
 
@@ -473,19 +473,19 @@ class RunFolder:
         self, node: str, table: str, batches: Iterable[Records]
     ) -> StoredRows:
         """Store what *table* holds on another node than the one that was read."""
-        return self.write_survivors(_elsewhere(node, table), batches)
+        return self.write_survivors(_name_elsewhere_file(node, table), batches)
 
     def elsewhere_names(self, after: AfterRecord) -> list[str]:
         """Return the names of the files that write_elsewhere() stored."""
         return [
-            self._survivors_of(_elsewhere(node, LEDGER.name)).name
+            self._survivors_of(_name_elsewhere_file(node, LEDGER.name)).name
             for node, found in after.elsewhere.items()
             if found.rows is not None
         ]
 
     def elsewhere(self, node: str, table: str, rows: StoredRows) -> Iterator[Records]:
         """Stream what write_elsewhere() stored as *rows*."""
-        return read_rows(self._survivors_of(_elsewhere(node, table)), rows)
+        return read_rows(self._survivors_of(_name_elsewhere_file(node, table)), rows)
 
     @property
     def image_path(self) -> Path:
@@ -494,12 +494,12 @@ class RunFolder:
 
     def drop_image(self) -> None:
         """Delete the image of the drive: a run that passed needs none."""
-        with stored.writing(self.path):
+        with stored.translate_write_errors(self.path):
             self.image_path.unlink(missing_ok=True)
 
     def drop_survivors(self) -> None:
         """Delete the stored rows, which grow with every cycle on one table."""
-        with stored.writing(self.path):
+        with stored.translate_write_errors(self.path):
             for path in self.path.glob("survivors*.bin"):
                 path.unlink(missing_ok=True)
 
@@ -525,7 +525,7 @@ class RunFolder:
 
     def result(self) -> RunResult:
         """Read the judgement; raise RunFormatError if it is damaged or not here."""
-        return stored.read(self.path / "verdict.json", RunResult)
+        return stored.read_record(self.path / "verdict.json", RunResult)
 
     def write_verdict(self, values: Mapping[str, Any]) -> None:
         """Store the judgement."""
@@ -534,18 +534,18 @@ class RunFolder:
     def _read(self, name: str, kind: type[T]) -> T | None:
         """Read a record, None if it is not there; raise RunFormatError."""
         path = self.path / name
-        return stored.read(path, kind) if os.path.lexists(path) else None
+        return stored.read_record(path, kind) if os.path.lexists(path) else None
 
     def _write(self, name: str, chunks: Iterable[bytes]) -> None:
-        stored.write(self.path / name, chunks)
+        stored.write_file(self.path / name, chunks)
 
 
-def _elsewhere(node: str, table: str) -> str:
+def _name_elsewhere_file(node: str, table: str) -> str:
     """Return how files are named of a table on a node whose name may hold anything."""
     return f"{table}-on-{quote(node, safe='')}"
 
 
-def _changed(what: str, run_id: str) -> WitnessError:
+def _changed_record_error(what: str, run_id: str) -> WitnessError:
     return WitnessError(
         f"the witness's copy of the {what} of run {run_id} is not what this client left"
         " there",

@@ -55,21 +55,21 @@ def to_bytes(value: object) -> bytes:
     """Return *value* as JSON that names the format and has its digest."""
     values: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
     ordered = msgspec.to_builtins(value, str_keys=True, order="deterministic")
-    values = _with_sets_of(values, ordered)
+    values = _restore_sets(values, ordered)
     values = {"format": FORMAT, "sha256": _digest(values), **values}
     return json.dumps(values, indent=1).encode()
 
 
-def _with_sets_of(values: Any, ordered: Any) -> Any:
+def _restore_sets(values: Any, ordered: Any) -> Any:
     """Return *values* with the lists of *ordered*, the same but with sorted sets.
 
     A set has no order of its own, and equal values must give the same bytes.
     """
     if isinstance(values, dict):
-        return {key: _with_sets_of(each, ordered[key]) for key, each in values.items()}
+        return {key: _restore_sets(each, ordered[key]) for key, each in values.items()}
     if isinstance(values, list) and not all(isinstance(x, str) for x in values):
         pairs = zip(values, ordered, strict=True)
-        return [_with_sets_of(each, other) for each, other in pairs]
+        return [_restore_sets(each, other) for each, other in pairs]
     return ordered
 
 
@@ -111,30 +111,30 @@ def from_bytes(content: bytes, kind: type[T], where: str) -> T:
         ) from None
 
 
-def unreadable(path: Path, error: OSError) -> RunFormatError:
+def unreadable_record_error(path: Path, error: OSError) -> RunFormatError:
     """Return the error for a record that cannot be read."""
     return RunFormatError(
         f"{path} cannot be read: {error.strerror}", id=ErrorId.RECORD_UNREADABLE
     )
 
 
-def content(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
     """Return what the file of a record holds; raise RunFormatError if it has none.
 
     Somebody else may have made the folder: the file may be a FIFO, or without end.
     """
     try:
-        return plain.read(path, _RECORD_MAX)
+        return plain.read_regular(path, _RECORD_MAX)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_record_error(path, error) from None
 
 
-def read(path: Path, kind: type[T]) -> T:
+def read_record(path: Path, kind: type[T]) -> T:
     """Return the record in *path*; raise RunFormatError if it has none.
 
     kind: as for from_bytes().
     """
-    return from_bytes(content(path), kind, str(path))
+    return from_bytes(read_content(path), kind, str(path))
 
 
 def make_folder(path: Path) -> None:
@@ -143,7 +143,7 @@ def make_folder(path: Path) -> None:
     Raise RunWriteError if that fails, or if it is there and another user's, or everyone
     may put files in it and remove those of others.
     """
-    with writing(path):
+    with translate_write_errors(path):
         if not path.parent.exists():
             make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
@@ -153,34 +153,34 @@ def make_folder(path: Path) -> None:
         _require_closed(path, status.st_mode, stat.S_ISVTX)
 
 
-def new_folder(path: Path) -> None:
+def make_new_folder(path: Path) -> None:
     """Make the folder *path* in one that is there, for this user alone.
 
     Raise RunWriteError if that fails, also if it is there.
     """
-    with writing(path):
+    with translate_write_errors(path):
         _make(path)
 
 
-def is_own(folder: Path) -> bool:
+def is_own_folder(folder: Path) -> bool:
     """Say whether *folder* is this user's, and so is the link that leads there."""
     return {folder.lstat().st_uid, folder.stat().st_uid} <= own_users()
 
 
 def may_write(folder: Path) -> bool:
-    """Say whether write() accepts *folder*, whatever its permissions."""
-    return is_own(folder) and not folder.stat().st_mode & stat.S_IWOTH
+    """Say whether write_file() accepts *folder*, whatever its permissions."""
+    return is_own_folder(folder) and not folder.stat().st_mode & stat.S_IWOTH
 
 
-def private(path: Path, mode: str) -> IO[bytes]:
+def open_private(path: Path, mode: str) -> IO[bytes]:
     """Open a file as open() does, for this user alone; follow no link.
 
     Raise OSError if there is something else than a plain file of this user's.
     """
-    return open(path, mode, opener=_opened)
+    return open(path, mode, opener=_open_file)
 
 
-def write(path: Path, chunks: Iterable[bytes]) -> None:
+def write_file(path: Path, chunks: Iterable[bytes]) -> None:
     """Store a file whole or not at all; an error of *chunks* goes to the caller.
 
     Raise RunWriteError if it cannot be written, or if the folder is another user's.
@@ -188,14 +188,14 @@ def write(path: Path, chunks: Iterable[bytes]) -> None:
     part = path.with_name(f"{path.name}.part")
     require_own(path.parent)
     try:
-        with writing(path.parent):
+        with translate_write_errors(path.parent):
             part.unlink(missing_ok=True)  # of a client that was killed
-        with writing(path.parent), private(part, "xb") as file:
+        with translate_write_errors(path.parent), open_private(part, "xb") as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
             sync(file.fileno())
-        with writing(path.parent):
+        with translate_write_errors(path.parent):
             part.replace(path)
     finally:
         with contextlib.suppress(OSError):
@@ -203,7 +203,7 @@ def write(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def translate_write_errors(folder: Path) -> Iterator[None]:
     """Turn an OSError into a RunWriteError that names the folder."""
     try:
         yield
@@ -216,14 +216,14 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Keep every other dbcheck out of *folder*; raise RunWriteError if one is in.
 
     Raise it as well if the folder is another user's.
     """
     require_own(folder)
-    with writing(folder):
-        lock = private(folder / "lock", "ab")
+    with translate_write_errors(folder):
+        lock = open_private(folder / "lock", "ab")
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -237,16 +237,16 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked_to_judge(folder: Path) -> Iterator[None]:
-    """Do what locked() does where a judgement is stored; nothing in other folders."""
+def lock_folder_to_judge(folder: Path) -> Iterator[None]:
+    """Do what lock_folder() does where a judgement is stored; nothing in other folders."""
     if folder.is_dir() and may_write(folder):
-        with locked(folder):
+        with lock_folder(folder):
             yield
     else:
         yield
 
 
-def _opened(path: str, flags: int) -> int:
+def _open_file(path: str, flags: int) -> int:
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe would wait
     descriptor = os.open(path, flags, 0o600)
     status = os.fstat(descriptor)
@@ -272,8 +272,8 @@ def _hand_over(made: Path | int, folder: Path) -> None:
 
 def require_own(folder: Path) -> None:
     """Raise RunWriteError if others than this user may change what *folder* holds."""
-    with writing(folder):
-        _require(folder, is_own(folder))
+    with translate_write_errors(folder):
+        _require(folder, is_own_folder(folder))
         _require_closed(folder, folder.stat().st_mode, 0)
 
 
@@ -315,13 +315,13 @@ def note_made_here(subject: str, record: bytes) -> None:
     """
     path = _made_here_path(subject, record)
     make_folder(path.parent)
-    write(path, [])
+    write_file(path, [])
 
 
 def is_made_here(subject: str, record: bytes) -> bool:
     """Say whether note_made_here() noted this very *record*."""
     try:
-        with private(_made_here_path(subject, record), "rb") as file:
+        with open_private(_made_here_path(subject, record), "rb") as file:
             return not os.fstat(file.fileno()).st_mode & 0o077
     except OSError:
         return False
@@ -341,7 +341,7 @@ def read_rows(path: Path, stored_rows: StoredRows) -> Iterator[Records]:
     """
     digest, rows = hashlib.sha256(), 0
     try:
-        with plain.opened(path) as file:
+        with plain.open_regular(path) as file:
             while content := file.read(_RECORDS_PER_READ * RECORD.itemsize):
                 digest.update(content)
                 whole = len(content) // RECORD.itemsize
@@ -373,12 +373,12 @@ def read_ids(path: Path) -> list[int] | None:
     Raise RunFormatError if it is damaged.
     """
     try:
-        with plain.opened(path) as file:
+        with plain.open_regular(path) as file:
             return [msgspec.json.decode(line, type=_Id).row_id for line in file]
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_record_error(path, error) from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise RunFormatError(
             f"{path} is damaged: {error}", id=ErrorId.RECORD_DAMAGED

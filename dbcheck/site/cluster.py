@@ -80,7 +80,7 @@ class Cluster:
         self._delays_s: Mapping[str, float] = {}
         self._nodes = {writer_name: nodes[writer_name], **nodes}  # the writer first
         self.writer_name = self.reader_name = writer_name
-        self._by, self._promote = by, promote or _by_sql
+        self._by, self._promote = by, promote or _promote_by_sql
         self._require_possible()
         self._received: dict[str, Received] = {}
         self._since_s = 0.0
@@ -152,7 +152,9 @@ class Cluster:
         Raise PartlyCut, with the cuts that were made, if a switch fails.
         """
         ending = threading.Event()
-        done, failed = _each(self._cut_nodes(), partial(self._cut, ending), ending)
+        done, failed = _run_on_nodes(
+            self._cut_nodes(), partial(self._cut, ending), ending
+        )
         if failed is not None:
             raise PartlyCut(str(failed), done, id=failed.id, hint=failed.hint)
         return done
@@ -198,7 +200,7 @@ class Cluster:
         if self.promise.writer_returns or self._promoted:
             return self.reader.engine.ready()
         off = self._look()
-        waiting = self._coming()
+        waiting = self._note_positions()
         taken = self._taken_over()
         if self._note(off, taken):
             return None
@@ -209,7 +211,7 @@ class Cluster:
             )
         if self._by is PromotedBy.AUTO:
             return "no standby has taken over yet"
-        return waiting or self._connected(off) or self._have_promoted()
+        return waiting or self._connected(off) or self._promote_most_advanced()
 
     def _note(self, off: WriterOff, taken: str) -> bool:
         """Note how the old writer looked, and the node that took over, if one did.
@@ -227,9 +229,9 @@ class Cluster:
             return None
         self._old.append(replace(self._look(), taken_over=self._promoted))
         found = Promotion(self._by, dict(self._received), None, tuple(self._old))
-        return self._with_descent(found) if self._promoted else found
+        return self._add_descent(found) if self._promoted else found
 
-    def _with_descent(self, found: Promotion) -> Promotion:
+    def _add_descent(self, found: Promotion) -> Promotion:
         try:
             return replace(found, descent=self.reader.engine.descent())
         except EngineError:
@@ -269,7 +271,7 @@ class Cluster:
     def _restored(self, names: Iterable[str]) -> Mapping[str, float | None]:
         """Restore each, whatever happens to another; raise PowerError then."""
         nodes = {name: self._nodes[name] for name in names}
-        done, failed = _each(nodes, lambda _, node: node.power.restore())
+        done, failed = _run_on_nodes(nodes, lambda _, node: node.power.restore())
         if failed is not None:
             raise failed
         return done
@@ -306,7 +308,7 @@ class Cluster:
             " that it is off"
         )
 
-    def _have_promoted(self) -> str:
+    def _promote_most_advanced(self) -> str:
         """Have the most advanced standby promoted, once; return what became of that."""
         name = most_advanced(self._received)
         if name is None:
@@ -323,7 +325,7 @@ class Cluster:
         asked = f"{name} was asked to take over, and does not accept writes yet"
         return self._refused or asked
 
-    def _coming(self) -> str:
+    def _note_positions(self) -> str:
         """Note how far each standby is; return why none is to be promoted yet, or "".
 
         One that takes writes shows no more how far it had come: what it showed last
@@ -348,9 +350,9 @@ class Cluster:
             return "a standby does not report how much it has applied"
         if time.monotonic() - self._since_s < SETTLED_S:
             return "waiting for the standbys to apply what they have received"
-        return self._unapplied()
+        return self._describe_unapplied()
 
-    def _unapplied(self) -> str:
+    def _describe_unapplied(self) -> str:
         """Return why the standby to promote would lose what it has received, or "".
 
         PostgreSQL replays it all when it is promoted.  A replica of MySQL or MariaDB
@@ -368,7 +370,7 @@ class Cluster:
         )
 
 
-def _each(
+def _run_on_nodes(
     nodes: Mapping[str, Node],
     work: Callable[[str, Node], T],
     ending: threading.Event | None = None,
@@ -397,5 +399,5 @@ def _each(
     return done, failed
 
 
-def _by_sql(_name: str, node: Node) -> None:
+def _promote_by_sql(_name: str, node: Node) -> None:
     node.engine.promote()

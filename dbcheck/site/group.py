@@ -97,7 +97,7 @@ class Bootstrap:
         self._received = found
         absent = [name for name, one in found.items() if not one.members]
         if len(absent) < len(found):
-            return _split(found) or self._join(absent)
+            return _describe_split(found) or self._join(absent)
         if self._formed_by:
             return self._why[self._formed_by]
         if found != before:
@@ -111,15 +111,15 @@ class Bootstrap:
         if not self._is_due(name):
             return self._why[name]
         try:
-            others = {n: self._transactions(n) for n in self._nodes}
+            others = {n: self._read_transactions(n) for n in self._nodes}
             del others[name]
             self._nodes[name].engine.require_all_of(others)
         except EngineError as error:
             why = f"{name} cannot form the group again: {error.with_hint}"
-            return self._put_off(name, why)
-        return self._formed(name)
+            return self._postpone(name, why)
+        return self._bootstrap_once(name)
 
-    def _formed(self, name: str) -> str:
+    def _bootstrap_once(self, name: str) -> str:
         """Have the node form the group; whatever becomes of that, none does again."""
         self._formed_by = name
         self._why[name] = (
@@ -138,7 +138,7 @@ class Bootstrap:
             return self._why[name]
         return f"{name}, which has most transactions, has formed the group again"
 
-    def _transactions(self, name: str) -> str:
+    def _read_transactions(self, name: str) -> str:
         """Return those that a node has; raise EngineError unless it is as before."""
         before = self._before.get(name)
         try:
@@ -184,18 +184,18 @@ class Bootstrap:
                 f"{name} joined the group and left it: its error log says why, for"
                 " example data that no member's binary log has any more"
             )
-        self._put_off(name, why)
+        self._postpone(name, why)
         return f"{name} was asked to join the group"
 
     def _is_due(self, name: str) -> bool:
         return self._next_try_s.get(name, 0.0) <= time.monotonic()
 
-    def _put_off(self, name: str, why: str) -> str:
+    def _postpone(self, name: str, why: str) -> str:
         self._next_try_s[name], self._why[name] = time.monotonic() + AGAIN_S, why
         return why
 
 
-def _split(found: Mapping[str, Received]) -> str:
+def _describe_split(found: Mapping[str, Received]) -> str:
     """Return which two nodes are in groups of their own, "" if none are."""
     joined = {name: set(one.members) for name, one in found.items() if one.members}
     first, *rest = joined
@@ -291,11 +291,11 @@ class Group(Cluster):
         if not self.promise.cuts_all:
             return super().promotion()
         found = Promotion(self._by, dict(self._received))
-        return self._with_descent(found)
+        return self._add_descent(found)
 
     def _missing(self) -> str | None:
         for name in self._nodes:
-            received, why = self._asked_for(name)
+            received, why = self._ask_received(name)
             if received is None:
                 return f"{name} has not joined the majority yet{why}"
             if len(received.members) != len(self._nodes):
@@ -314,13 +314,13 @@ class Group(Cluster):
         for name in self._nodes:
             if name == self.writer_name:
                 continue
-            if not (why := self._unfit(name)):
+            if not (why := self._describe_unfit(name)):
                 return name, ""
         return "", why
 
-    def _unfit(self, name: str) -> str:
+    def _describe_unfit(self, name: str) -> str:
         """Return why another node than the writer cannot be read yet, "" if it can."""
-        received, error = self._asked_for(name)
+        received, error = self._ask_received(name)
         if received is None:
             return f"{name} is not among a majority{error}"
         if not received.members or self._counts_writer(received.members):
@@ -341,7 +341,7 @@ class Group(Cluster):
             return self._writer_member in members
         return len(members) >= len(self._nodes)
 
-    def _asked_for(self, name: str) -> tuple[Received | None, str]:
+    def _ask_received(self, name: str) -> tuple[Received | None, str]:
         """Ask a node how far it is, and note it.
 
         Return that, or None and the error, "" if it answered that it has not joined.

@@ -128,13 +128,13 @@ class LogScan:
             if self._bodies and self._batch_is_due(frame.kind):
                 yield AckBatch(self._decode(), clock_us)
             if frame.kind == EVENT:
-                yield Event(_event(frame), frame.clock_us)
+                yield Event(_parse_event(frame), frame.clock_us)
         if self._bodies:
             yield AckBatch(self._decode(), clock_us)
         if self._frames == 0:
-            raise _damaged(0, "it has no header")
+            raise _damaged_log_error(0, "it has no header")
         if self._confirmed and self._frames < self._confirmed.frames:
-            raise _damaged(
+            raise _damaged_log_error(
                 self.tail.offset,
                 f"{self._confirmed.frames} frames were confirmed, "
                 f"{self._frames} are there",
@@ -148,14 +148,16 @@ class LogScan:
         """Yield the frames whose CRC, chain and place are right."""
         source = self._source
         while source.fill(FRAME_BYTES_MAX):
-            frame = _frame_at(source.buffer, source.start, source.offset)
+            frame = _read_frame(source.buffer, source.start, source.offset)
             if frame is None:
                 self._accept_tail()
                 return
             if frame.chain != self._sha.digest()[:CHAIN_BYTES]:
-                raise _damaged(frame.offset, "the hash chain is broken")
+                raise _damaged_log_error(frame.offset, "the hash chain is broken")
             if (frame.kind == HEADER) != (self._frames == 0):
-                raise _damaged(frame.offset, "a header frame is at the wrong place")
+                raise _damaged_log_error(
+                    frame.offset, "a header frame is at the wrong place"
+                )
             if frame.kind == HEADER:
                 self._check_header(frame)
             self._sha.update(memoryview(source.buffer)[source.start : frame.end])
@@ -167,9 +169,9 @@ class LogScan:
         self.tail = Tail(source.offset, 0)
 
     def _check_header(self, frame: _Frame) -> None:
-        header = _event(frame)
+        header = _parse_event(frame)
         if header.get("run") != self._run_id:
-            raise _damaged(0, f"it is the log of run {header.get('run')!r}")
+            raise _damaged_log_error(0, f"it is the log of run {header.get('run')!r}")
         if header.get("format") != FORMAT:
             raise WitnessError(
                 f"the witness log is of format {header.get('format')!r}",
@@ -177,7 +179,7 @@ class LogScan:
                 hint=f"This dbcheck reads format {FORMAT}; use the one that wrote it.",
             )
         if header.get("log") != self._number:
-            raise _damaged(
+            raise _damaged_log_error(
                 0, f"it is log {header.get('log')!r} of the run, not {self._number}"
             )
 
@@ -187,16 +189,18 @@ class LogScan:
             and self._frames == self._confirmed.frames
             and self.watermark != self._confirmed
         ):
-            raise _damaged(frame.offset, "it differs from what the witness confirmed")
+            raise _damaged_log_error(
+                frame.offset, "it differs from what the witness confirmed"
+            )
 
     def _collect(self, frame: _Frame) -> None:
         """Keep the acks of *frame* for the next batch."""
         try:
             acks = count(frame.body)
         except ValueError as error:
-            raise _damaged(frame.offset, str(error)) from None
+            raise _damaged_log_error(frame.offset, str(error)) from None
         if acks != frame.count:
-            raise _damaged(
+            raise _damaged_log_error(
                 frame.offset, f"a frame announces {frame.count} acks and holds {acks}"
             )
         if not self._bodies:
@@ -210,7 +214,7 @@ class LogScan:
         try:
             acks = unpack(self._bodies)
         except ValueError as error:
-            raise _damaged(self._first_offset, str(error)) from None
+            raise _damaged_log_error(self._first_offset, str(error)) from None
         if self._time is not None:
             counts, received_us = np.array(self._received, np.int64).T
             self._time.date(acks, counts, received_us)
@@ -224,7 +228,9 @@ class LogScan:
         previous = np.concatenate(([0], seq[:-1]))
         previous[new] = self._last_seq[session[new]]
         if (seq <= previous).any():
-            raise _damaged(self._first_offset, "a session's seq goes backwards")
+            raise _damaged_log_error(
+                self._first_offset, "a session's seq goes backwards"
+            )
         last = np.concatenate((new[1:], [True]))
         self._last_seq[session[last]] = seq[last]
         return acks
@@ -234,7 +240,7 @@ class LogScan:
         offset = self._source.offset
         rest = self._source.rest(TAIL_BYTES_MAX + 1)
         if len(rest) > TAIL_BYTES_MAX:
-            raise _damaged(
+            raise _damaged_log_error(
                 offset, "a damaged frame is followed by more than one write holds"
             )
         at = rest.find(MAGIC, 1)
@@ -242,10 +248,10 @@ class LogScan:
             if at < 0:
                 self.tail = Tail(offset, len(rest))
                 return
-            if _frame_at(rest, at, offset + at):
+            if _read_frame(rest, at, offset + at):
                 break
             at = rest.find(MAGIC, at + 1)
-        raise _damaged(offset, "a damaged frame is followed by intact ones")
+        raise _damaged_log_error(offset, "a damaged frame is followed by intact ones")
 
 
 class FrameLogReader:
@@ -260,14 +266,16 @@ class FrameLogReader:
         *,
         by_witness: bool = False,
     ) -> LogFacts:
-        chunks = _file_chunks(path)
+        chunks = _stream_file(path)
         scan = LogScan(chunks, run_id, confirmed, number=number, by_witness=by_witness)
         events: list[Event] = []
         newest_us = -1
         for entry in scan:
             if isinstance(entry, Event):
                 if len(events) == _EVENTS_MAX:
-                    raise _damaged(0, f"it holds more than {_EVENTS_MAX} events")
+                    raise _damaged_log_error(
+                        0, f"it holds more than {_EVENTS_MAX} events"
+                    )
                 events.append(entry)
             else:
                 of_load = entry.acks["session"] != PREFLIGHT_SESSION
@@ -292,7 +300,7 @@ class FrameLogReader:
         *,
         by_witness: bool = False,
     ) -> Iterator[AckArray]:
-        chunks = _file_chunks(path)
+        chunks = _stream_file(path)
         scan = LogScan(chunks, run_id, confirmed, number=number, by_witness=by_witness)
         for entry in scan:
             if isinstance(entry, AckBatch):
@@ -353,7 +361,7 @@ class _Source:
         return self.buffer[self.start : self.start + limit]
 
 
-def _frame_at(buffer: bytearray, start: int, offset: int) -> _Frame | None:
+def _read_frame(buffer: bytearray, start: int, offset: int) -> _Frame | None:
     """Return the frame at *start*, None if no sound one is there."""
     if len(buffer) - start < FRAME.size:
         return None
@@ -366,25 +374,25 @@ def _frame_at(buffer: bytearray, start: int, offset: int) -> _Frame | None:
             return None
     body = bytes(buffer[start + FRAME.size : end])
     if kind not in (HEADER, ACKS, EVENT) or (kind != ACKS and acks):
-        raise _damaged(offset, f"a frame of kind {kind} with {acks} acks")
+        raise _damaged_log_error(offset, f"a frame of kind {kind} with {acks} acks")
     return _Frame(offset, end, kind, acks, clock_us, chain, body)
 
 
-def _event(frame: _Frame) -> dict[str, Any]:
+def _parse_event(frame: _Frame) -> dict[str, Any]:
     """Return the JSON object in *frame*."""
     try:
         value = json.loads(frame.body)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise _damaged(frame.offset, "an event is not a JSON object")
+        raise _damaged_log_error(frame.offset, "an event is not a JSON object")
     return value
 
 
-def _file_chunks(path: Path) -> Iterator[bytes]:
+def _stream_file(path: Path) -> Iterator[bytes]:
     """Stream a file; raise WitnessError if it cannot be read."""
     try:
-        with plain.opened(path) as file:
+        with plain.open_regular(path) as file:
             while chunk := file.read(_READ_BYTES):
                 yield chunk
     except OSError as error:
@@ -393,7 +401,7 @@ def _file_chunks(path: Path) -> Iterator[bytes]:
         ) from error
 
 
-def _damaged(offset: int, what: str) -> LogDamaged:
+def _damaged_log_error(offset: int, what: str) -> LogDamaged:
     return LogDamaged(
         f"the witness log is damaged at byte {offset}: {what}",
         id=ErrorId.WITNESS_LOG_DAMAGED,

@@ -33,19 +33,21 @@ def open_witness(
     Raise UsageError if the URL is invalid.
     """
     if url.startswith("file:"):
-        return FileWitness(url, _local(url), limits=limits, volatile=volatile)
+        return FileWitness(
+            url, _parse_local_folder(url), limits=limits, volatile=volatile
+        )
     host, path = address.parse_ssh_url(url, "a witness", _HINT)
     return SshWitness(
         url,
         host,
-        _remote(url, path),
+        _parse_remote_folder(url, path),
         options=options,
         limits=limits,
         volatile=volatile,
     )
 
 
-def _local(url: str) -> Path:
+def _parse_local_folder(url: str) -> Path:
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -56,12 +58,12 @@ def _local(url: str) -> Path:
         ) from None
     if parts.netloc or parts.query or parts.fragment:
         raise UsageError(
-            f"not a folder, or more than that: {address.after_login(url)!r}",
+            f"not a folder, or more than that: {address.strip_login(url)!r}",
             id=ErrorId.WITNESS_URL_INVALID,
             hint=_HINT,
         )
     try:
-        folder = expanded(_folder(url, unquote(parts.path)))
+        folder = expanded(_parse_folder(url, unquote(parts.path)))
     except LookupError as error:
         raise UsageError(
             f"no folder in {url!r}: {error.args[0]}",
@@ -71,8 +73,8 @@ def _local(url: str) -> Path:
     return Path(os.path.abspath(folder))
 
 
-def _remote(url: str, path: str) -> str:
-    folder = os.path.normpath(_folder(url, path))
+def _parse_remote_folder(url: str, path: str) -> str:
+    folder = os.path.normpath(_parse_folder(url, path))
     if folder == "/":
         raise UsageError(
             f"no folder in {url!r}", id=ErrorId.WITNESS_URL_INVALID, hint=_HINT
@@ -80,7 +82,7 @@ def _remote(url: str, path: str) -> str:
     return folder
 
 
-def _folder(url: str, path: str) -> str:
+def _parse_folder(url: str, path: str) -> str:
     if not path or not path.isprintable():
         raise UsageError(
             f"no folder in {url!r}", id=ErrorId.WITNESS_URL_INVALID, hint=_HINT

@@ -297,7 +297,7 @@ class Window:
 
     def _fail_if_silent(self) -> None:
         if self._age_s() >= self._limits.silence_s:
-            self._fail(_silent(self._limits.silence_s))
+            self._fail(_silent_witness_error(self._limits.silence_s))
 
     def _wait(self, done: Callable[[], bool]) -> None:
         """Wait for *done*; raise if the window fails or the witness stays silent."""
@@ -330,7 +330,7 @@ class Window:
         self._work.notify_all()
 
 
-def _silent(silence_s: float) -> WitnessError:
+def _silent_witness_error(silence_s: float) -> WitnessError:
     return WitnessError(
         f"the witness has confirmed nothing for {silence_s:g} s",
         id=ErrorId.WITNESS_NOT_CONFIRMING,

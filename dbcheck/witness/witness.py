@@ -18,14 +18,14 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, WitnessError
 from dbcheck.ports.witness import WitnessHostFacts, WitnessLog
 from dbcheck.remote.address import AS_SSH, Address, SshOptions
-from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, program
+from dbcheck.remote.channel import AgentProtocol, Channel, Pipe, build_program
 from dbcheck.remote.way import run_here
 from dbcheck.witness.openlog import OpenLog
 from dbcheck.witness.window import WindowLimits
 
 # Of the agent's program.
 PARTS = ("dbcheck.base.owners", "dbcheck.agent.witness_folders")
-PROGRAM = program("dbcheck.agent.witness", *PARTS)
+PROGRAM = build_program("dbcheck.agent.witness", *PARTS)
 REFUSALS: Mapping[str, tuple[ErrorId, str]] = {
     "ENOSPC": (
         ErrorId.WITNESS_DISK_FULL,

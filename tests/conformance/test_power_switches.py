@@ -149,7 +149,7 @@ def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
         UsageError,
         naming=("hosts.yml", "host db1: dbcheck_power"),
     ) as (caught):
-        registry.read(Fields("db1", found, "hosts.yml"))
+        registry.read_power_plan(Fields("db1", found, "hosts.yml"))
     kinds = ", ".join(kind.value for kind in SwitchKind)
     assert caught.value.hint == f"It must be one of {kinds}."
 
@@ -160,18 +160,18 @@ def test_an_inventory_makes_a_plan_that_another_process_can_use(
 ) -> None:
     least, more = INVENTORIES[kind]
     whole = Noted(kind, least, more)
-    plan = registry.read(whole)
+    plan = registry.read_power_plan(whole)
     assert type(plan) is registry.KINDS[kind]
     assert pickle.loads(pickle.dumps(plan)) == plan
     own = {name for name in whole.asked if name.startswith(shared.POWER)}
     assert own <= set(KNOWN)
-    assert own >= {*shared.variables(type(plan)), shared.POWER}
+    assert own >= {*shared.list_variables(type(plan)), shared.POWER}
     for missing in least:
         some = {name: value for name, value in least.items() if name != missing}
         with refused(
             ErrorId.KEY_MISSING, UsageError, naming=f"{shared.POWER}_{missing}"
         ):
-            registry.read(Noted(kind, some))
+            registry.read_power_plan(Noted(kind, some))
 
 
 @pytest.mark.parametrize("kind", SwitchKind)
@@ -228,7 +228,7 @@ def test_outlets_of_two_kinds_are_never_one() -> None:
 def test_what_comes_back_by_itself_has_no_command_to_restore_it(
     kind: SwitchKind,
 ) -> None:
-    plan = registry.read(Noted(kind, INVENTORIES[kind][0]))
+    plan = registry.read_power_plan(Noted(kind, INVENTORIES[kind][0]))
     named = ("dbcheck", "power", "restore", "db1")
     if plan.returns_by_itself or plan.attended:
         assert plan.restore_command(named) == ()

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from dbcheck.base.errors import UsageError
 from dbcheck.remote import sshconfig, sshread
 from dbcheck.remote.address import Address
-from dbcheck.remote.hostkeys import Marker, look_up
+from dbcheck.remote.hostkeys import Marker, look_up_host
 from tests.fuzz.script import Script, edit_bytes
 from tests.fuzz.target import Target
 from tests.kit.memory import scratch
@@ -81,7 +81,7 @@ def settings_of(path: Path, *, asked: bool) -> sshconfig.Settings | None:
         if not asked:
             stack.enter_context(patch.object(sshconfig, "installed", lambda: None))
         with contextlib.suppress(UsageError):
-            return sshconfig.settings(Address(HOST), path)
+            return sshconfig.read_settings(Address(HOST), path)
     return None
 
 
@@ -91,7 +91,7 @@ def config(data: bytes) -> None:
         path = folder / "config"
         path.write_bytes(written(Script(data)))
         own = settings_of(path, asked=False)
-        if own is None or sshread.installed() is None:
+        if own is None or sshread.find_ssh() is None:
             return
         if not all(file.is_absolute() for file in own.known_hosts):
             return  # `ssh -G` prints a b for two names and for one
@@ -151,7 +151,7 @@ def known_hosts(data: bytes) -> None:
     with scratch() as folder:
         path = folder / "known_hosts"
         path.write_bytes(text)
-        known = look_up(HOST, [path])
+        known = look_up_host(HOST, [path])
         assert {*known.of(Marker.NONE), *known.of(Marker.REVOKED)} <= {*known.keys}
         ours = {key.line for key in known.keys}
         theirs = found_lines(path)

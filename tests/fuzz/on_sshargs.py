@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dbcheck.base.errors import UsageError
-from dbcheck.inventory.load import inventory
+from dbcheck.inventory.load import make_inventory
 from dbcheck.remote.address import Proxy
 from tests.fuzz.script import Script
 from tests.fuzz.target import Target
@@ -46,7 +46,7 @@ def arguments(data: bytes) -> None:
         "db1": {"dbcheck_target": "postgresql://u@x/d", "ansible_ssh_args": text},
     }
     try:
-        found = inventory(Path("hosts.yml"), hosts).entry("db1").host_options
+        found = make_inventory(Path("hosts.yml"), hosts).entry("db1").host_options
     except UsageError as error:
         assert "ansible_ssh_args" in str(error)
         return

@@ -60,8 +60,8 @@ def inventory(data: bytes) -> None:
             output = json.dumps(value).encode()
         except ValueError:  # a number of too many digits
             return
-        listing = listed.parsed(path, output)
-        found = load.inventory(path, listing.hosts, listing.groups)
+        listing = listed.parse_listing(path, output)
+        found = load.make_inventory(path, listing.hosts, listing.groups)
         for name in listing.groups:
             with contextlib.suppress(UsageError):
                 assert {*found.members([name])} <= {name, *found.targets()}
@@ -80,8 +80,8 @@ def workload_file(data: bytes) -> None:
 
 
 def workloads() -> Iterator[bytes]:
-    for name in files.workload_names():
-        yield files.described("workload", name)[1].encode()
+    for name in files.list_workload_names():
+        yield files.read_described_file("workload", name)[1].encode()
     yield b'plan = "insert"\npayload_bytes = [1]\nrate = 0xff\nramp_s = inf\n'
 
 
@@ -95,14 +95,14 @@ def matrix_file(data: bytes) -> None:
 
 
 def matrices() -> Iterator[bytes]:
-    for name in files.matrix_names():
-        yield files.described("matrix", name)[1].encode()
+    for name in files.list_matrix_names():
+        yield files.read_described_file("matrix", name)[1].encode()
     yield b'[defaults]\nengine = "mysql"\nrung = "drive"\n[[rows]]\ncache_mib = 4\n'
 
 
 def metadata(data: bytes) -> None:
     with contextlib.suppress(UsageError):
-        found = fence.parse("fence_x", data.decode("utf-8", "replace"))
+        found = fence.parse_metadata("fence_x", data.decode("utf-8", "replace"))
         found.require_power("fence_x")
         found.require_options("fence_x", ["ip", "plug", "password"])
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbcheck.cli.lab import as_host
+from dbcheck.cli.lab import describe_as_host
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab import lab as labs
@@ -29,7 +29,7 @@ from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cluster import Promise
 from dbcheck.model.replication import PromotedBy
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runner.lab_clusters import await_standbys, cluster_rig
+from dbcheck.runner.lab_clusters import await_standbys, make_cluster_rig
 from dbcheck.site.cluster import Cluster, Promote
 from tests.kit.rigs import quick
 from tests.kit.waiting import wait_until
@@ -64,7 +64,7 @@ def cluster_of(
     with ClusterLab(lab, spec, folder / "lab") as cluster:
         progress = PlainProgress(Console(file=io.StringIO()))
         limits = Limits(return_s=60)
-        rig = cluster_rig(cluster, progress, folder / "runs", limits)
+        rig = make_cluster_rig(cluster, progress, folder / "runs", limits)
         with contextlib.closing(rig.witness):
             await_standbys(rig, cluster)
             yield cluster, rig
@@ -94,7 +94,7 @@ def inventory_of(
     folder: Path, group: str, cluster: ClusterLab, **given: object
 ) -> Path:
     """Return an inventory whose *group* is that cluster; given: its variables."""
-    hosts = {name: as_host(lab) for name, lab in cluster.labs.items()}
+    hosts = {name: describe_as_host(lab) for name, lab in cluster.labs.items()}
     children = {group: {"hosts": hosts, "vars": {"dbcheck_writer": "node1", **given}}}
     file = folder / "inventory.yml"
     file.write_text(json.dumps({"all": {"children": children}}))
@@ -142,7 +142,7 @@ def without(rig: Rig, outsider: str) -> Rig:
 
 def cycle(rig: Rig, before: Callable[[], object] = lambda: None) -> Outcome:
     """Run a cycle; *before* its load something is done to the cluster."""
-    started = preflight(rig, WORKLOAD, seed=1)
+    started = run_preflight(rig, WORKLOAD, seed=1)
     before()
     return finish_cycle(rig, started)
 

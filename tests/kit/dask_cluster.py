@@ -103,7 +103,7 @@ class Cluster:
         with (self.folder / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
                 processes.die_with_parent(command),
-                env={**processes.environment(), **given},
+                env={**processes.make_environment(), **given},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbcheck.hosts.drives import DriveMount, Survey
-from dbcheck.power.scope import of_unit
+from dbcheck.power.scope import make_unit_scope
 
 MOUNT = DriveMount(
     id=40,
@@ -31,4 +31,4 @@ SEEN = Survey(
     on_them=True,
     notes_on_them="",
 )
-SCOPE = of_unit(["S1"], "postgresql")
+SCOPE = make_unit_scope(["S1"], "postgresql")

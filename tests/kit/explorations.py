@@ -21,7 +21,7 @@ from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.cut import CrashState
 from dbcheck.rows.workload import Workload
-from dbcheck.runner.lab_rig import opened, rig_of
+from dbcheck.runner.lab_rig import make_recording_rig, open_exploration
 from tests.kit.rigs import Said
 
 SEED = 11
@@ -40,10 +40,12 @@ def recorded(spec: LabSpec, folder: Path, workload: Workload) -> Opened:
     exploration = Exploration.create(folder / "exploration")
     recordings = Recordings(exploration.recording, replayed=False)
     with Lab.start(spec, folder / "lab", recordings=recordings) as lab:
-        rig = replace(rig_of(lab, Said(), exploration.path), used_epochs=set())
+        rig = replace(
+            make_recording_rig(lab, Said(), exploration.path), used_epochs=set()
+        )
         with contextlib.closing(rig.witness):
             record(lab, rig, workload, SEED, exploration)
-    return opened(exploration)
+    return open_exploration(exploration)
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def replaying(
     manifest, client = run.manifest(), run.load()
     assert client is not None
     with Lab.start(found.spec, lab_folder(), recordings=recordings) as lab:
-        rig = rig_of(lab, Said())
+        rig = make_recording_rig(lab, Said())
         with contextlib.closing(rig.witness):
             judges_by = acked or found.acked, timeline or found.timeline
             yield Replaying(lab, Oracle(lab, rig, manifest, client, *judges_by))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dbcheck.cli.lab import as_host
+from dbcheck.cli.lab import describe_as_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from tests.kit.lab_access import connect
@@ -84,7 +84,7 @@ def fleet(folder: Path, honest: int, lying: int) -> Iterator[Fleet]:
         workload.write_text(QUICK)
         listed = {
             "all": {
-                "hosts": {lab.name: as_host(lab) for lab in labs},
+                "hosts": {lab.name: describe_as_host(lab) for lab in labs},
                 "vars": {"dbcheck_workload": str(workload)},
             }
         }

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from dbcheck.inventory.load import Inventory, inventory
+from dbcheck.inventory.load import Inventory, make_inventory
 
 
 def hosts(text: str) -> dict[str, dict[str, Any]]:
@@ -28,4 +28,4 @@ def _hosts(
 
 
 def loaded(folder: Path, text: str) -> Inventory:
-    return inventory(folder / "hosts.yml", hosts(text))
+    return make_inventory(folder / "hosts.yml", hosts(text))

@@ -19,7 +19,7 @@ from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.cycle.stored_run import StoredLogs
 from dbcheck.judge.item import ItemId, Standing
@@ -33,7 +33,7 @@ from dbcheck.power.kinds.manual import ManualPlan, ManualSwitch
 from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import Workload
-from dbcheck.runner.lab_rig import lab_rig
+from dbcheck.runner.lab_rig import make_lab_rig
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -125,7 +125,7 @@ class Bench:
         cutter: makes what decides when the power is cut.  The server is back then, or
         its lab knows that it did not start.
         """
-        started = preflight(self.rig, chosen or quick(), seed)
+        started = run_preflight(self.rig, chosen or quick(), seed)
         load = load_until_cut(self.rig, started, cutter(self.rig, started))
         assert load.gone
         site = self.rig.site
@@ -165,7 +165,7 @@ def bench(spec: LabSpec, folder: Path, limits: Limits | None = None) -> Iterator
     folder.mkdir(exist_ok=True)
     said = Said()
     with Lab.start(spec, folder / "lab") as lab:
-        rig = lab_rig(lab, said, folder / "runs", limits or Limits(return_s=60))
+        rig = make_lab_rig(lab, said, folder / "runs", limits or Limits(return_s=60))
         with contextlib.closing(rig.witness):
             yield Bench(lab, rig, said)
 

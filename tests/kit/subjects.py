@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from dbcheck.cycle.detail import detail_of
+from dbcheck.cycle.detail import read_run_detail
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.result import RunDetail
 from dbcheck.judge.results import CampaignsResult
@@ -35,7 +35,7 @@ def detail() -> RunDetail:
     with scratch() as folder:
         run = stored_run(RunFolder.create(folder, manifest()))
         reader = FrameLogReader()
-        return detail_of(judge_run(run, reader), reader)
+        return read_run_detail(judge_run(run, reader), reader)
 
 
 def poisoned_detail(text: str) -> RunDetail:

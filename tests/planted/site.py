@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.servers.base import DatabaseServer
@@ -188,7 +188,7 @@ class Site:
             host=host,
             log_path=str(self.server.log_file) if log else "",
         )
-        started = preflight(rig, workload or quick(), SEED)
+        started = run_preflight(rig, workload or quick(), SEED)
         if not lab:
             manifest = replace(started.manifest, lab={})
             store_manifest(started.run, manifest)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.config.files import sql
+from dbcheck.config.files import read_sql
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.judge.item import ItemId, Standing
@@ -122,9 +122,9 @@ class Planted:
 
     def _create(self, name: str) -> None:
         family = "postgresql" if self._site.name == "postgresql" else "mysql"
-        self._site.execute(sql(family, f"create_{name}"))
+        self._site.execute(read_sql(family, f"create_{name}"))
         if family == "postgresql":
-            self._site.execute(sql(family, f"mark_{name}"))
+            self._site.execute(read_sql(family, f"mark_{name}"))
 
     def _delete_one(self, name: str, number: int) -> None:
         self._site.execute(

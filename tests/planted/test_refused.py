@@ -9,7 +9,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.engines.mysql import check as mysql_check
 from dbcheck.engines.postgresql import check as postgresql_check
 from dbcheck.rows.table import LEDGER
@@ -97,7 +97,7 @@ def refuse(site: Site, refused: Refused) -> None:
     refused.plant(site)
     runs = set(site.rig.witness.runs())
     with pytest.raises(EngineError, match=refused.says) as caught:
-        preflight(site.rig, quick(), SEED)
+        run_preflight(site.rig, quick(), SEED)
     assert caught.value.hint
     assert set(site.rig.witness.runs()) == runs
 
@@ -125,7 +125,7 @@ def test_a_row_that_is_changed_on_its_way_is_seen_before_the_load(
         with refused(
             ErrorId.ROWS_ALTERED_WHEN_STORED, EngineError, naming="payload"
         ) as caught:
-            preflight(site.rig, quick(), SEED)
+            run_preflight(site.rig, quick(), SEED)
         assert "trigger" in caught.value.hint
     finally:
         if site.name == "postgresql":
@@ -138,9 +138,9 @@ def test_a_witness_on_the_target_s_host_is_refused(site: Site) -> None:
     rig = replace(site.rig, lab={})
     runs = set(rig.witness.runs())
     with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming="target's own host"):
-        preflight(rig, quick(), SEED)
+        run_preflight(rig, quick(), SEED)
     assert set(rig.witness.runs()) == runs
-    started = preflight(site.rig, quick(), SEED)
+    started = run_preflight(site.rig, quick(), SEED)
     started.log.close()
 
 
@@ -149,6 +149,6 @@ def test_another_folder_of_the_same_host_is_refused_too(site: Site) -> None:
     witness = open_witness(f"file:{site.rig.runs.parent}/elsewhere", volatile=True)
     try:
         with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming="target's own host"):
-            preflight(replace(site.rig, witness=witness, lab={}), quick(), 1)
+            run_preflight(replace(site.rig, witness=witness, lab={}), quick(), 1)
     finally:
         witness.close()

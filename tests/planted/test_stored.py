@@ -17,7 +17,7 @@ from dbcheck.base.errors import HostError, PowerError, RunFormatError, UsageErro
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.lab.lab import list_missing
@@ -208,7 +208,7 @@ def _busy_canary(monkeypatch: pytest.MonkeyPatch) -> None:
 @engines("lab")
 @pytest.mark.usefixtures("_busy_canary")
 def test_two_runs_at_once_accuse_nobody(here: Bench) -> None:
-    first = preflight(here.rig, quick(), SEED)
+    first = run_preflight(here.rig, quick(), SEED)
     second, other = loading(here, 600.0)
     here.loading(first)
     other.join()
@@ -229,7 +229,7 @@ def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
     here: Bench,
 ) -> None:
     """Its id is from before, and lower than others that were counted."""
-    other = preflight(here.rig, quick(), SEED + 1)
+    other = run_preflight(here.rig, quick(), SEED + 1)
     other.log.close()
     insert = (
         f"insert into {here.table} (epoch, session, seq, part, payload, checksum)"
@@ -243,7 +243,7 @@ def test_a_commit_under_way_when_the_table_is_counted_accuses_nobody(
         cursor.execute("begin")
         cursor.execute(insert, late)
         here.execute(insert, *soon)
-        started = preflight(here.rig, quick(), SEED)
+        started = run_preflight(here.rig, quick(), SEED)
         cursor.execute("commit")
         cursor.close()
     here.loading(started)
@@ -277,9 +277,9 @@ def test_a_row_altered_before_a_run_gives_no_loss(here: Bench) -> None:
 @engines("lab")
 def test_a_second_run_is_refused_where_the_host_is_asked(hosted: Bench) -> None:
     """Its canaries would write into those of the first, which goes on."""
-    started = preflight(hosted.rig, quick(), SEED)
+    started = run_preflight(hosted.rig, quick(), SEED)
     with refused(ErrorId.CANARIES_IN_USE, HostError, naming="canaries are writing"):
-        preflight(hosted.rig, quick(), SEED)
+        run_preflight(hosted.rig, quick(), SEED)
     hosted.loading(started)
     hosted.rig.site.writer.power.restore()
     outcome = hosted.judge(started)
@@ -397,7 +397,7 @@ def judge_again(cut: OneCut) -> Outcome:
 def loading(here: Bench, cut_after_s: float) -> tuple[Started, threading.Thread]:
     """Start a load in a thread of its own."""
     late = replace(quick(), cut_after_s=(cut_after_s, cut_after_s))
-    started = preflight(here.rig, late, SEED)
+    started = run_preflight(here.rig, late, SEED)
     thread = threading.Thread(target=here.loading, args=(started,))
     thread.start()
     return started, thread

@@ -15,7 +15,7 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.host import end_canaries
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.recovery import in_doubt
 from dbcheck.cycle.recovery.survivors import Survivors
 from dbcheck.judge.diagnosis import Cause
@@ -172,8 +172,8 @@ def test_what_somebody_decides_once_it_was_listed_is_no_lost_commit(
             decide(site, name, commit=False)
         return decided(engine, epoch, names, facts)
 
-    decided = in_doubt.decide
-    monkeypatch.setattr(in_doubt, "decide", after_somebody)
+    decided = in_doubt.decide_transactions
+    monkeypatch.setattr(in_doubt, "decide_transactions", after_somebody)
     outcome = site.cycle(workload=two_phase())
     fates = Counter(one.fate for one in outcome.after.left_over)
     assert set(fates) == {LeftFate.GONE}, outcome.after.left_over
@@ -233,7 +233,7 @@ def test_what_dbcheck_itself_decided_before_it_read_anew_is_no_loss(
 
 def begin(site: Site) -> None:
     """Begin a run, whose client then ends."""
-    started = preflight(site.rig, two_phase(), SEED)
+    started = run_preflight(site.rig, two_phase(), SEED)
     started.log.close()
     end_canaries(site.rig.site, started.canaries)
     if started.held is not None:
@@ -259,8 +259,8 @@ def test_a_server_that_cannot_prepare_so_many_is_refused(site: Site) -> None:
     with refused(
         ErrorId.PREPARED_TRANSACTIONS_LIMIT, EngineError, naming="is 256"
     ) as caught:
-        preflight(site.rig, replace(two_phase(), sessions=256), SEED)
+        run_preflight(site.rig, replace(two_phase(), sessions=256), SEED)
     assert "max_prepared_transactions = 257" in caught.value.hint
     assert not engine.prepared()
     with refused(ErrorId.CONTROL_CANNOT_PREPARE, EngineError):
-        preflight(site.rig, two_phase(), SEED, control=True)
+        run_preflight(site.rig, two_phase(), SEED, control=True)

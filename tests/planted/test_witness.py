@@ -13,9 +13,9 @@ from dbcheck.agent import witness as agent
 from dbcheck.agent.wire import clock_us
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError, WitnessError
-from dbcheck.cycle.loading import sealed_load
+from dbcheck.cycle.loading import seal_load
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.model.witness import LOAD_EVENT
 from dbcheck.rows.acks import Ack, pack
 from dbcheck.witness.log import AckBatch, LogScan
@@ -178,7 +178,7 @@ def several(cut: OneCut) -> None:
             makers[0].add_event(entry.body)
     marks = tuple(maker.watermark() for maker in makers)
     load = replace(cut.load, watermarks=marks, windows=cut.load.windows * 3)
-    makers[0].add_event(sealed_load(run.key(), load))
+    makers[0].add_event(seal_load(run.key(), load))
     for number, maker in enumerate(makers):
         _log(cut, number).write_bytes(maker.data())
     run.write_load(replace(load, watermarks=(makers[0].watermark(), *marks[1:])))
@@ -281,7 +281,7 @@ def test_a_witness_behind_ssh_on_the_target_s_host_is_refused(cut: OneCut) -> No
     witness = cut.bench.rig.witness
     runs = set(witness.runs())
     with refused(ErrorId.WITNESS_ON_TARGET, UsageError, naming="target's own host"):
-        preflight(replace(cut.bench.rig, lab={}), quick(), SEED)
+        run_preflight(replace(cut.bench.rig, lab={}), quick(), SEED)
     assert set(witness.runs()) == runs
 
 

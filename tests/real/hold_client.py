@@ -17,7 +17,7 @@ from dbcheck.lab.lab import Lab
 from dbcheck.lab.switch import LabSwitch
 from dbcheck.model.cut import CutClass, PowerState
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
-from dbcheck.runner.lab_rig import lab_rig
+from dbcheck.runner.lab_rig import make_lab_rig
 from tests.kit.nodes import with_node
 from tests.kit.rigs import Said
 
@@ -61,9 +61,9 @@ def programs(
 def main() -> None:
     """Run the campaign in FOLDER to its end."""
     name, folder, off_s = sys.argv[1:]
-    interrupt.install()
+    interrupt.install_handlers()
     campaign = CampaignFolder.open(Path(folder))
-    rig = lab_rig(Lab.find(name), Said(), campaign.runs, Limits(return_s=60))
+    rig = make_lab_rig(Lab.find(name), Said(), campaign.runs, Limits(return_s=60))
     power = programs(name, float(off_s), campaign.path.parent)
     with contextlib.closing(rig.witness), contextlib.suppress(KeyboardInterrupt):
         run_campaign(with_node(rig, power=power), campaign)

@@ -19,7 +19,7 @@ from dbcheck.cycle.cycle import run_cycle
 from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.lab.lab import Lab
-from dbcheck.runner.lab_rig import lab_rig
+from dbcheck.runner.lab_rig import make_lab_rig
 from tests.kit.nodes import with_node
 from tests.kit.rigs import SEED, Said, quick
 from tests.real.hold_client import programs
@@ -30,10 +30,10 @@ ASKED, GO, RUNS = "asked", "go", "runs"
 def main() -> None:
     """Run the cycle to its end, or until an interrupt."""
     name, folder, port = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    interrupt.install()
+    interrupt.install_handlers()
     lab = Lab.find(name)
     limits = Limits(silence_s=1, return_s=60)
-    rig = lab_rig(lab, Said(), folder / RUNS, limits)
+    rig = make_lab_rig(lab, Said(), folder / RUNS, limits)
     url = make_url(lab.target_url).set(port=port)
     engine = open_engine(url.render_as_string(hide_password=False), lab.password)
     slow = f"import pathlib, time; pathlib.Path({str(folder / ASKED)!r}).touch(); "

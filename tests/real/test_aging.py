@@ -15,7 +15,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, TargetChanged
 from dbcheck.config import workload_file
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
-from dbcheck.cycle.tables import age
+from dbcheck.cycle.tables import fill_tables
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
@@ -78,7 +78,7 @@ class Ager:
     def __call__(self, load: Workload, known: Known = NOTHING_KNOWN) -> Known:
         self._epoch += 1
         rows = schedule(self._epoch, load.payload_bytes)
-        return age(self.rig, load, rows, self._server, known)
+        return fill_tables(self.rig, load, rows, self._server, known)
 
 
 @contextlib.contextmanager
@@ -132,7 +132,9 @@ def test_only_what_is_missing_is_filled_in(engine: Engine, tmp_path: Path) -> No
             known = aged(load)
             held = rows_of(engine, load)
             assert set(held.values()) == {expected}
-            assert known.of_tables(engine.prepare(tables_of(load))).keys() == set(held)
+            assert known.complete_tables(engine.prepare(tables_of(load))).keys() == set(
+                held
+            )
         assert aged.said.text.count("item: 500 of 500 rows") == 1
         assert aged.said.text.count("item: 300 of 300 rows") == 1
 

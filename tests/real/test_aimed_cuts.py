@@ -11,8 +11,8 @@ from dbcheck.config.workload_file import load
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.loading import load_until_cut
-from dbcheck.cycle.outcome import Outcome, met_stratum
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.outcome import Outcome, find_met_stratum
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.moments import Met, Moment, Stratum
 from dbcheck.model.verdict import Verdict
@@ -33,7 +33,7 @@ def cut_during(here: Bench, kind: ChoreKind) -> Outcome:
     """Return what a cycle finds whose cut aims at that kind of chore."""
     workload = replace(load("windows"), sessions=4)
     moment = Moment(1, Stratum.HOUSEKEEPING, 0.5, 0.0, kind)
-    started = preflight(here.rig, workload, SEED, moment=moment)
+    started = run_preflight(here.rig, workload, SEED, moment=moment)
     load_until_cut(here.rig, started, Cutter(here.rig, started))
     here.rig.site.writer.power.restore()
     wait_until(lambda: here.rig.site.writer.engine.ready() is None, "server is back")
@@ -58,7 +58,7 @@ def test_a_cut_comes_during_the_chore_that_was_drawn(
                 chores = outcome.result.housekeeping
                 assert chores is not None
                 has_hit = chores.at_cut is kind
-                found = met_stratum(outcome)
+                found = find_met_stratum(outcome)
                 assert found is not None
                 assert (found == Met(Stratum.HOUSEKEEPING)) is has_hit
                 assert outcome.verdict is Verdict.PASS, outcome.judgement
@@ -102,7 +102,7 @@ def test_chores_that_ended_before_the_cut_are_none_that_it_met(tmp_path: Path) -
     with bench(LabSpec("postgresql"), tmp_path) as here:
         listener = Ends(here)
         rig = replace(here.rig, listener=listener)
-        outcome = finish_cycle(rig, preflight(rig, workload, SEED))
+        outcome = finish_cycle(rig, run_preflight(rig, workload, SEED))
     assert listener.has_ended
     assert outcome.load is not None
     assert outcome.load.lost_early == (HOUSEKEEPING_SESSION,)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import UsageError
-from dbcheck.inventory.load import inventory, load
+from dbcheck.inventory.load import load_inventory, make_inventory
 from dbcheck.remote.address import Proxy, SshOptions, parse_ssh_url
 
 TARGET = {"dbcheck_target": "postgresql://u@{{ inventory_hostname }}/d"}
@@ -115,7 +115,7 @@ def by_ssh(arguments: list[str]) -> Way | None:
 
 def by_dbcheck(folder: Path, hosts: Mapping[str, Variables]) -> dict[str, Way | str]:
     """Return how dbcheck would reach each host, or why it refuses."""
-    found = inventory(
+    found = make_inventory(
         folder / "hosts.json", {n: {**v, **TARGET} for n, v in hosts.items()}
     )
     ways: dict[str, Way | str] = {}
@@ -295,7 +295,7 @@ def test_files_are_read_alike(folder: Path, name: str) -> None:
     (folder / "group_vars/all").write_text(json.dumps(TARGET))
     ours = {
         name: way(entry.host, entry.host_options)
-        for name, entry in load(file).entries.items()
+        for name, entry in load_inventory(file).entries.items()
     }
     assert ours == by_file(folder, file) != {}
 

@@ -15,9 +15,9 @@ import pytest
 from dbcheck.audit.result import AuditResult
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.cli import FAILED
-from dbcheck.cli.receipt import receipt, result_of
+from dbcheck.cli.receipt import find_receipt, make_receipt_result
 from dbcheck.config.workload_file import load
-from dbcheck.cycle.preflight.audit import audit
+from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab, list_missing
@@ -28,7 +28,7 @@ from dbcheck.model.verdict import Verdict
 from dbcheck.ports.engine import Engine
 from dbcheck.remote.way import LOCAL
 from dbcheck.rows.plans.registry import tables_of
-from dbcheck.runner.matrix_cycles import Measured, in_labs
+from dbcheck.runner.matrix_cycles import RowResults, run_in_labs
 from tests.kit.accounts import Least, statements
 from tests.kit.accounts import new_least as new_least
 from tests.kit.labs import lab_of
@@ -47,7 +47,7 @@ def audited(lab: Lab) -> AuditResult:
     engine = open_engine(lab.target_url, lab.password)
     host = open_host(lab.host_url, lab.ssh)
     with contextlib.closing(host):
-        return audit(engine, host, TABLES, "")
+        return audit_server(engine, host, TABLES, "")
 
 
 def alarms(result: AuditResult) -> set[str]:
@@ -160,13 +160,13 @@ RECEIPTS = [
 def test_what_a_rule_claims_is_named_without_a_cut_and_lost_in_one(
     rule: str, tmp_path: Path
 ) -> None:
-    found = receipt(rule, 1)
+    found = find_receipt(rule, 1)
     rows = [row for row in found.rows if row.lab and not list_missing(row.lab)]
     assert rows, "no server of the rows is installed"
-    measured = list(map(Measured, rows))
-    in_labs(measured, 1, Said(), tmp_path)
+    measured = list(map(RowResults, rows))
+    run_in_labs(measured, 1, Said(), tmp_path)
     for one in measured:
-        shown = result_of(found.rule, one)
+        shown = make_receipt_result(found.rule, one)
         assert (shown.named, shown.error) == (True, ""), shown
         assert shown.lost and one.outcomes[-1].verdict is Verdict.FAIL
 
@@ -190,7 +190,7 @@ def started(name: str, new_server: NewServer) -> Any:
 
 def of_server(engine: Engine) -> dict[tuple[str, str], RuleStanding]:
     """Return what is found of a server: rule and subject -> standing."""
-    result = audit(engine, None, TABLES, "")
+    result = audit_server(engine, None, TABLES, "")
     return {
         (each.rule, each.subject): each.standing
         for each in result.findings
@@ -276,7 +276,7 @@ def test_an_audit_leaves_nothing_on_the_server(
     run(engine, "drop database dbcheck")
     host = open_host(LOCAL)
     with contextlib.closing(host):
-        audit(engine, host, TABLES, "")
+        audit_server(engine, host, TABLES, "")
     with engine._open(None) as link:
         assert link.rows("database", {"database": "dbcheck"}) == []
 
@@ -288,7 +288,7 @@ def test_the_account_of_the_document_can_audit(
     least = new_least(name)
     for statement in statements(name):
         least.run(statement)
-    result = audit(least.engine(), None, TABLES, "")
+    result = audit_server(least.engine(), None, TABLES, "")
     assert alarms(result) == set()
     for each in result.findings:
         if each.standing is RuleStanding.UNKNOWN:

@@ -18,9 +18,9 @@ from dbcheck.base.errors import PowerError, TargetChanged, UsageError
 from dbcheck.campaign.campaign import run_campaign
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, result
-from dbcheck.cli.lab import as_host
+from dbcheck.cli.lab import describe_as_host
 from dbcheck.cycle.host import end_canaries
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.result import to_values
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, PowerState
@@ -244,7 +244,9 @@ def test_a_client_that_ended_before_its_processes_began_holds_nothing_up(
     folder = CampaignFolder.create(tmp_path / "campaign", plan(cuts=1))
     shared = replace(folder.plan().workload, processes=2)
     first = Moment(1, Stratum.STEADY, 1.0, 0.0)
-    left = preflight(replace(here.rig, runs=folder.runs), shared, SEED, moment=first)
+    left = run_preflight(
+        replace(here.rig, runs=folder.runs), shared, SEED, moment=first
+    )
     left.log.close()
     end_canaries(here.rig.site, left.canaries)
     assert run_campaign(here.rig, folder).cuts == 1
@@ -278,7 +280,7 @@ def test_what_fails_before_the_first_load_ends_it_as_it_ends_a_run(
     """Somebody else's table is in the way: both say it, and what to do, once."""
     here.execute("create schema dbcheck")
     here.execute(f"create table {here.table} (id int)")
-    shell = Shell(tmp_path, {here.lab.name: as_host(here.lab)})
+    shell = Shell(tmp_path, {here.lab.name: describe_as_host(here.lab)})
     folder = tmp_path / "campaign"
     words = (here.lab.name, "--cuts", "2", "--folder", str(folder))
     ended = shell.run(*words, code=4)
@@ -301,7 +303,7 @@ def test_a_human_cannot_be_asked(here: Bench, tmp_path: Path) -> None:
 
 
 def test_one_client_at_a_time(here: Bench, tmp_path: Path) -> None:
-    host = as_host(here.lab)
+    host = describe_as_host(here.lab)
     made = plan(name=here.lab.name, target=host["dbcheck_target"])
     folder = CampaignFolder.create(tmp_path / "campaign", made)
     with folder.locked():
@@ -373,7 +375,7 @@ def test_it_goes_on_wherever_its_client_ended(
     flags: list[str],
 ) -> None:
     """Nothing is lost, no cut is counted twice, and the power comes back."""
-    shell = Shell(tmp_path, {here.lab.name: as_host(here.lab)})
+    shell = Shell(tmp_path, {here.lab.name: describe_as_host(here.lab)})
     folder = str(tmp_path / "campaign")
     words = [here.lab.name, "--cuts", "2", "--seed", "3", "--folder", folder, *flags]
     for title in titles:
@@ -396,7 +398,7 @@ def test_it_goes_on_wherever_its_client_ended(
 def test_one_failing_rig_does_not_disturb_the_others(
     here: Bench, tmp_path: Path
 ) -> None:
-    known = as_host(here.lab)
+    known = describe_as_host(here.lab)
     broken = {
         **known,
         "dbcheck_target": "postgresql://dbcheck@127.0.0.1/none",

@@ -54,7 +54,7 @@ def test_room_is_made_of_rows_that_were_judged(here: Bench, tmp_path: Path) -> N
 
     # As if the tables had been there, and a hundred times as much room, before the
     # first cycle.
-    short = replace(known.set_up_anew(), free_bytes=100 * known.free_bytes)
+    short = replace(known.without_setup(), free_bytes=100 * known.free_bytes)
     second = campaign(here, tmp_path / "second", cuts=2)
     second.write_known(short)
     assert run_campaign(here.rig, second).cuts == 2

@@ -14,7 +14,7 @@ from dbcheck.agent.host.canary import BLOCK_BYTES, parse_number
 from dbcheck.agent.host.folder import BESIDE
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import ask_host
+from dbcheck.cycle.host import inspect_host_again
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.ssh.sshd import Sshd
@@ -281,7 +281,7 @@ def test_an_ssh_server_that_starts_after_the_database_is_waited_for(
         sshd.close()
         log.write_text("database system was interrupted\n")
         listener = Starter(sshd)
-        after = ask_host(
+        after = inspect_host_again(
             node_of(host=host), listener, replace(MANIFEST.writer, host=before)
         )
     assert len(listener.phases) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.cycle.outcome import Outcome, met_stratum
+from dbcheck.cycle.outcome import Outcome, find_met_stratum
 from dbcheck.hosts.canary import Canaries
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.volumes import host_cache
@@ -180,7 +180,7 @@ def held(here: Bench, number: int) -> Outcome:
     moment = Moment(number, Stratum.HOLD, 0.6, into_s, lag_s=AT_ONCE)
     outcome = run_cycle(here.rig, quick(sessions=8), SEED + number, moment=moment)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
-    assert met_stratum(outcome) == Met(Stratum.HOLD)
+    assert find_met_stratum(outcome) == Met(Stratum.HOLD)
     return outcome
 
 

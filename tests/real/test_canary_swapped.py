@@ -20,13 +20,13 @@ from dbcheck.agent.host.canary import RUN
 from dbcheck.agent.host.folder import BESIDE, INSIDE, MARKER
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import begin, end
+from dbcheck.cycle.host import end_host_canaries, start_host_inspection
 from dbcheck.hosts.canary import Pace
 from dbcheck.hosts.host import PARTS, TargetHost, open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.depth import Depth, find_depth
 from dbcheck.ports.engine import Engine
-from dbcheck.remote.channel import bootstrap
+from dbcheck.remote.channel import make_bootstrap
 from dbcheck.remote.way import ChildPipe
 from dbcheck.rows.table import LEDGER
 from tests.kit.canaries import EXT4, QUICK, judge, wrote
@@ -190,7 +190,7 @@ def host_as(account: int, group: int) -> TargetHost:
     """Return this host as one sees it who logs in as *account*."""
 
     def agent(program: bytes) -> ChildPipe:
-        text = become(account, group) + bootstrap(len(program))
+        text = become(account, group) + make_bootstrap(len(program))
         return ChildPipe([sys.executable, "-I", "-S", "-c", text])
 
     return TargetHost("account", agent)
@@ -241,14 +241,14 @@ def test_the_servers_own_account_is_enough(
     facts, owner = engine.facts(), server.data.stat()
     assert owner.st_uid
     with contextlib.closing(host_as(owner.st_uid, owner.st_gid)) as host:
-        before, canaries = begin(
+        before, canaries = start_host_inspection(
             host,
             facts.server_log,
             facts,
             engine.places((LEDGER,)),
             engine.mark_data,
         )
-        end(host, canaries, remove=True)
+        end_host_canaries(host, canaries, remove=True)
     assert before.canary_folder == f"{server.data}/{INSIDE}"
     assert before.log_marks
     assert not before.facts.unseen

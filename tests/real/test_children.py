@@ -35,15 +35,17 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("named")
 def test_a_child_gets_no_variable_that_holds_a_secret() -> None:
-    got = processes.environment()
+    got = processes.make_environment()
     assert not got.keys() & (DATABASE | SWITCH)
     assert got["VAULT_TOKEN"] == "hunter2"
-    assert {"PGPASSWORD"} == DATABASE & processes.environment(["PGPASSWORD"]).keys()
+    assert {"PGPASSWORD"} == DATABASE & processes.make_environment(
+        ["PGPASSWORD"]
+    ).keys()
 
 
 @pytest.mark.usefixtures("named")
 def test_a_program_that_switches_keeps_the_secrets_of_switches() -> None:
-    got = processes.environment(processes.switch_variables())
+    got = processes.make_environment(processes.list_switch_variables())
     assert (DATABASE | SWITCH) & got.keys() == SWITCH
 
 
@@ -62,8 +64,10 @@ def test_no_program_is_taken_from_the_working_directory(
     (tmp_path / "true").write_text("#!/bin/sh\ntouch planted\n")
     (tmp_path / "true").chmod(0o755)
     monkeypatch.setenv("PATH", path) if path else monkeypatch.delenv("PATH")
-    assert processes.environment()["PATH"] == left
-    subprocess.run(["sh", "-c", "env true"], env=processes.environment(), check=True)
+    assert processes.make_environment()["PATH"] == left
+    subprocess.run(
+        ["sh", "-c", "env true"], env=processes.make_environment(), check=True
+    )
     assert not (tmp_path / "planted").exists()
 
 
@@ -71,7 +75,7 @@ def test_nothing_is_imported_from_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "dbcheck.py").write_text("raise SystemExit('planted')")
     (tmp_path / "json.py").write_text("raise SystemExit('planted')")
     for command in (
-        processes.module("dbcheck", "--version"),
-        processes.standalone("import json"),
+        processes.make_module_command("dbcheck", "--version"),
+        processes.make_standalone_command("import json"),
     ):
         subprocess.run(command, cwd=tmp_path, check=True)

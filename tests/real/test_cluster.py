@@ -19,7 +19,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle import watching
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.watching import Following
+from dbcheck.cycle.watching import FollowerWatch
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.clusters.cluster import ClusterLab
@@ -367,7 +367,7 @@ while True:
 def test_the_writer_is_asked_no_more_once_it_is_gone(tmp_path: Path) -> None:
     with cluster_of(tmp_path) as (_, rig):
         engine: Any = rig.site.writer.engine
-        asking = Following(engine.open_followers())
+        asking = FollowerWatch(engine.open_followers())
         wait_until(lambda: _samples(asking) > 5, "samples")
         rig.site.cut()
         wait_until(lambda: not asking._thread.is_alive(), "the end")
@@ -377,7 +377,7 @@ def test_the_writer_is_asked_no_more_once_it_is_gone(tmp_path: Path) -> None:
     assert seen.awaited() == ("node2",)
 
 
-def _samples(asking: Following) -> int:
+def _samples(asking: FollowerWatch) -> int:
     seen = asking.seen()
     return seen.samples if seen else 0
 

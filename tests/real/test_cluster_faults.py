@@ -13,7 +13,7 @@ from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.lab.spec import LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runner.lab_clusters import cluster_cycles
+from dbcheck.runner.lab_clusters import run_cluster_cycles
 from tests.kit.rigs import quick
 
 LAB = LabSpec("postgresql", rung="process")
@@ -21,7 +21,7 @@ LAB = LabSpec("postgresql", rung="process")
 
 def cycle(folder: Path, spec: ClusterSpec, said: io.StringIO) -> Outcome:
     progress = PlainProgress(Console(file=said, width=200))
-    (outcome,) = cluster_cycles(LAB, spec, quick(), 1, 1, progress, folder)
+    (outcome,) = run_cluster_cycles(LAB, spec, quick(), 1, 1, progress, folder)
     return outcome
 
 

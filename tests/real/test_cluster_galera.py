@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.model.cluster import Promise
 from dbcheck.model.verdict import Verdict
@@ -28,7 +28,7 @@ class Hasty(Group):
     """Reads a node that still counts the writer among its members."""
 
     def _without_writer(self) -> tuple[str, str]:
-        received, why = self._asked_for("node2")
+        received, why = self._ask_received("node2")
         return ("node2", "") if received else ("", why or "not yet")
 
 
@@ -52,11 +52,11 @@ def test_a_group_that_is_not_the_whole_cluster_is_refused(tmp_path: Path) -> Non
         known = {name: site.nodes[name] for name in ("node1", "node2", "node3")}
         part = replace(rig, site=Group(site.kind, known, "node1", Promise.WRITER_GONE))
         with refused(ErrorId.COMMITS_WAIT_FOR_STRANGER, EngineError, naming="node4"):
-            preflight(part, WORKLOAD, seed=1)
+            run_preflight(part, WORKLOAD, seed=1)
         cluster.labs["node4"].switch().cut()
         wait_until(lambda: _members(site.nodes["node1"]) == 3, "the view without it")
         with refused(ErrorId.CONNECTION_FAILED, EngineError, naming="Can't connect"):
-            preflight(rig, WORKLOAD, seed=1)
+            run_preflight(rig, WORKLOAD, seed=1)
 
 
 def test_a_node_is_seen_as_one_when_it_keeps_its_commits(tmp_path: Path) -> None:

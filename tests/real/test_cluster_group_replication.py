@@ -13,7 +13,7 @@ import pytest
 
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import finish_cycle
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.lab import Lab
@@ -107,7 +107,7 @@ def test_no_group_is_formed_that_would_lack_a_transaction(
 ) -> None:
     """So no row is read, and no loss is claimed: what it has may be what is missed."""
     with group(tmp_path, Promise.ALL) as (cluster, rig):
-        started = preflight(rig, WORKLOAD, seed=1)
+        started = run_preflight(rig, WORKLOAD, seed=1)
         site: Any = rig.site
         bootstrap = site._bootstrap
         formed = bootstrap.step
@@ -209,7 +209,7 @@ def test_groups_that_are_not_as_declared_are_refused(tmp_path: Path) -> None:
 
         def refused(changed: Cluster, why: str) -> str:
             with pytest.raises(EngineError, match=why) as at:
-                preflight(replace(rig, site=changed), WORKLOAD, seed=1)
+                run_preflight(replace(rig, site=changed), WORKLOAD, seed=1)
             return str(at.value.hint)
 
         gone = Promise.WRITER_GONE

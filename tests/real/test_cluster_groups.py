@@ -17,7 +17,7 @@ import pytest
 
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
@@ -154,7 +154,7 @@ def test_a_member_that_lacks_a_row_is_found(
 ) -> None:
     """It is no longer what the others are, although it has applied all."""
     with group_of(topology, tmp_path, promise) as (cluster, rig):
-        started = preflight(rig, WORKLOAD, seed=1)
+        started = run_preflight(rig, WORKLOAD, seed=1)
         epoch = started.run.manifest().epoch
         site: Any = rig.site
         looked = site.promotion

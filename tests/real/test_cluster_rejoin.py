@@ -13,7 +13,7 @@ from dbcheck.base.errors import LabError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.clusters.cluster import ClusterLab
 from dbcheck.lab.clusters.spec import BY_DBCHECK, PATRONI
@@ -154,7 +154,7 @@ def test_what_an_extra_operation_changed_in_other_tables_is_no_divergence(
     monkeypatch.setattr(ClusterLab, "rejoin", with_an_extra)
     workload = replace(load("registers"), cut_after_s=(0.8, 1.2))
     with cluster_of(tmp_path, engine="mysql", rejoin=True) as (_, rig):
-        outcome = finish_cycle(rig, preflight(rig, workload, seed=1))
+        outcome = finish_cycle(rig, run_preflight(rig, workload, seed=1))
     assert outcome.verdict is Verdict.PASS, outcome.judgement.reasons
     found = of_writer(outcome.after.others)
     assert found.extra >= 1

@@ -14,7 +14,7 @@ from dbcheck.base.errors import EngineError
 from dbcheck.cycle import watching
 from dbcheck.cycle.cycle import finish_cycle
 from dbcheck.cycle.preflight import members
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.diagnosis import Cause
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec
@@ -115,14 +115,14 @@ def test_a_replica_that_others_promoted_too_early_proves_nothing(
     with cluster_of(tmp_path, engine=engine) as (cluster, rig):
         standby: Any = rig.site.nodes["node2"].engine
         site: Any = promoting(rig, lambda *_: None).site
-        unapplied = site._unapplied
+        unapplied = site._describe_unapplied
 
         def promote_too_early() -> str:
             if waiting := unapplied():
                 standby.promote()
             return str(waiting)
 
-        site._unapplied = promote_too_early
+        site._describe_unapplied = promote_too_early
         rig = replace(rig, site=site)
         outcome = cycle(rig, lambda: execute_on(cluster.labs["node2"], stop))
     assert outcome.found is not None
@@ -198,7 +198,7 @@ def test_rows_that_clients_see_before_a_replica_has_them_may_be_gone(
     """No commit is acknowledged once the link is down; no promise is broken."""
     given: Any = {f"rpl_semi_sync_{WORDS[engine]}_wait_point": point}
     with cluster_of(tmp_path, engine=engine, **given) as (cluster, rig):
-        started = preflight(rig, replace(WORKLOAD, readers=2), seed=1)
+        started = run_preflight(rig, replace(WORKLOAD, readers=2), seed=1)
         cluster.take_links_down()
         outcome = finish_cycle(rig, started)
     assert outcome.after.reader_name == "node2"

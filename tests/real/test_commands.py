@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent.host.folder import BESIDE, MARKER, Folder
-from dbcheck.cli.lab import as_host
+from dbcheck.cli.lab import describe_as_host
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.servers.base import DatabaseServer
@@ -242,7 +242,7 @@ def test_what_a_killed_client_left_is_cleaned(user: User) -> None:
     (marker,) = user.folder.glob(f"lab/**/{BESIDE}/{MARKER}")
     folder = marker.parent
     wait_until(lambda: is_free(folder), "the agent has ended")
-    hosts = {"hosts": {user.lab.name: as_host(user.lab)}}
+    hosts = {"hosts": {user.lab.name: describe_as_host(user.lab)}}
     (user.folder / "hosts.yml").write_text(json.dumps({"all": hosts}))
     words = ("clean", user.lab.name, "--inventory", "hosts.yml")
     with contextlib.closing(Folder(str(folder))) as running:

@@ -14,7 +14,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.cycle.cycle import (
     TRIES_MAX,
-    facts_of,
+    extract_control_facts,
     run_control,
     run_controls,
     run_cycle,
@@ -80,7 +80,7 @@ def campaign(here: Bench) -> tuple[list[Outcome], Outcome]:
     """Run controls and the cycle after them."""
     chosen = quick()
     controls = list(run_controls(here.rig, chosen, SEED))
-    facts = [facts_of(control) for control in controls]
+    facts = [extract_control_facts(control) for control in controls]
     return controls, run_cycle(here.rig, chosen, SEED, facts)
 
 

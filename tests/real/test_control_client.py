@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.lab.lab import Lab
 from tests.kit.labs import process_lab
 from tests.kit.rigs import SEED, Bench, bench, quick
@@ -101,7 +101,7 @@ def tables(here: Bench) -> set[str]:
 
 
 def of_the_next_run(here: Bench) -> None:
-    started = preflight(here.rig, quick(), SEED)
+    started = run_preflight(here.rig, quick(), SEED)
     started.log.close()
     assert started.manifest.writer.facts.settings[FLUSH] == "1"
     assert AGAIN in here.said.text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import data_directory, require_own_data
+from dbcheck.cycle.host import require_data_directory, require_own_data
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
@@ -40,7 +40,7 @@ def test_only_the_servers_own_directory_is_taken(
     server: DatabaseServer, engine: Engine, tmp_path: Path
 ) -> None:
     facts = engine.facts()
-    own = data_directory(facts)
+    own = require_data_directory(facts)
     with contextlib.closing(open_host("local:")) as host:
         require_own_data(host, own, facts, engine.mark_data)
         empty, copy = tmp_path / "empty", tmp_path / "copy"

@@ -15,11 +15,11 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError, UsageError
-from dbcheck.cli.lab import as_host
+from dbcheck.cli.lab import describe_as_host
 from dbcheck.cycle.cycle import finish_cycle
-from dbcheck.cycle.host import server_on
+from dbcheck.cycle.host import describe_drive_server
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.hosts.host import TargetHost
 from dbcheck.judge.case import Case
 from dbcheck.judge.item import ItemId, Standing, doubt_of
@@ -54,7 +54,7 @@ def spec(engine: str, filesystem: str = "xfs", **changed: Any) -> LabSpec:
 
 
 def cycle(rig: Bench) -> Outcome:
-    return finish_cycle(rig.rig, preflight(rig.rig, quick(), SEED))
+    return finish_cycle(rig.rig, run_preflight(rig.rig, quick(), SEED))
 
 
 def seen_of(outcome: Outcome) -> DriveCut:
@@ -158,7 +158,7 @@ def switch_of(rig: Bench) -> DriveOnlySwitch:
         rig.lab.switch(),
         cast(TargetHost, writer.host),
         DriveScope(rig.lab.drives, (), ()),
-        server_on(writer.engine, partial(start_server, rig.lab.name)),
+        describe_drive_server(writer.engine, partial(start_server, rig.lab.name)),
         gone_s=0,
         release_s=0.5,
         notes=str(rig.lab.folder),
@@ -199,7 +199,7 @@ def test_its_switch_is_used_by_commands_of_their_own(tmp_path: Path) -> None:
     """The machine that restores the power is not the one that cut it."""
     with bench(spec("postgresql"), tmp_path) as rig:
         inventory = tmp_path / "hosts.yml"
-        host = as_host(rig.lab)
+        host = describe_as_host(rig.lab)
         assert host["dbcheck_power_scope"] == "drive"
         inventory.write_text(json.dumps({"all": {"hosts": {"db1": host}}}))
 

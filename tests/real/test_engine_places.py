@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.config.files import sql
+from dbcheck.config.files import read_sql
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.table import LEDGER
@@ -115,7 +115,7 @@ def test_a_table_of_mariadb_that_lies_elsewhere(
 ) -> None:
     engine = engine_of(mariadb_server)
     engine.drop()
-    statement = sql("mysql", "create_ledger").rstrip("; \n")
+    statement = read_sql("mysql", "create_ledger").rstrip("; \n")
     execute(mariadb_server, f"{statement} data directory = '{elsewhere}'")
     try:
         places = {p.name: Path(p.path) for p in engine.places((LEDGER,))}

@@ -11,7 +11,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.config.workload_file import load
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.engines.registry import open_engine
 from dbcheck.load.sessions import commit
 from dbcheck.model.server import CheckOutcome
@@ -254,7 +254,7 @@ def test_what_the_account_cannot_read_is_said(
     said = Said()
     rig = rig_by_hand(least.engine(), tmp_path, said)
     with contextlib.closing(rig.witness):
-        preflight(rig, quick(), SEED).log.close()
+        run_preflight(rig, quick(), SEED).log.close()
     assert (
         "data_directory cannot be read: the account lacks the role pg_read_all"
         in said.text

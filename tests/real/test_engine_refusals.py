@@ -751,7 +751,7 @@ def test_a_file_that_is_not_of_the_table_is_not_its_damage(
     postgresql.prepare((LEDGER,))
 
     def broken(family: str, name: str) -> str:
-        return statement if name.startswith("count_") else files.sql(family, name)
+        return statement if name.startswith("count_") else files.read_sql(family, name)
 
     monkeypatch.setattr(postgresql_link, "sql", broken)
     monkeypatch.setattr(PostgresqlLink, "require_plan", lambda *_: None)

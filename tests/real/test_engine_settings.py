@@ -32,7 +32,7 @@ def test_rows_that_do_not_arrive_are_not_missing(
     session.close()
 
     def limited(family: str, statement: str) -> str:
-        text = files.sql(family, statement)
+        text = files.read_sql(family, statement)
         if not statement.startswith("survivors"):
             return text
         at = ")\n  to stdout" if family == "postgresql" else text
@@ -60,7 +60,7 @@ def test_settings_that_do_not_hold_are_refused(
     def nothing(family: str, statement: str) -> str:
         if statement == "session":
             return "select %(settings)s"
-        return files.sql(family, statement)
+        return files.read_sql(family, statement)
 
     def nowhere(_: Any) -> tuple[str, tuple[str, ...]]:
         return "do 0", ()

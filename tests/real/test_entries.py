@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.entries import chosen
+from dbcheck.cli.entries import find_entry
 from dbcheck.cli.flags.groups import Group, Verb, grouped
 from dbcheck.cli.flags.load import LoadOptions
 from dbcheck.cli.flags.power import PowerOptions
@@ -27,7 +27,7 @@ from dbcheck.cli.flags.target import (
     TargetUrl,
     WaitOptions,
     WitnessOptions,
-    reconcile_flags,
+    list_reconcile_flags,
 )
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import CutClass
@@ -102,8 +102,8 @@ def test_flags_describe_a_host(
     kind: type[EntryOptions], words: str, expected: Entry
 ) -> None:
     nobody = NamedByFlag()
-    assert chosen(nobody, parsed(kind, words)) == expected
-    assert chosen(nobody, parsed(kind, "")) == Entry("", "")
+    assert find_entry(nobody, parsed(kind, words)) == expected
+    assert find_entry(nobody, parsed(kind, "")) == Entry("", "")
 
 
 def test_an_empty_command_leaves_what_the_inventory_has() -> None:
@@ -112,19 +112,21 @@ def test_an_empty_command_leaves_what_the_inventory_has() -> None:
 
 
 def test_a_password_command_is_run_by_a_shell() -> None:
-    entry = chosen(NamedByFlag(), parsed(TargetOptions, "--password-command 'a | b'"))
+    entry = find_entry(
+        NamedByFlag(), parsed(TargetOptions, "--password-command 'a | b'")
+    )
     assert entry.password is not None
     assert "a | b" in str(entry.password)
 
 
 def test_flags_of_the_load_win_over_the_inventory(named: NamedByArgument) -> None:
     groups = (TargetOptions(), WitnessOptions(), HostOptions(), PowerOptions())
-    found = chosen(named, *groups, LoadOptions(), WaitOptions())
+    found = find_entry(named, *groups, LoadOptions(), WaitOptions())
     load = (found.workload, found.sessions, found.silence_s, found.return_s)
     assert (found.target, found.witness) == ("postgresql://u@db1/d", "ssh://w1/logs")
     assert load == ("classic", 3, 9, 99)
     words = "--workload insert --sessions 5 --silence 5"
-    given = chosen(
+    given = find_entry(
         named, *groups, parsed(LoadOptions, words), parsed(WaitOptions, "--wait 1")
     )
     assert given == replace(
@@ -157,13 +159,13 @@ def test_what_a_name_stands_for_is_refused_beside_it(
 ) -> None:
     flag = words.split()[0]
     with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming=(flag, "db1")):
-        chosen(named, parsed(kind, words))
+        find_entry(named, parsed(kind, words))
 
 
 def test_a_new_host_key_may_be_accepted_beside_a_name(named: NamedByArgument) -> None:
     group = parsed(WitnessOptions, "--accept-new-host-key")
     assert group.accept_new_host_key
-    assert chosen(named, group).witness == "ssh://w1/logs"
+    assert find_entry(named, group).witness == "ssh://w1/logs"
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_a_new_host_key_may_be_accepted_beside_a_name(named: NamedByArgument) ->
     ],
 )
 def test_the_switch_is_what_the_flags_say(words: str, plan: PowerPlan) -> None:
-    assert chosen(NamedByFlag(), parsed(PowerOptions, words)).power == plan
+    assert find_entry(NamedByFlag(), parsed(PowerOptions, words)).power == plan
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_the_switch_is_what_the_flags_say(words: str, plan: PowerPlan) -> None:
 )
 def test_a_switch_that_makes_no_sense_is_refused(words: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        chosen(NamedByFlag(), parsed(PowerOptions, words))
+        find_entry(NamedByFlag(), parsed(PowerOptions, words))
 
 
 def test_what_reconcile_needs_again_is_what_was_given() -> None:
@@ -218,10 +220,10 @@ def test_what_reconcile_needs_again_is_what_was_given() -> None:
     keys = "--witness file:w --identity i --accept-new-host-key"
     witness = parsed(WitnessOptions, keys)
     restart = parsed(RestartOptions, "--twice --restart-command 'c d'")
-    words = reconcile_flags(named, target, host, witness, restart)
+    words = list_reconcile_flags(named, target, host, witness, restart)
     assert shlex.join(words) == (
         "--name db1 --inventory i.yml --password-command 'a b' --identity i "
         "--target-host ssh://h --server-log /l --twice --restart-command 'c d'"
     )
     nothing = (NamedByArgument(), TargetOptions(), HostOptions(), WitnessOptions())
-    assert reconcile_flags(*nothing, RestartOptions()) == []
+    assert list_reconcile_flags(*nothing, RestartOptions()) == []

@@ -23,8 +23,13 @@ from dbcheck.base.processes import Channel
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.fleet import task
 from dbcheck.fleet.coordinator import Coordinator
-from dbcheck.fleet.messages import Begin, Ended, Job, packed
-from dbcheck.fleet.workers import AT_ONCE_MAX, chosen, own_workers, resources_of
+from dbcheck.fleet.messages import Begin, Ended, Job, pack_message
+from dbcheck.fleet.workers import (
+    AT_ONCE_MAX,
+    choose_worker,
+    list_resources,
+    open_own_workers,
+)
 from dbcheck.inventory.entry import Entry
 from dbcheck.load import dask_cluster
 from dbcheck.power.kinds.exec import ExecPlan
@@ -87,7 +92,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder = tmp_path / "campaigns"
-    with own_workers(4, folder) as client:
+    with open_own_workers(4, folder) as client:
         yield Desk(client, folder)
 
 
@@ -103,8 +108,8 @@ def test_all_that_is_stored_comes_to_the_client(desk: Desk) -> None:
 
 
 def test_one_machine_runs_a_bounded_number_at_once(tmp_path: Path) -> None:
-    with own_workers(500, tmp_path) as client:
-        workers = dask_cluster.workers_about(client).values()
+    with open_own_workers(500, tmp_path) as client:
+        workers = dask_cluster.read_worker_info(client).values()
         assert sum(about["nthreads"] for about in workers) == AT_ONCE_MAX
 
 
@@ -133,7 +138,7 @@ def test_a_job_whose_worker_is_killed_before_the_cut_does_not_begin_again(
     given = {name: os.environ[name] for name in (played_campaign.GO, "PYTHONPATH")}
     with (
         cluster(tmp_path / "dask", 2, given) as dask,
-        dask_cluster.connected(dask.address) as client,
+        dask_cluster.connect_client(dask.address) as client,
     ):
         client.run(setattr, task, "CHILD", "tests.kit.played_campaign")
         desk.client = client
@@ -146,7 +151,7 @@ def test_a_job_whose_worker_is_killed_before_the_cut_does_not_begin_again(
                 wait_until(lambda: _is_at(desk, name, "wait"), "it waits")  # noqa: B023
             future, worker = rig.future, rig.worker
             assert future is not None
-            name = dask_cluster.workers_about(client)[worker]["name"]
+            name = dask_cluster.read_worker_info(client)[worker]["name"]
             dask.workers[name].kill()
             wait_until(lambda: rig.state is State.LOST, "it is lost")
             assert future.status == "pending"  # the scheduler is to run it once more
@@ -262,7 +267,7 @@ def test_a_campaign_whose_worker_is_lost_waits_for_nothing_more(
     entry = Entry("a", "postgresql://a/d")
     job = Job("1", entry, None, "up", {})
     ours, theirs = Channel.pair()
-    ours.send(packed((job, tmp_path)))
+    ours.send(pack_message((job, tmp_path)))
     with Channel(theirs) as end:
         worker = Worker(end)
         ours.close()
@@ -288,18 +293,18 @@ def test_no_worker_is_taken_for_lost_because_of_a_heartbeat(
 
     monkeypatch.setattr(client, "_update_scheduler_info", with_a_heartbeat)
     assert not client.scheduler_info(n_workers=-1)["workers"]
-    assert len(dask_cluster.workers_about(client)) == 4
+    assert len(dask_cluster.read_worker_info(client)) == 4
 
 
 def test_what_two_targets_share_is_one_resource() -> None:
     plan = ExecPlan(cut=("pdu", "7"))
     one = Entry("a", "postgresql://a/d", "ssh://w/a", power=plan)
     two = Entry("b", "postgresql://b/d", "ssh://w/b/", power=plan)
-    shared = resources_of(one).keys() & resources_of(two).keys()
+    shared = list_resources(one).keys() & list_resources(two).keys()
     assert [name.split()[1] for name in shared] == ["outlet"]
     workers = {"tcp://x": {"nthreads": 1, "resources": dict.fromkeys(shared, 1)}}
     workers["tcp://w"] = {"nthreads": 9, "resources": {}}
-    assert chosen(list(resources_of(two)), workers, {}) == "tcp://x"
+    assert choose_worker(list(list_resources(two)), workers, {}) == "tcp://x"
 
 
 def _state(desk: Desk, name: str) -> State | None:

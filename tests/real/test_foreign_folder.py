@@ -14,7 +14,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunFormatError
 from dbcheck.campaign.folder import CampaignFolder
 from dbcheck.campaign.totals import ERROR_FILE, ending
-from dbcheck.cli.report import read
+from dbcheck.cli.report import read_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.rows.table import LEDGER
 from dbcheck.runs import client_key, stored
@@ -214,7 +214,7 @@ def test_what_is_no_file_in_a_folder_is_refused_at_once(
             run = RunFolder.open(tmp_path)
             run.different_ids(LEDGER.name)
             judge_run(run, FrameLogReader())
-        read(tmp_path)
+        read_result(tmp_path)
 
 
 def test_no_text_of_another_file_gets_into_a_report(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ import pytest
 
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut
 from dbcheck.model.verdict import Verdict
@@ -150,7 +150,7 @@ def few(how: Writing) -> Workload:
 def cycle(here: Bench, seed: int, *tables: str) -> Outcome:
     """Cut the power while the pages of *tables* are written again and again."""
     how = WRITING[here.engine]
-    started = preflight(here.rig, few(how), seed)
+    started = run_preflight(here.rig, few(how), seed)
     own = [
         line.format(table=t, other=OTHER[t]) for t in tables for line in how.statements
     ]

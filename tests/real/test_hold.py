@@ -14,7 +14,7 @@ import pytest
 
 from dbcheck.base.system import now_us
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.cycle.outcome import Outcome, met_stratum
+from dbcheck.cycle.outcome import Outcome, find_met_stratum
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.rig import Limits
 from dbcheck.judge.cutmoment import lag_s
@@ -74,7 +74,7 @@ class Slow:
     def shown(self, outcome: Outcome) -> Mapping[str, object]:
         """Return what is seen of a cut, by a clock that the judge does not have."""
         load, depth = outcome.load, outcome.case.shown_depth
-        met = met_stratum(outcome)
+        met = find_met_stratum(outcome)
         assert load is not None and outcome.case.depth is not None
         assert met is not None
         return {

@@ -16,7 +16,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError, WitnessError
 from dbcheck.cycle import fetching
-from dbcheck.cycle.fetching import at_most, fetch_logs, have_grown
+from dbcheck.cycle.fetching import fetch_logs, have_logs_grown, limit_chunks
 from dbcheck.cycle.rig import Rig
 from dbcheck.remote import channel, ssh
 from dbcheck.remote.address import Address, SshOptions
@@ -175,7 +175,9 @@ def test_an_endless_log_fills_no_disk(
             fetch_logs(rig, run, MANIFEST)
         assert caught.value.hint
         assert not list(run.path.glob("acks*"))
-        assert have_grown(rig, MANIFEST, [1 << 20])  # and no more is read than tells it
+        assert have_logs_grown(
+            rig, MANIFEST, [1 << 20]
+        )  # and no more is read than tells it
 
 
 def rig_of(witness: FileWitness, folder: Path) -> Rig:
@@ -185,12 +187,12 @@ def rig_of(witness: FileWitness, folder: Path) -> Rig:
 
 def test_a_log_of_unknown_length_leaves_half_of_what_is_free(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    assert 0 < fetching.room_for_log(tmp_path) <= free * 3 // 4
-    assert b"".join(at_most(4, [b"ab", b"cd"], "w")) == b"abcd"
+    assert 0 < fetching.limit_log_bytes(tmp_path) <= free * 3 // 4
+    assert b"".join(limit_chunks(4, [b"ab", b"cd"], "w")) == b"abcd"
     with refused(
         ErrorId.WITNESS_SENDS_TOO_MUCH, WitnessError, naming=("w is", "than 3")
     ):
-        list(at_most(3, [b"ab", b"cd"], "w"))
+        list(limit_chunks(3, [b"ab", b"cd"], "w"))
 
 
 # ----------------------------------------------------------------------- its SSH server

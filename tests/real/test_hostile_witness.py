@@ -15,7 +15,7 @@ from dbcheck.agent.host.folder import BESIDE
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import WitnessError
 from dbcheck.cycle.cycle import reconcile_run
-from dbcheck.cycle.loading import sealed_load
+from dbcheck.cycle.loading import seal_load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Rig
 from dbcheck.hosts.canary import Pace
@@ -84,7 +84,7 @@ def log_of(acked: int, seal: ClientKey | None) -> bytes:
     """Return a log with so many acks and the client's record of them."""
     log = LogMaker(RUN)
     log.add_acks([Ack(1, seq, seq, seq) for seq in range(1, acked + 1)])
-    log.add_event(sealed_load(seal, record_of(log, acked)))
+    log.add_event(seal_load(seal, record_of(log, acked)))
     return log.data()
 
 

@@ -252,8 +252,8 @@ def test_what_is_wrong_with_a_certificate_is_found(
     text = (tmp_path / "host-cert.pub").read_bytes()
     certificate = load_ssh_public_identity(text)
     assert isinstance(certificate, SSHCertificate)
-    assert hostkeys._fault(certificate, "db").startswith(fault)
-    assert bool(hostkeys._fault(certificate, "db")) == bool(fault)
+    assert hostkeys._find_fault(certificate, "db").startswith(fault)
+    assert bool(hostkeys._find_fault(certificate, "db")) == bool(fault)
 
 
 def test_a_certificate_that_was_changed_is_found(host: Host, tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_certificate_that_was_changed_is_found(host: Host, tmp_path: Path) -> 
     changed = base64.b64decode(blob).replace(b"\0\0\0\2da", b"\0\0\0\2db")
     certificate = load_ssh_public_identity(kind + b" " + base64.b64encode(changed))
     assert isinstance(certificate, SSHCertificate)
-    assert hostkeys._fault(certificate, "db") == "has a wrong signature"
+    assert hostkeys._find_fault(certificate, "db") == "has a wrong signature"
 
 
 def test_a_host_with_two_keys_shows_the_known_one(host: Host) -> None:

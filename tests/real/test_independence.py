@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Rig
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import open_host
@@ -97,7 +97,7 @@ def test_a_witness_behind_a_forwarder_is_known_by_its_ids(
         with refused(
             ErrorId.WITNESS_ON_TARGET, UsageError, naming="the target's own host"
         ):
-            preflight(rig, quick(), SEED)
+            run_preflight(rig, quick(), SEED)
         assert not rig.runs.exists()
 
 

@@ -113,7 +113,7 @@ def test_rows_whose_ids_have_a_step_are_searched(
     """
 
     def changed(family: str, name: str) -> str:
-        text = files.sql(family, name)
+        text = files.read_sql(family, name)
         if name != statement:
             return text
         assert NOT_FOUND in text
@@ -191,7 +191,7 @@ def test_another_plan_is_refused(
     says: str,
 ) -> None:
     def changed(family: str, name: str) -> str:
-        text = files.sql(family, name)
+        text = files.read_sql(family, name)
         if name != statement:
             return text
         assert old in text

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dbcheck.base.errors import DbcheckError
-from dbcheck.base.interrupt import led_to
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.base.interrupt import is_caused_by_interrupt
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.engines.mysql import canary as mysql_canary
 from dbcheck.rows.table import LEDGER
 from tests.kit.labs import process_lab
@@ -93,7 +93,7 @@ def relax(here: Bench) -> None:
 
 def begin(here: Bench) -> None:
     """Without canaries: they write on until the process ends that was interrupted."""
-    preflight(with_node(here.rig, host=None), quick(), SEED).log.close()
+    run_preflight(with_node(here.rig, host=None), quick(), SEED).log.close()
 
 
 def draw(function: CodeType) -> random.Random:
@@ -121,7 +121,9 @@ def test_an_interrupt_in_any_function_comes_out(
         if one.called[function] < nth or one.forgotten:
             continue
         reached += 1
-        if isinstance(error, DbcheckError) or not led_to(error):  # one may be handled
+        if isinstance(error, DbcheckError) or not is_caused_by_interrupt(
+            error
+        ):  # one may be handled
             lost.append(f"{function}, {nth}: {error!r}")
     del one, error  # whose frames hold what was being opened
     gc.collect()  # here, where that is no defect

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dbcheck.base.interrupt import led_to
+from dbcheck.base.interrupt import is_caused_by_interrupt
 
 LOST = """
 import signal
@@ -194,6 +194,6 @@ def test_one_that_became_another_error_is_told_as_what_it_is() -> None:
 def test_an_error_of_its_own_is_no_interrupt() -> None:
     error = ValueError("x")
     error.__context__ = OSError("y")
-    assert not led_to(error)
+    assert not is_caused_by_interrupt(error)
     error.__context__.__context__ = KeyboardInterrupt()
-    assert led_to(error)
+    assert is_caused_by_interrupt(error)

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.base.access import who_may_change
+from dbcheck.base.access import find_change_by_others
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import USAGE
 from dbcheck.config import files
 from dbcheck.inventory import listed
-from dbcheck.inventory.load import load
+from dbcheck.inventory.load import load_inventory
 from tests.kit.files import AS_ROOT, STRANGER
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
@@ -70,7 +70,7 @@ def write(folder: Path, text: str, name: str = "hosts.yml") -> Path:
 def test_groups_ranges_and_folders_count_as_ansible_says(folder: Path) -> None:
     for name, text in FILES.items():
         write(folder, text, name)
-    found = load(write(folder, HOSTS))
+    found = load_inventory(write(folder, HOSTS))
     first, second = found.entry("db01"), found.entry("db02")
     assert first.target == "postgresql://u@db01:8/d"
     assert (first.sessions, second.sessions) == (4, 5)
@@ -82,7 +82,7 @@ def test_a_group_stands_for_the_targets_in_it_and_below_it(folder: Path) -> None
     text = HOSTS.replace(
         "      hosts: {db02: {}}", "      hosts: {db02: {}}\n      children: {west: }"
     )
-    found = load(write(folder, text))
+    found = load_inventory(write(folder, text))
     assert found.members(["west"]) == ["db01", "db02"]
     assert sorted(found.members(["a-dash", "db01"])) == ["db01", "db02"]
     assert found.members(["nowhere"]) == ["nowhere"]  # entry() refuses it
@@ -93,11 +93,11 @@ def test_a_group_stands_for_the_targets_in_it_and_below_it(folder: Path) -> None
         UsageError,
         naming=("group g", "dbcheck_target"),
     ):
-        load(bare).members(["g"])
+        load_inventory(bare).members(["g"])
 
 
 def test_the_example_loads(folder: Path) -> None:
-    found = load(write(folder, files.inventory_example()))
+    found = load_inventory(write(folder, files.read_inventory_example()))
     assert set(found.entries) == {"db1", "db2", "db3", "db4", "db5"}
     assert [one.name for one in found.cluster("pair").standbys] == ["db5"]
     assert found.entry("db3").target == (
@@ -112,7 +112,7 @@ def test_an_inventory_of_ini_and_one_of_a_folder(folder: Path) -> None:
     )
     path = write(folder, text, "inventory/hosts.ini")
     for inventory in (path, path.parent):
-        found = load(inventory)
+        found = load_inventory(inventory)
         assert set(found.entries) == {"db1", "db2"}
         assert found.entry("db2").target == "postgresql://u@db2/d"
         assert found.entry("db2").host == "ssh://root@db2"
@@ -139,7 +139,7 @@ def test_what_ansible_cannot_read_or_would_skip_is_refused(
     folder: Path, text: str, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message) as caught:
-        load(write(folder, text + "\n"))
+        load_inventory(write(folder, text + "\n"))
     assert "hunter2" not in str(caught.value) + caught.value.hint
     assert str(folder / "hosts.yml") in str(caught.value)
     assert "Traceback" not in str(caught.value)
@@ -147,14 +147,14 @@ def test_what_ansible_cannot_read_or_would_skip_is_refused(
 
 def test_one_file_of_a_folder_that_cannot_be_read_is_an_error(folder: Path) -> None:
     path = write(folder, HOSTS, "inventory/hosts.yml")
-    assert load(path.parent).entry("db01")
+    assert load_inventory(path.parent).entry("db01")
     write(path.parent, "all: [", "other.yml")
     with refused(
         ErrorId.ANSIBLE_INVENTORY_FAILED,
         UsageError,
         naming="ansible-inventory cannot read",
     ):
-        load(path.parent)
+        load_inventory(path.parent)
 
 
 @pytest.mark.timeout(60)  # Ansible would take 120 s, or all memory
@@ -176,7 +176,9 @@ def test_what_ansible_would_wait_for_is_refused_at_once(
     path.parent.mkdir(parents=True, exist_ok=True)
     make(kind, path)
     with pytest.raises(UsageError, match=str(path)) as caught:
-        load({"hosts.ini": path, "more": inventory}.get(place, inventory / "hosts.yml"))
+        load_inventory(
+            {"hosts.ini": path, "more": inventory}.get(place, inventory / "hosts.yml")
+        )
     assert caught.value.hint
 
 
@@ -192,7 +194,7 @@ def test_a_file_that_is_no_text_is_named(folder: Path, name: str, bad: bytes) ->
         UsageError,
         naming=f"line {line} of {file} is not UTF-8 text",
     ):
-        load(path)
+        load_inventory(path)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def test_a_file_of_variables_that_is_no_yaml_is_named(
         UsageError,
         naming=f"line {line} of {file} is not YAML",
     ) as caught:
-        load(write(folder, HOSTS))
+        load_inventory(write(folder, HOSTS))
     assert "hunter2" not in str(caught.value)
 
 
@@ -234,7 +236,7 @@ def test_a_setting_of_ansible_that_is_no_file_is_not_waited_for(
         monkeypatch.setenv(name, str(path.rename(folder / "x")))
         path = folder / "x"
     with pytest.raises(UsageError, match=str(path)):
-        load(write(folder, HOSTS))
+        load_inventory(write(folder, HOSTS))
 
 
 def make(kind: str, path: Path) -> None:
@@ -253,7 +255,7 @@ def make(kind: str, path: Path) -> None:
 
 def test_an_encrypted_value_is_refused_where_it_is_used(folder: Path) -> None:
     text = "all: {vars: {x: !vault abc, dbcheck_target: 'postgresql://u@db1/d'}, hosts:"
-    found = load(
+    found = load_inventory(
         write(folder, f"{text} {{db1: , db2: {{dbcheck_workload: !vault a}}}}}}")
     )
     with refused(
@@ -283,11 +285,11 @@ def test_an_encrypted_file_is_read_with_the_password_that_the_user_names(
     with refused(
         ErrorId.VAULT_PASSWORD_MISSING, UsageError, naming="decrypt"
     ) as caught:
-        load(path)
+        load_inventory(path)
     assert "ANSIBLE_VAULT_PASSWORD_FILE" in caught.value.hint
     Path("password").write_text("open\n")
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", "password")
-    assert load(path).entry("db1").target == "postgresql://u@db1/d"
+    assert load_inventory(path).entry("db1").target == "postgresql://u@db1/d"
 
 
 def test_templates_are_left_to_dbcheck(folder: Path) -> None:
@@ -298,7 +300,7 @@ def test_templates_are_left_to_dbcheck(folder: Path) -> None:
         UsageError,
         naming="dbcheck_target is a template",
     ):
-        load(write(folder, text)).entry("db1")
+        load_inventory(write(folder, text)).entry("db1")
     assert not list(folder.rglob("ran"))
 
 
@@ -331,7 +333,7 @@ def hostile(folder: Path) -> Path:
 
 
 def test_nothing_in_the_working_directory_has_an_effect(hostile: Path) -> None:
-    assert load(hostile).entry("db1").password is None
+    assert load_inventory(hostile).entry("db1").password is None
     assert not hostile.with_name("ran").exists()
 
 
@@ -340,7 +342,7 @@ def test_the_settings_that_the_user_names_have_their_effect(
 ) -> None:
     """Which also shows that the plugins above are ones that Ansible would run."""
     monkeypatch.setenv("ANSIBLE_CONFIG", "ansible.cfg")
-    assert load(hostile).entry("db1").password is None
+    assert load_inventory(hostile).entry("db1").password is None
     assert hostile.with_name("ran").exists()
 
 
@@ -350,7 +352,7 @@ def test_any_locale_will_do(
 ) -> None:
     monkeypatch.setenv("LC_ALL", locale)
     path = write(folder, HOSTS, "inventory/hosts.yml")
-    assert load(path.parent).entry("db01")
+    assert load_inventory(path.parent).entry("db01")
 
 
 def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
@@ -367,9 +369,9 @@ def test_an_inventory_that_is_a_program_is_run_if_nobody_else_may_write_it(
     with refused(
         ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="any user may write"
     ):
-        load(path)
+        load_inventory(path)
     path.chmod(0o755)
-    assert set(load(path).entries) == {"db1"}
+    assert set(load_inventory(path).entries) == {"db1"}
     assert (folder / "ran").exists()
 
 
@@ -384,7 +386,7 @@ def test_a_program_with_the_name_of_a_yaml_file_is_not_run(
     with refused(
         ErrorId.ANSIBLE_INVENTORY_FAILED, UsageError, naming=str(path)
     ) as caught:
-        load(path.parent if inside else path)
+        load_inventory(path.parent if inside else path)
     assert not (folder / "ran").exists()
     assert f"chmod a-x {path}" in caught.value.hint
 
@@ -414,7 +416,7 @@ def test_an_inventory_that_another_user_may_change_is_not_run(
     else:
         os.chown(given, STRANGER, STRANGER, follow_symlinks=False)
     with refused(ErrorId.INVENTORY_OPEN_TO_OTHERS) as caught:
-        load(given)
+        load_inventory(given)
     assert not (folder / "ran").exists()
     assert ("chmod g-w" if group else "chown -h 0") in caught.value.hint
 
@@ -440,7 +442,7 @@ def test_what_the_environment_names_for_ansible_is_looked_at(
     monkeypatch.setenv(name, value.format(open_to_all))
     path = write(folder, HOSTS)
     with refused(ErrorId.INVENTORY_OPEN_TO_OTHERS) as caught:
-        load(path)
+        load_inventory(path)
     assert "any user may write" in str(caught.value)
 
 
@@ -449,7 +451,7 @@ def test_nobody_else_adds_variables_to_an_inventory(folder: Path) -> None:
     path = write(folder / "sticky", HOSTS)
     path.parent.chmod(0o1777)
     with refused(ErrorId.INVENTORY_OPEN_TO_OTHERS) as caught:
-        load(path)
+        load_inventory(path)
     assert "may add variables" in str(caught.value)
 
 
@@ -457,9 +459,9 @@ def test_what_is_missing_may_be_put_there_by_who_may_write_the_folder(
     folder: Path,
 ) -> None:
     folder.chmod(0o777)
-    assert who_may_change(folder / "missing") is not None
+    assert find_change_by_others(folder / "missing") is not None
     folder.chmod(0o755)
-    assert who_may_change(folder / "missing") is None
+    assert find_change_by_others(folder / "missing") is None
 
 
 def test_a_group_of_the_user_alone_may_write_an_inventory(folder: Path) -> None:
@@ -471,7 +473,7 @@ def test_a_group_of_the_user_alone_may_write_an_inventory(folder: Path) -> None:
     for each in (path, folder):
         os.chown(each, -1, own.pw_gid)
         each.chmod(each.stat().st_mode | 0o020)
-    assert load(path).entry("db01")
+    assert load_inventory(path).entry("db01")
 
 
 @AS_ROOT
@@ -482,13 +484,13 @@ def test_who_called_sudo_may_write_an_inventory(
     for each in (path, folder):
         os.chown(each, STRANGER, STRANGER)
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
-    assert load(path).entry("db01")
+    assert load_inventory(path).entry("db01")
 
 
 def test_init_writes_what_loads_and_replaces_nothing(tmp_path: Path) -> None:
     path = tmp_path / "mine.yml"
     assert dbcheck("init", str(path)).returncode == 0
-    assert load(path).entries
+    assert load_inventory(path).entries
     path.write_text("mine")
     again = dbcheck("init", str(path))
     assert again.returncode == USAGE
@@ -520,7 +522,7 @@ all:
   vars: {dbcheck_target: postgresql://u@h/d, dbcheck_sessions: 61}
   hosts: {db1: }
 """
-    assert load(write(folder, text)).entry("db1").sessions == 61
+    assert load_inventory(write(folder, text)).entry("db1").sessions == 61
 
 
 def test_a_line_that_ansible_shows_is_not_repeated(folder: Path) -> None:
@@ -528,7 +530,7 @@ def test_a_line_that_ansible_shows_is_not_repeated(folder: Path) -> None:
     with refused(
         ErrorId.ANSIBLE_INVENTORY_FAILED, UsageError, naming="cannot read"
     ) as caught:
-        load(write(folder, text, "hosts.ini"))
+        load_inventory(write(folder, text, "hosts.ini"))
     assert "hunter2" not in str(caught.value) + caught.value.hint
 
 
@@ -561,5 +563,5 @@ def test_one_that_takes_too_long_is_refused_with_what_shows_why(
     monkeypatch.setattr(listed, "_TIMEOUT_S", 0.01)
     path = write(folder, HOSTS, "a host.yml")
     with refused(ErrorId.ANSIBLE_INVENTORY_FAILED, UsageError, naming="0.01") as caught:
-        load(path)
+        load_inventory(path)
     assert caught.value.hint.endswith(f"ansible-inventory -i '{path}' --list.")

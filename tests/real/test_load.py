@@ -13,7 +13,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.cycle.cycle import reconcile_run, run_cycle
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import list_missing
 from dbcheck.lab.spec import LabSpec
@@ -150,7 +150,7 @@ def test_rows_that_are_missing_without_a_cut_are_no_loss_in_a_cut(here: Bench) -
 def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:
     here = replace(here, rig=replace(here.rig, limits=Limits(return_s=60)))
     workload = replace(quick(), cut_after_s=(600, 600))
-    started = preflight(here.rig, workload, SEED)
+    started = run_preflight(here.rig, workload, SEED)
     load_with_a_broken_session(here, started)
     outcome = here.judge(started)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
@@ -161,7 +161,7 @@ def test_one_broken_session_is_replaced_by_a_new_number(here: Bench) -> None:
 
 def test_a_server_that_refuses_ends_the_run_with_its_words(here: Bench) -> None:
     workload = replace(quick(), cut_after_s=(60.0, 60.0))
-    started = preflight(here.rig, workload, SEED)
+    started = run_preflight(here.rig, workload, SEED)
 
     def drop() -> None:
         await_load(here, started)

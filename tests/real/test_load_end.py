@@ -105,7 +105,7 @@ def test_the_load_is_stored_only_if_every_part_was_heard(
     rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch, interrupts: int
 ) -> None:
     groups = [EndedGroup(broken(1)), EndedGroup(broken(2), interrupts)]
-    monkeypatch.setattr(loading, "groups_of", lambda *_: groups)
+    monkeypatch.setattr(loading, "make_session_groups", lambda *_: groups)
     with pytest.raises(KeyboardInterrupt):
         load_until_cut(rig, started, Cutter(rig, started))
     stored = started.run.load()
@@ -120,7 +120,9 @@ def test_the_load_is_stored_only_if_every_part_was_heard(
 def test_the_record_that_is_left_with_the_witness_bears_the_clients_seal(
     rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "groups_of", lambda *_: [EndedGroup(broken(1))])
+    monkeypatch.setattr(
+        loading, "make_session_groups", lambda *_: [EndedGroup(broken(1))]
+    )
     with contextlib.suppress(EngineError):
         load_until_cut(rig, started, Cutter(rig, started))
     run = RunFolder.open(started.run.path)
@@ -143,7 +145,7 @@ def test_a_load_whose_preflight_cannot_be_noted_does_not_begin(
 ) -> None:
     """What is to be remembered of a cut is stored before the first row."""
     group = EndedGroup(broken(1))
-    monkeypatch.setattr(loading, "groups_of", lambda *_: [group])
+    monkeypatch.setattr(loading, "make_session_groups", lambda *_: [group])
     monkeypatch.setattr(group, "connect", lambda: pytest.fail("the load began"))
 
     def full() -> None:
@@ -195,7 +197,9 @@ class Gone:
 def test_whether_the_host_outlived_the_load_is_stored(
     rig: Rig, started: Started, monkeypatch: pytest.MonkeyPatch, answered: bool
 ) -> None:
-    monkeypatch.setattr(loading, "groups_of", lambda *_: [EndedGroup(broken(1))])
+    monkeypatch.setattr(
+        loading, "make_session_groups", lambda *_: [EndedGroup(broken(1))]
+    )
     asked = with_node(rig, host=cast(TargetHost, Gone()))
     canaries = HostCanaries(Stopped(answered=answered), (None,))
     begun = replace(started, canaries={ONLY_NODE: canaries})
@@ -227,7 +231,7 @@ def test_a_canary_lost_between_the_prompt_and_the_hand_is_noticed(
     cutter = Cutter(rig, replace(started, held=session))
     cutter.cuts = {ONLY_NODE: cut}
     session.lives = False
-    cutter.check_held()
+    cutter.check_canary_session()
     started.log.close()
     assert cutter.canary_held is held
 

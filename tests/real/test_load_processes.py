@@ -17,8 +17,8 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, LoadError, OtherServer
 from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run
-from dbcheck.cycle.loading import groups_of, load_until_cut
-from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.loading import load_until_cut, make_session_groups
+from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
@@ -82,7 +82,7 @@ def test_a_cycle_in_two_processes(here: Bench) -> None:
 
 @ONE_SERVER
 def test_one_broken_session_of_a_process_is_replaced(here: Bench) -> None:
-    started = preflight(here.rig, shared(here.engine, cut_after_s=(600, 600)), SEED)
+    started = run_preflight(here.rig, shared(here.engine, cut_after_s=(600, 600)), SEED)
     load_with_a_broken_session(here, started)
     outcome = here.judge(started)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
@@ -94,7 +94,7 @@ def test_one_broken_session_of_a_process_is_replaced(here: Bench) -> None:
 
 @ONE_SERVER
 def test_a_process_that_dies_ends_the_load_with_its_name(here: Bench) -> None:
-    started = preflight(here.rig, shared(here.engine, cut_after_s=(60, 60)), SEED)
+    started = run_preflight(here.rig, shared(here.engine, cut_after_s=(60, 60)), SEED)
     died: list[int] = []
 
     def kill() -> None:
@@ -121,7 +121,7 @@ def test_a_process_that_dies_ends_the_load_with_its_name(here: Bench) -> None:
 
 @ONE_SERVER
 def test_a_process_that_cannot_connect_says_why(here: Bench) -> None:
-    started = preflight(here.rig, shared(here.engine), SEED)
+    started = run_preflight(here.rig, shared(here.engine), SEED)
     here.execute(f"drop table {here.table}")
     with refused(ErrorId.CONNECTION_FAILED, EngineError, naming="ledger"):
         here.loading(started)
@@ -130,7 +130,7 @@ def test_a_process_that_cannot_connect_says_why(here: Bench) -> None:
 
 @ONE_SERVER
 def test_a_process_that_reaches_another_server_says_so(here: Bench) -> None:
-    started = preflight(here.rig, shared(here.engine), SEED)
+    started = run_preflight(here.rig, shared(here.engine), SEED)
     before = started.manifest.writer.facts
     other = replace(before, started_us=before.started_us - 10**6)
     started = replace(started, manifest=having(started.manifest, facts=other))
@@ -144,8 +144,8 @@ def test_a_process_that_reaches_another_server_says_so(here: Bench) -> None:
 @ONE_SERVER
 def test_no_secret_is_in_the_arguments_of_a_process(here: Bench) -> None:
     rig = with_node(here.rig, host=None)
-    started = preflight(rig, shared(here.engine), SEED)
-    load = Load(groups_of(rig, started), 60)
+    started = run_preflight(rig, shared(here.engine), SEED)
+    load = Load(make_session_groups(rig, started), 60)
     load.begin()
     try:
         for pid in workers_of(os.getpid()):
@@ -167,7 +167,7 @@ def test_in_lockstep_each_ack_is_confirmed_before_the_next_is_sent(
     witness = open_witness(f"file:{tmp_path}", limits=limits, volatile=True)
     with contextlib.closing(witness):
         rig = replace(here.rig, witness=witness)
-        started = preflight(rig, shared(here.engine), SEED)
+        started = run_preflight(rig, shared(here.engine), SEED)
         load = load_until_cut(rig, started, Cutter(rig, started))
         rig.site.writer.power.restore()
         outcome = reconcile_run(rig, started.run, started.manifest)

@@ -16,10 +16,10 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import LoadError, UsageError
-from dbcheck.cycle.preflight.before_load import Started, preflight
+from dbcheck.cycle.preflight.before_load import Started, run_preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.spec import DriveSpec, LabSpec
-from dbcheck.load.far import FarWorkers, opened
+from dbcheck.load.far import FarWorkers, open_workers
 from dbcheck.load.loop import LEASE_S
 from dbcheck.model.cut import Gone
 from dbcheck.model.verdict import Verdict
@@ -52,11 +52,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 def workers(lab: Bench, folder: Path) -> Iterator[tuple[Bench, Cluster, FarWorkers]]:
     """Give the lab with workers that load it, one of them with another clock."""
     given = {assemble.PASSWORD_VARIABLE: lab.lab.password}
-    open_engine = partial(assemble.engine, lab.lab.target_url, None)
+    open_engine = partial(assemble.make_engine, lab.lab.target_url, None)
     ahead_s = AHEAD_S if os.geteuid() == 0 else 0
     with (
         cluster(folder / "dask", WORKERS, given, ahead_s) as dask,
-        opened(dask.address, open_engine, SESSIONS) as far,
+        open_workers(dask.address, open_engine, SESSIONS) as far,
     ):
         yield replace(lab, rig=replace(lab.rig, far=far)), dask, far
 
@@ -118,7 +118,7 @@ def test_one_broken_session_of_a_worker_is_replaced(
     here: Bench, tmp_path: Path
 ) -> None:
     with workers(here, tmp_path) as (table, _, far):
-        started = preflight(table.rig, shared(far, cut_after_s=ENDLESS), SEED)
+        started = run_preflight(table.rig, shared(far, cut_after_s=ENDLESS), SEED)
         load_with_a_broken_session(table, started)
         outcome = table.judge(started)
     assert outcome.verdict is Verdict.PASS, outcome.judgement
@@ -134,7 +134,7 @@ def lost_while_loading(
 
     No session may be left then that could still write.
     """
-    started = preflight(table.rig, shared(far, cut_after_s=ENDLESS), SEED)
+    started = run_preflight(table.rig, shared(far, cut_after_s=ENDLESS), SEED)
     lost_s: list[float] = []
 
     def losing() -> None:
@@ -215,7 +215,7 @@ def test_an_interrupt_ends_the_sessions_of_every_worker(
     here: Bench, tmp_path: Path, main: int
 ) -> None:
     with workers(here, tmp_path) as (table, dask, far):
-        started = preflight(table.rig, shared(far, cut_after_s=ENDLESS), SEED)
+        started = run_preflight(table.rig, shared(far, cut_after_s=ENDLESS), SEED)
 
         def press() -> None:
             await_load(table, started)
@@ -238,13 +238,16 @@ def test_a_worker_that_cannot_take_part_is_named_before_anything_is_touched(
     url = here.lab.target_url
     with cluster(tmp_path / "dask", 1) as dask:
         for open_engine, why in (
-            (partial(assemble.engine, url, None), "password"),
-            (partial(assemble.engine, "postgresql://x@127.0.0.1:1/x", None), "connect"),
+            (partial(assemble.make_engine, url, None), "password"),
+            (
+                partial(assemble.make_engine, "postgresql://x@127.0.0.1:1/x", None),
+                "connect",
+            ),
         ):
-            with opened(dask.address, open_engine, SESSIONS) as far:
+            with open_workers(dask.address, open_engine, SESSIONS) as far:
                 table = replace(here, rig=replace(here.rig, far=far))
                 with pytest.raises(UsageError, match=f"cannot take part.*{why}"):
-                    preflight(table.rig, shared(far), SEED)
+                    run_preflight(table.rig, shared(far), SEED)
     given = {assemble.PASSWORD_VARIABLE: here.lab.password}
     with workers_for(here, tmp_path / "other", given) as far:
         other = open_witness(f"file:{tmp_path}/acks", volatile=True)
@@ -265,9 +268,9 @@ def test_a_worker_that_cannot_take_part_is_named_before_anything_is_touched(
 def workers_for(
     here: Bench, folder: Path, given: dict[str, str]
 ) -> Iterator[FarWorkers]:
-    open_engine = partial(assemble.engine, here.lab.target_url, None)
+    open_engine = partial(assemble.make_engine, here.lab.target_url, None)
     with (
         cluster(folder, 1, given) as dask,
-        opened(dask.address, open_engine, SESSIONS) as far,
+        open_workers(dask.address, open_engine, SESSIONS) as far,
     ):
         yield far

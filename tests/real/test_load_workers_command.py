@@ -148,10 +148,10 @@ def test_what_cannot_be_used_is_refused(
 def test_a_scheduler_without_workers_is_refused(tmp_path: Path) -> None:
     with (
         cluster(tmp_path / "dask", 0) as made,
-        dask_cluster.connected(made.address) as client,
+        dask_cluster.connect_client(made.address) as client,
         refused(ErrorId.SCHEDULER_WITHOUT_WORKERS, UsageError),
     ):
-        dask_cluster.workers_of(client)
+        dask_cluster.list_workers(client)
 
 
 def of_authority(folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -175,8 +175,8 @@ def test_a_scheduler_is_reached_over_tls(tmp_path: Path) -> None:
     _, others = of_authority(tmp_path / "other")
 
     def versions(made: Cluster) -> None:
-        with dask_cluster.connected(made.address) as client:
-            dask_cluster.require_same_version(client, dask_cluster.workers_of(client))
+        with dask_cluster.connect_client(made.address) as client:
+            dask_cluster.require_same_version(client, dask_cluster.list_workers(client))
 
     with cluster(tmp_path / "dask", 1, tls=flags) as made:
         assert made.address.startswith("tls://")

@@ -23,7 +23,7 @@ from dbcheck.lab.drive.recording import Recording
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.remote import ssh, sshlogin
 from dbcheck.remote.address import Address, SshOptions
-from dbcheck.remote.sshconfig import Settings, settings
+from dbcheck.remote.sshconfig import Settings, read_settings
 from tests.kit.files import AS_ROOT, STRANGER, let_write
 from tests.kit.hostile import CLEARTEXT, asks, hostile
 from tests.kit.refusals import refused
@@ -55,7 +55,7 @@ def in_environment(name: str, more: str = "") -> Callable[[Path], object]:
 
 def trusted(path: Path) -> object:
     options = SshOptions(known_hosts=path)
-    return ssh._trust(Settings("db1", 22, "me"), options)
+    return ssh._read_trust(Settings("db1", 22, "me"), options)
 
 
 def usual_options(path: Path, **more: bool) -> dict[str, object]:
@@ -65,13 +65,13 @@ def usual_options(path: Path, **more: bool) -> dict[str, object]:
 PLACES: dict[str, Callable[[Path], object]] = {
     "my.cnf": usual_options,
     "a password": lambda path: Secret("password", "file", (str(path),)).read(),
-    "x.toml": lambda path: files.described("workload", str(path)),
-    "y.toml": lambda path: files.described("matrix", str(path)),
+    "x.toml": lambda path: files.read_described_file("workload", str(path)),
+    "y.toml": lambda path: files.read_described_file("matrix", str(path)),
     "x.drive": Recording,
     "lab.json": lambda path: RecordedLab.read(path.parent),
-    "ssh_config": lambda path: settings(Address("db1"), path),
+    "ssh_config": lambda path: read_settings(Address("db1"), path),
     "known_hosts": trusted,
-    "a key": ssh._readable,
+    "a key": ssh._require_readable,
     "sslrootcert": lambda path: postgresql(sslmode="verify-full", sslrootcert=path),
     "sslcert": lambda path: postgresql(sslmode="require", sslcert=path),
     "sslkey": lambda path: postgresql(sslmode="require", sslkey=path),
@@ -120,8 +120,8 @@ def test_a_key_of_ssh_config_that_is_none_is_not_offered(
     kind: str, tmp_path: Path
 ) -> None:
     path = made(kind, tmp_path / "id_x")
-    assert sshlogin._private(path) is None
-    assert sshlogin._public(path) == b""
+    assert sshlogin._read_private_key(path) is None
+    assert sshlogin._read_public_key(path) == b""
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_no_file_is_named_by_dev_null(
     link.symlink_to(os.devnull)
     for null in (Path(os.devnull), link):
         assert usual_options(null) == {}
-        assert settings(Address("db1"), null).host == "db1"
+        assert read_settings(Address("db1"), null).host == "db1"
         trusted(null)
 
 
@@ -417,7 +417,7 @@ def test_a_configuration_of_ssh_that_others_may_write_is_refused(
     os.chown(file, -1, gid)
     file.chmod(mode)
     with refused(ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"may write {file}"):
-        settings(Address("db1"), file)
+        read_settings(Address("db1"), file)
 
 
 def test_the_users_own_group_may_write_the_configuration_of_ssh(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_the_users_own_group_may_write_the_configuration_of_ssh(tmp_path: Path) 
     file = tmp_path / "config"
     file.write_text("Host db1\n  User me\n")
     file.chmod(0o664)
-    assert settings(Address("db1"), file).user == "me"
+    assert read_settings(Address("db1"), file).user == "me"
 
 
 def test_a_service_file_that_others_may_write_gives_no_password_away(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dbcheck.campaign.compare import compared
-from dbcheck.cli.report import formatted, read
+from dbcheck.cli.report import format_report, read_result
 from dbcheck.judge.results import CampaignsResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.html.page import as_html
@@ -55,11 +55,11 @@ def subjects(folder: Path) -> dict[str, Subject]:
     found: dict[str, Subject] = {}
     for name in RUNS:
         run = shutil.copytree(STORED / name, folder / "runs" / name)
-        found[name] = read(run)
+        found[name] = read_result(run)
     run = shutil.copytree(STORED / "mariadb-pass", folder / "runs" / "damaged")
     log = run / "acks.log"
     log.write_bytes(log.read_bytes()[:-40] + bytes(40))
-    found["damaged"] = read(run)
+    found["damaged"] = read_result(run)
     lossy, kept = (folder / "runs" / name for name in RUNS[:2])
     found["compare"] = compared(kept, lossy, FrameLogReader())
     found["campaign"] = campaigns(1)
@@ -173,4 +173,6 @@ def test_a_page_is_as_large_as_a_ticket_takes(pages: dict[str, Path]) -> None:
 
 def test_the_pages_are_what_the_command_writes(pages: dict[str, Path]) -> None:
     folder = pages["mariadb-pass"].parent / "runs" / "mariadb-pass"
-    assert formatted(read(folder), "html") == pages["mariadb-pass"].read_text()
+    assert (
+        format_report(read_result(folder), "html") == pages["mariadb-pass"].read_text()
+    )

@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 
 from dbcheck.base.errors import EngineError
-from dbcheck.cycle.host import data_directory
+from dbcheck.cycle.host import require_data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab
@@ -158,7 +158,7 @@ def test_the_log_on_a_drive_of_its_own_is_what_is_counted(tmp_path: Path) -> Non
 def seen_from_outside(lab: Lab) -> Path:
     """Return the path of the data directory, which is mounted for the lab alone."""
     engine = open_engine(lab.target_url, lab.password)
-    data = data_directory(engine.facts())
+    data = require_data_directory(engine.facts())
     return Path(f"/proc/{server_pid(lab)}/root{data}")
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import data_directory
+from dbcheck.cycle.host import require_data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.spec import DriveSpec, LabSpec
@@ -93,7 +93,7 @@ def test_a_flush_takes_at_least_as_long_as_the_drive_needs(tmp_path: Path) -> No
             with contextlib.closing(place):
                 shape = Shape(Method.FDATASYNC, 8192, 0)
                 engine = open_engine(lab.target_url, lab.password)
-                data = data_directory(engine.facts())
+                data = require_data_directory(engine.facts())
                 timed = place.time_writes(data, shape, [], COUNT, 20.0)
         took[personality] = Spread.of(timed.took_ns)
     assert took["honest"].p50_us >= 20_000

@@ -21,9 +21,9 @@ from dbcheck.base.errors import (
     WitnessError,
 )
 from dbcheck.cycle.cycle import reconcile_run
-from dbcheck.cycle.host import clocks
+from dbcheck.cycle.host import read_client_clocks
 from dbcheck.cycle.judging import judge_run
-from dbcheck.cycle.loading import sealed_load
+from dbcheck.cycle.loading import seal_load
 from dbcheck.cycle.outcome import Outcome
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.cluster import ONLY_NODE
@@ -36,7 +36,7 @@ from dbcheck.report.progress import PlainProgress
 from dbcheck.rows.acks import Ack
 from dbcheck.rows.prepared import Name
 from dbcheck.rows.table import LEDGER, TableFacts
-from dbcheck.runner.resume import _recalled
+from dbcheck.runner.resume import _recall_run
 from dbcheck.runs import stored
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -132,7 +132,7 @@ def test_the_record_left_with_the_witness_is_there_with_the_survivors(
 ) -> None:
     """They are read once: what is not there then, no later judgement has."""
     load = replace(LOAD, watermarks=(None, None), windows=LOAD.windows * 2)
-    site.logs[0].note(sealed_load(site.run.key(), load))
+    site.logs[0].note(seal_load(site.run.key(), load))
     with refused(ErrorId.WITNESS_NOT_CONFIRMING, WitnessError, naming="gone"):
         site.reconcile(reads=2)
     assert site.run.was_read()
@@ -242,11 +242,11 @@ DEAD = after_of(None, failure="PANIC: no checkpoint", survivors=NO_ROWS)
 
 
 def test_the_first_answer_has_the_clocks_of_its_moment(site: Site) -> None:
-    before = clocks()
+    before = read_client_clocks()
     answered = site.reconcile(10).after.answered
     assert answered is not None
     assert answered.boot == before.boot
-    assert before.clock_us <= answered.clock_us <= clocks().clock_us
+    assert before.clock_us <= answered.clock_us <= read_client_clocks().clock_us
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -335,7 +335,7 @@ def test_a_failure_stands_if_the_rows_were_read_under_load(site: Site) -> None:
 def test_a_run_whose_folder_is_here_is_reconciled_in_it(site: Site) -> None:
     folder = site.run.path
     with refused(ErrorId.RUN_FOLDER_EXISTS, UsageError, naming=str(folder)) as caught:
-        _recalled(site.witness, folder.name, folder.parent)
+        _recall_run(site.witness, folder.name, folder.parent)
     assert f"dbcheck reconcile {folder}" in caught.value.hint
-    elsewhere = _recalled(site.witness, folder.name, folder.parent / "elsewhere")
+    elsewhere = _recall_run(site.witness, folder.name, folder.parent / "elsewhere")
     assert elsewhere.manifest() == site.manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent import wire
-from dbcheck.remote.channel import program
+from dbcheck.remote.channel import build_program
 from tests.kit.channels import AGENTS
 
 
@@ -18,7 +18,7 @@ def test_a_program_imports_no_more_than_it_brings(
     module: str, parts: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = tmp_path / "program.py"  # it may be longer than one argument can be
-    path.write_bytes(program(module, *parts))
+    path.write_bytes(build_program(module, *parts))
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(path)],
         stdin=subprocess.DEVNULL,

@@ -17,7 +17,7 @@ from dbcheck.remote import hostkeys, sshconfig, sshread
 from dbcheck.remote.address import Address, SshOptions
 from dbcheck.remote.hostkeys import UnreadableList
 from dbcheck.remote.ssh import connect
-from dbcheck.remote.sshconfig import Settings, settings
+from dbcheck.remote.sshconfig import Settings, read_settings
 from dbcheck.remote.sshlogin import Keys
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
@@ -54,7 +54,7 @@ def said(tmp_path: Path, text: str, host: str = "db") -> Settings:
     """
     path = tmp_path / "config"
     path.write_text(text.replace("{}", str(tmp_path)))
-    return settings(Address.parse(host), path)
+    return read_settings(Address.parse(host), path)
 
 
 def is_gone(pid: int) -> bool:
@@ -71,7 +71,7 @@ def shown(found: Settings, *names: str) -> list[Any]:
 
 
 HOME = Path("~").expanduser()
-ME = sshconfig._local_user()
+ME = sshconfig._find_local_user()
 DB = "Host db\n  HostName 127.0.0.1\n"
 # What the file says, whom it is asked about, and what is to come of it.
 READ: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -356,7 +356,7 @@ def test_a_file_that_is_included_and_too_large_is_named(
 
 
 def test_a_missing_file_says_nothing(reader: str, tmp_path: Path) -> None:
-    found = settings(Address("db", "me"), tmp_path / "none")
+    found = read_settings(Address("db", "me"), tmp_path / "none")
     assert shown(found, "host", "port", "user") == ["db", 22, "me"]
     assert HOME / ".ssh/known_hosts" in found.known_hosts
     assert HOME / ".ssh/id_ed25519" in found.keys.files
@@ -373,7 +373,7 @@ def test_a_file_that_others_may_write_runs_nothing(
     with refused(
         ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"may write {tmp_path}/{name}"
     ):
-        settings(Address("other"), tmp_path / "config")
+        read_settings(Address("other"), tmp_path / "config")
     assert not (tmp_path / "ran").exists()
 
 
@@ -389,7 +389,7 @@ def test_nor_one_that_a_pattern_includes(name: str, tmp_path: Path) -> None:
     with refused(
         ErrorId.SSH_CONFIG_INVALID, UsageError, naming=f"may write {tmp_path}/part"
     ):
-        settings(Address("part"), tmp_path / "config")
+        read_settings(Address("part"), tmp_path / "config")
     assert not (tmp_path / "ran").exists()
 
 
@@ -425,7 +425,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(f'Match exec "echo $$ > {tmp_path}/pid; exec sleep 300"\n')
     with refused(ErrorId.SSH_CONFIG_INVALID, UsageError, naming="did not end in 0.5 s"):
-        settings(Address("db"), path, limit_s=0.5)
+        read_settings(Address("db"), path, limit_s=0.5)
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: is_gone(pid), "what it started is gone")
 
@@ -436,7 +436,7 @@ def test_what_a_command_leaves_running_is_left(tmp_path: Path) -> None:
     path = tmp_path / "config"
     command = f"sleep 300 & echo $! > {tmp_path}/pid"
     path.write_text(f'Match exec "{command}"\n User me\n')
-    assert settings(Address("db"), path, limit_s=10).user == "me"
+    assert read_settings(Address("db"), path, limit_s=10).user == "me"
     os.kill(int((tmp_path / "pid").read_text()), 9)
 
 
@@ -463,7 +463,7 @@ def test_another_program_of_that_name_is_not_asked(
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     path = tmp_path / "config"
     path.write_text("User me\n")
-    assert settings(Address("db"), path).user == "me"
+    assert read_settings(Address("db"), path).user == "me"
     assert not (tmp_path / "asked").exists()
 
 
@@ -479,12 +479,12 @@ def test_nor_one_that_another_user_may_change(
     path.write_text("Match final\n User me\nUser other\n")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     if shutil.which("ssh", path=os.defpath):
-        assert settings(Address("db"), path).user
+        assert read_settings(Address("db"), path).user
     monkeypatch.setenv("PATH", str(folder))
     with refused(
         ErrorId.SSH_CONFIG_INVALID, UsageError, naming="only ssh itself understands"
     ):
-        settings(Address("db"), path)
+        read_settings(Address("db"), path)
     (tmp_path / "krl").write_bytes(b"SSHKRL\n\0")
     with pytest.raises(UnreadableList, match="ssh-keygen"):
         hostkeys._is_revoked(tmp_path / "krl", b"ssh-ed25519 AAAA")
@@ -511,7 +511,7 @@ def test_an_old_release_is_understood(
         "identityagent ~/%h.sock\nuserknownhostsfile ~/.ssh/known hosts ~/x\n"
         "proxyjump [::1]:24\nidentitiesonly no\n",
     )
-    found = settings(Address("db", "me", 23), tmp_path / "none")
+    found = read_settings(Address("db", "me", 23), tmp_path / "none")
     assert (tmp_path / "asked").read_text().split() == [
         *("-G", "-F", "/dev/null", "-l", "me", "-p", "23", "--", "db")
     ]
@@ -532,7 +532,7 @@ def test_an_answer_without_sense_is_refused(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     old_ssh(tmp_path, output)
     with refused(ErrorId.SSH_CONFIG_INVALID):
-        settings(Address("db"), tmp_path / "none")
+        read_settings(Address("db"), tmp_path / "none")
 
 
 def test_a_user_without_a_home_is_told_what_to_set(
@@ -546,7 +546,7 @@ def test_a_user_without_a_home_is_told_what_to_set(
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", unknown)
     with refused(ErrorId.SSH_CONFIG_INVALID) as caught:
-        settings(Address("db", "me"))
+        read_settings(Address("db", "me"))
     assert "HOME" in caught.value.hint
 
 
@@ -561,7 +561,9 @@ def test_includes_are_read_and_end_with_their_file(home: Path) -> None:
             "config.d_two": "Host two\n  Port 2\n",
         },
     )
-    found = {name: settings(Address(name)) for name in ("lab", "two", "other", "any")}
+    found = {
+        name: read_settings(Address(name)) for name in ("lab", "two", "other", "any")
+    }
     assert [found[name].port for name in found] == [1, 2, 4, 22]
     assert {one.user for one in found.values()} == {"me"}
     assert found["any"].known_hosts[0] == home / ".ssh/known_hosts"

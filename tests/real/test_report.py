@@ -17,7 +17,7 @@ from dbcheck.campaign.folder import CampaignFolder, write_matrix
 from dbcheck.cli import FAIL, FAILED, PASS, USAGE
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.rows import Line, matrix_result
-from dbcheck.runs.stored import private
+from dbcheck.runs.stored import open_private
 from tests.kit.reports import run_result
 from tests.kit.samples import PLAN
 from tests.kit.users import DBCHECK
@@ -202,7 +202,7 @@ def test_two_runs_are_compared(folder: Path) -> None:
 def test_a_run_in_use_by_another_dbcheck_is_left_alone(folder: Path) -> None:
     import fcntl
 
-    with private(folder / "run" / "lock", "ab") as lock:
+    with open_private(folder / "run" / "lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _, err = report(folder, "run", code=FAILED)
     assert "another dbcheck is using run" in err

@@ -8,7 +8,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.config.secret import Secret
-from dbcheck.runner.assemble import engine
+from dbcheck.runner.assemble import make_engine
 from tests.kit.files import STRANGER
 from tests.kit.refusals import refused
 
@@ -63,7 +63,7 @@ def test_a_variable_that_is_not_utf_8_is_refused(
     with refused(
         ErrorId.SECRET_NOT_UTF8, UsageError, naming="DBCHECK_PASSWORD"
     ) as caught:
-        engine("postgresql://dbcheck@db1/dbcheck", None)
+        make_engine("postgresql://dbcheck@db1/dbcheck", None)
     assert "hunter2" not in str(caught.value)
 
 

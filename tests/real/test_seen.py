@@ -16,7 +16,7 @@ from dbcheck.campaign.totals import result
 from dbcheck.cycle.cycle import finish_cycle, run_control
 from dbcheck.cycle.judging import judge_run
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.results import SeenTotal
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
@@ -100,7 +100,7 @@ def cut_cycle(here: Bench, *, once_seen: bool, seed: int = SEED) -> Outcome:
         node = replace(node, power=watch.switched_by(node.power))
         witness = watch.readers_on(rig.witness)
         rig = replace(rig, site=rig.site.with_writer(node), witness=witness)
-    started = preflight(rig, chosen, seed)
+    started = run_preflight(rig, chosen, seed)
     here.lab.set_drive(flush_ms=FLUSH_MS)
     return finish_cycle(rig, replace(started, log=watch.acks_of(started.log)))
 

@@ -19,8 +19,12 @@ import pytest
 from dbcheck.agent.host import drives, process, remount
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import begin, data_directory, end
-from dbcheck.cycle.preflight.audit import audit
+from dbcheck.cycle.host import (
+    end_host_canaries,
+    require_data_directory,
+    start_host_inspection,
+)
+from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.hosts.host import open_host
 from dbcheck.lab import syscalls
 from dbcheck.lab.servers.base import DatabaseServer
@@ -83,8 +87,8 @@ def inspected(server: DatabaseServer) -> HostBefore:
     engine = engine_of(server)
     with contextlib.closing(open_host("local:")) as host:
         facts, places = engine.facts(), engine.places((LEDGER,))
-        before, canaries = begin(host, "", facts, places, lambda: "")
-        end(host, canaries, remove=True)
+        before, canaries = start_host_inspection(host, "", facts, places, lambda: "")
+        end_host_canaries(host, canaries, remove=True)
     return before
 
 
@@ -92,7 +96,9 @@ def facts_of(server: DatabaseServer) -> TargetFacts:
     """Return what the host shows, as it is also read after the recovery."""
     engine = engine_of(server)
     with contextlib.closing(open_host("local:")) as host:
-        return host.facts(data_directory(engine.facts()), engine.places((LEDGER,)))
+        return host.facts(
+            require_data_directory(engine.facts()), engine.places((LEDGER,))
+        )
 
 
 @pytest.mark.parametrize("engine", FILES)
@@ -107,7 +113,7 @@ def test_a_log_that_is_mounted_for_the_server_alone_is_refused(
             inspected(server)
         found = facts_of(server)
         with contextlib.closing(open_host("local:")) as host:
-            audited = audit(engine_of(server), host, (LEDGER,), "")
+            audited = audit_server(engine_of(server), host, (LEDGER,), "")
     assert str(server.data / name) in str(caught.value)
     assert found.seen_otherwise.keys() == {label}
     assert "tmpfs" in found.seen_otherwise[label]

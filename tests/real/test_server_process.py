@@ -18,7 +18,7 @@ from dbcheck.audit import platform
 from dbcheck.audit.result import AuditResult
 from dbcheck.audit.rules import located
 from dbcheck.audit.stack import subjects_of
-from dbcheck.cycle.preflight.audit import audit
+from dbcheck.cycle.preflight.audit import audit_server
 from dbcheck.hosts.host import open_host
 from dbcheck.lab.servers.base import DatabaseServer
 from dbcheck.model.audited import RuleStanding
@@ -32,7 +32,7 @@ OF_THE_PROCESS = {"host-flush-replaced", "host-no-sync-option", "host-preloaded"
 
 def audited(server: DatabaseServer) -> AuditResult:
     with contextlib.closing(open_host("local:")) as host:
-        return audit(engine_of(server), host, (), "")
+        return audit_server(engine_of(server), host, (), "")
 
 
 def unsafe(found: AuditResult) -> dict[str, str | None]:

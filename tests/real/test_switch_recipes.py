@@ -19,7 +19,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import PowerError
 from dbcheck.config import files
-from dbcheck.inventory.load import load
+from dbcheck.inventory.load import load_inventory
 from dbcheck.model.cut import CutClass, PowerState, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds.exec import ExecPlan
@@ -31,7 +31,7 @@ from tests.kit.plugs import Answer, Plug, install, served
 from tests.kit.recorded import PROGRAMS, UNCLEAR
 from tests.kit.refusals import refused
 
-NAMES = files.switch_names()
+NAMES = files.list_switch_names()
 ON, OFF = PowerState.ON, PowerState.OFF
 RESETS = {"gcloud"}  # nothing is without power, and nothing reports a state
 _USER, _PASSWORD = plugs.LOGIN
@@ -60,7 +60,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, PowerPlan]:
     """The plan of each recipe, as ansible-inventory and dbcheck read it."""
     folder = tmp_path_factory.mktemp("recipes")
     for name in NAMES:
-        text = files.switch_inventory(name)
+        text = files.make_switch_inventory(name)
         for old in ("    db1:\n", "ansible_host: db1."):
             assert text.count(old) == 1
             text = text.replace(old, old.replace("db1", name))
@@ -69,7 +69,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, PowerPlan]:
         patch.chdir(tmp_path_factory.mktemp("here"))
         for variable in [each for each in os.environ if each.startswith("ANSIBLE_")]:
             patch.delenv(variable)
-        found = load(folder)
+        found = load_inventory(folder)
     assert not found.faults
     return {name: found.entry(name).power for name in NAMES}
 

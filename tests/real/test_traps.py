@@ -12,7 +12,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
 from dbcheck.cycle.cycle import run_cycle
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.item import Standing
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import LEDGER
@@ -77,7 +77,7 @@ def test_a_temporary_table_of_each_session_is_refused(
             contextlib.closing(rig.witness),
             refused(ErrorId.ROW_NOT_VISIBLE, EngineError) as caught,
         ):
-            preflight(rig, quick(), SEED)
+            run_preflight(rig, quick(), SEED)
     finally:
         least.execute("set global init_connect = ''")
     assert "row" in str(caught.value)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dbcheck.cli import FAIL, PASS
-from dbcheck.cli.lab import as_host
+from dbcheck.cli.lab import describe_as_host
 from dbcheck.model.verdict import PPM, cuts_needed
 from tests.kit.labs import process_lab
 from tests.kit.rigs import bench
@@ -35,7 +35,7 @@ def dbcheck(folder: Path, *words: str, code: int) -> Any:
 @pytest.mark.wide
 def test_a_campaign_ends_at_most_cuts_and_says_what_is_left(tmp_path: Path) -> None:
     with bench(process_lab("postgresql"), tmp_path) as here:
-        hosts = {here.lab.name: as_host(here.lab)}
+        hosts = {here.lab.name: describe_as_host(here.lab)}
         (tmp_path / "inventory.yml").write_text(json.dumps({"all": {"hosts": hosts}}))
         words = ("campaign", here.lab.name, "--until", "0.5", "--max-cuts", "1")
         (shown,) = dbcheck(tmp_path, *words, code=PASS)["targets"]

@@ -20,7 +20,7 @@ from dbcheck.cycle.cutter import Cutter
 from dbcheck.cycle.cycle import reconcile_run
 from dbcheck.cycle.loading import load_until_cut
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.engines.registry import open_engine
 from dbcheck.judge.diagnosis import Cause
@@ -274,7 +274,7 @@ def test_a_log_that_lay_elsewhere_for_a_time_claims_no_depth(
 def test_a_canary_that_was_emptied_before_the_cut_shows_nothing(tmp_path: Path) -> None:
     """A backend that crashes has the server recover by itself, in the same process."""
     with bench(process_lab("postgresql"), tmp_path) as here:
-        started = preflight(here.rig, quick(), SEED)
+        started = run_preflight(here.rig, quick(), SEED)
         writer = here.rig.site.writer
         other = connect(here.lab.target_url, here.lab.password)
         with pytest.raises(psycopg2.OperationalError, match="closed the connection"):
@@ -315,7 +315,7 @@ def test_a_crash_that_postgresql_outlives_is_not_called_a_shutdown(
     with bench(process_lab("postgresql"), tmp_path, limits) as here:
         writer = here.rig.site.writer
         crashing = replace(here, rig=with_node(here.rig, power=Crash(writer.power)))
-        started = preflight(crashing.rig, quick(), SEED)
+        started = run_preflight(crashing.rig, quick(), SEED)
         crashing.loading(started)
         wait_until(lambda: writer.engine.ready() is None, "server is back")
         outcome = here.judge(started)
@@ -347,7 +347,7 @@ def test_what_changes_while_a_hand_is_at_the_plug_is_seen(
         power, acting, cutters = here.rig.site.writer.power, list[Future[None]](), []
         by_hand = ManualSwitch(ManualPlan(), lambda _: acting.append(p.submit(act)))
         rig = with_node(here.rig, power=by_hand)
-        started = preflight(rig, quick(), SEED)
+        started = run_preflight(rig, quick(), SEED)
         cutters.append(Cutter(rig, started))
         load = load_until_cut(rig, started, cutters[0])
         acting[0].result()
@@ -407,7 +407,7 @@ def test_a_server_that_answered_on_was_cut_later(looks: Looks, tmp_path: Path) -
                 host=None,  # which runs on in a lab
             )
             rig = replace(rig, listener=Ended())
-            started = preflight(rig, quick(), SEED)
+            started = run_preflight(rig, quick(), SEED)
             cutters.append(Cutter(rig, started))
             load = load_until_cut(rig, started, cutters[0])
             assert load.gone is Gone.SILENT

@@ -15,7 +15,7 @@ import pytest
 from dbcheck.base import processes
 from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import LabSpec
-from dbcheck.remote.channel import bootstrap
+from dbcheck.remote.channel import make_bootstrap
 from dbcheck.remote.way import ChildPipe
 from dbcheck.witness.window import WindowLimits
 from dbcheck.witness.witness import PROGRAM, AgentWitness
@@ -110,7 +110,9 @@ class PosixWitness(AgentWitness):
 
     def _open_pipe(self) -> ChildPipe:
         first = f"exec(open({str(REMOVAL)!r}).read());"
-        return ChildPipe(processes.standalone(first + bootstrap(len(PROGRAM))))
+        return ChildPipe(
+            processes.make_standalone_command(first + make_bootstrap(len(PROGRAM)))
+        )
 
 
 def test_an_agent_needs_posix_alone(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle.cycle import finish_cycle
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.judge.item import ItemId, Standing
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.cut import Cut, Gone, PowerState, SwitchKind
@@ -105,7 +105,7 @@ def test_a_witness_that_is_never_heard_again_before_the_cut_proves_nothing(
         bench(LabSpec("postgresql", drive=drive), tmp_path) as lab,
         beside(lab, tmp_path) as (here, place),
     ):
-        started = preflight(here.rig, replace(quick(), rate=200.0), SEED)
+        started = run_preflight(here.rig, replace(quick(), rate=200.0), SEED)
 
         def stop() -> None:
             signal_all(place.agents(), signal.SIGSTOP)
@@ -148,7 +148,7 @@ def test_a_cut_waits_for_the_witness_and_says_so(
         beside(lab, tmp_path) as (here, place),
     ):
         chosen = replace(quick(), processes=processes, cut_after_s=(due_s, due_s))
-        started = preflight(here.rig, chosen, SEED)
+        started = run_preflight(here.rig, chosen, SEED)
         outcomes = []
 
         def run() -> None:

@@ -32,7 +32,7 @@ _CONFIRMS_ALONE = """\
 @functools.cache
 def change_agent(plant: str) -> None:
     """Change what this process sends to the witness; before it sends the first."""
-    source = channel._source
+    source = channel._read_source
 
     def changed(module: str) -> str:
         text = source(module)
@@ -47,4 +47,4 @@ def change_agent(plant: str) -> None:
                 text = text.replace(_SYNCS, "")
         return text
 
-    channel._source = changed
+    channel._read_source = changed

@@ -50,8 +50,8 @@ def test_dbcheck_forms_a_group_only_if_it_is_asked_to(
     _, *others = (replace(one, name=each) for each in names)
     entry = replace(one, standbys=tuple(others))
     progress, window = PlainProgress(Console(quiet=True)), WindowLimits()
-    with contextlib.closing(assemble.entry_witness(entry, window)) as witness:
-        rig = assemble.entry_rig(entry, witness, progress, tmp_path, window, cuts=cuts)
+    with contextlib.closing(assemble.make_witness(entry, window)) as witness:
+        rig = assemble.make_rig(entry, witness, progress, tmp_path, window, cuts=cuts)
     site: Any = rig.site
     assert isinstance(site._bootstrap, Bootstrap) is forms
     assert tuple(site.nodes) == names

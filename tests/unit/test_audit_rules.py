@@ -23,7 +23,7 @@ from dbcheck.audit.servers import other_subjects
 from dbcheck.audit.subject import Fact, Subject
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.cli.receipt import PRESET, receipt
+from dbcheck.cli.receipt import PRESET, find_receipt
 from dbcheck.model.audited import OtherSettings, RuleStanding, Severity
 from dbcheck.model.verdict import Verdict
 from dbcheck.runner.matrix_rows import read_matrix
@@ -395,7 +395,7 @@ def test_what_a_rule_claims_is_shown_in_a_lab_or_says_why_not(rule: Rule) -> Non
     claims = rule.severity is Severity.ERROR
     if rule.id in SHOWN:
         assert not rule.unshown
-        found = receipt(rule.id, 7)
+        found = find_receipt(rule.id, 7)
         assert found.rule is rule
         for row in found.rows:
             assert (row.expect, row.until_loss) == (Verdict.FAIL, True)
@@ -403,11 +403,11 @@ def test_what_a_rule_claims_is_shown_in_a_lab_or_says_why_not(rule: Rule) -> Non
     else:
         assert bool(rule.unshown) == claims
         with refused(ErrorId.RULE_NOT_SHOWN_IN_LAB, UsageError) as caught:
-            receipt(rule.id, 7)
+            find_receipt(rule.id, 7)
         assert (rule.unshown or "it claims no loss") in str(caught.value)
 
 
 def test_each_receipt_is_of_a_rule_and_no_other_name_has_one() -> None:
     assert all(by_id(rule) for rule in SHOWN)
     with refused(ErrorId.RULE_UNKNOWN, UsageError, naming="fs-barier"):
-        receipt("fs-barier", 7)
+        find_receipt("fs-barier", 7)

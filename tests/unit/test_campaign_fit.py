@@ -22,7 +22,7 @@ from dbcheck.model.records import CutAsked
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble, campaign_run
-from dbcheck.runner.matrix_cycles import on_target
+from dbcheck.runner.matrix_cycles import run_on_target
 from dbcheck.runs.folder import RunFolder
 from tests.kit.nodes import one, site_of
 from tests.kit.partial_rig import RecordingListener, rig_of
@@ -80,10 +80,10 @@ def resume_a_campaign(entry: Entry) -> None:
 
 
 def begin_a_matrix(entry: Entry) -> None:
-    site = site_of(assemble.engine(entry.target, None), None)
+    site = site_of(assemble.make_engine(entry.target, None), None)
     rig = SimpleNamespace(site=site, runs=Path("runs"))
     view = PlainProgress(Console(quiet=True))
-    on_target([], cast(Rig, rig), 1, view, None)
+    run_on_target([], cast(Rig, rig), 1, view, None)
 
 
 @pytest.mark.parametrize("begin", [begin_a_campaign, resume_a_campaign, begin_a_matrix])
@@ -95,7 +95,7 @@ def test_a_server_of_a_run_that_is_not_judged_is_not_written_to(
     monkeypatch.setattr(campaign_run, "guard", lambda *_, **__: None)
     entry = Entry("db1", "postgresql://u@h/d", power=ExecPlan(("off",)))
     begin(entry)
-    target = assemble.engine(entry.target, None).target
+    target = assemble.make_engine(entry.target, None).target
     stored = manifest()
     stored = replace(stored, nodes=one(replace(stored.writer, target=target)))
     run = RunFolder.create(tmp_path / "runs", stored)
@@ -113,8 +113,8 @@ def test_a_run_of_a_campaign_is_reconciled_with_its_host_s_name(
     made: list[Rig] = []
     nothing: Any = None
     rig = rig_of(RecordingListener())
-    monkeypatch.setattr(assemble, "opened_witness", lambda *_: nullcontext())
-    monkeypatch.setattr(assemble, "entry_rig", lambda *_: rig)
+    monkeypatch.setattr(assemble, "open_entry_witness", lambda *_: nullcontext())
+    monkeypatch.setattr(assemble, "make_rig", lambda *_: rig)
     monkeypatch.setattr(
         campaign_run, "locked", lambda *_: nullcontext(SimpleNamespace(require=print))
     )

@@ -10,7 +10,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
 from dbcheck.cycle import host as cycle_host
-from dbcheck.cycle.host import ask_host
+from dbcheck.cycle.host import inspect_host_again
 from dbcheck.model.depth import Remains
 from dbcheck.model.host import HostAfter, LogMarks, LogTail, TargetFacts
 from dbcheck.model.places import DataNames, Place
@@ -92,7 +92,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(host: Booting) -> tuple[HostAfter | None, RecordingListener]:
     listener = RecordingListener()
-    return ask_host(node_of(host=host), listener, ASKED), listener
+    return inspect_host_again(node_of(host=host), listener, ASKED), listener
 
 
 def test_a_host_that_lets_us_in_is_asked_at_once() -> None:

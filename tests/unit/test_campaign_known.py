@@ -160,7 +160,7 @@ def began(server: Server, known: Known, runs: Path) -> None:
         kind=SwitchKind.LAB, cut_class=MANIFEST.writer.cut_class
     )
     rig = with_node(rig_with(server, runs), power=power)
-    before_load.preflight(rig, MANIFEST.workload, 1, known=known)
+    before_load.run_preflight(rig, MANIFEST.workload, 1, known=known)
 
 
 @pytest.mark.parametrize("configured", [{}, {"fsync": "off"}])
@@ -228,7 +228,7 @@ def test_a_server_that_is_set_up_otherwise_is_refused_with_both_values() -> None
     facts = replace(FACTS, product="PostgreSQL", version="1", settings=settings)
     places = (Place("WAL", "/d/pg_wal"), Place("table", "/d/base/5"))
     node = replace(MANIFEST.writer, facts=facts, places=places)
-    known.require_as_before(node)
+    known.require_same_setup(node)
     for other, text in (
         (replace(node, facts=replace(facts, version="2")), "PostgreSQL 2"),
         (
@@ -240,9 +240,9 @@ def test_a_server_that_is_set_up_otherwise_is_refused_with_both_values() -> None
         with refused(
             ErrorId.CONFIGURATION_CHANGED, TargetChanged, naming=text
         ) as caught:
-            known.require_as_before(other)
+            known.require_same_setup(other)
         assert caught.value.id is ErrorId.CONFIGURATION_CHANGED
-    known.set_up_anew().require_as_before(other)
+    known.without_setup().require_same_setup(other)
 
 
 LAYER = Layer("sda", "disk", "", "", "", "write back", "0", ())
@@ -273,8 +273,8 @@ def learned(*nodes: NodeBefore) -> Known:
 
 
 def test_what_could_not_be_read_at_one_time_is_no_other_configuration() -> None:
-    learned(on(READ)).require_as_before(on(UNREAD))
-    learned(on(UNREAD)).require_as_before(on(READ))
+    learned(on(READ)).require_same_setup(on(UNREAD))
+    learned(on(UNREAD)).require_same_setup(on(READ))
 
 
 @pytest.mark.parametrize("first", [[], [on(UNREAD)]])
@@ -293,7 +293,7 @@ def test_what_was_read_both_times_and_differs_is_another_configuration(
     other: Volume, first: list[NodeBefore]
 ) -> None:
     with refused(ErrorId.CONFIGURATION_CHANGED, TargetChanged):
-        learned(*first, on(READ)).require_as_before(on(other))
+        learned(*first, on(READ)).require_same_setup(on(other))
 
 
 def placed(**paths: str) -> NodeBefore:
@@ -306,13 +306,13 @@ def test_a_table_that_was_dropped_may_be_made_anywhere_on_its_filesystem() -> No
     there = learned(placed(WAL="/d/pg_wal", table="/d/base/5", index="/d/base/5"))
     dropped = placed(WAL="/d/pg_wal", table="/d/base", index="/d/base")
     with refused(ErrorId.CONFIGURATION_CHANGED, TargetChanged):
-        there.require_as_before(dropped)
+        there.require_same_setup(dropped)
     emptied = there.without_rows()
-    emptied.require_as_before(dropped)
+    emptied.require_same_setup(dropped)
     emptied.require_rows(TABLE, TableFacts({}, 0))
     with refused(ErrorId.CONFIGURATION_CHANGED, TargetChanged):
-        emptied.require_as_before(placed(WAL="/w"))
+        emptied.require_same_setup(placed(WAL="/w"))
     elsewhere = replace(READ, places={"table": "/d/base"}, filesystem_uuid="u2")
     of_table = learned(on(replace(READ, places={"table": "/d/base/5"})))
     with refused(ErrorId.CONFIGURATION_CHANGED, TargetChanged):
-        of_table.without_rows().require_as_before(on(elsewhere))
+        of_table.without_rows().require_same_setup(on(elsewhere))

@@ -11,7 +11,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import TargetChanged
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
-from dbcheck.cycle.tables import with_room
+from dbcheck.cycle.tables import drop_tables_if_disk_half_full
 from dbcheck.rows.table import TableFacts, TableSpec
 from tests.kit.bare_engine import BareEngine
 from tests.kit.host_samples import BEFORE, VOLUME
@@ -62,7 +62,7 @@ def begun(server: Any, free: int | None, known: Known = KNOWN, **other: Any) -> 
     node = replace(MANIFEST.writer, host=host)
     emptied = other.get("emptied", lambda known: server.done.append(known))
     rig = rig_of(listener, engine=server)
-    found = with_room(rig, MANIFEST.workload, known, node, emptied)
+    found = drop_tables_if_disk_half_full(rig, MANIFEST.workload, known, node, emptied)
     assert [text for _, text in listener.phases] == [DROPPED] * bool(server.done)
     return found
 

@@ -13,7 +13,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, TargetChanged
 from dbcheck.campaign import campaign
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cycle.cycle import turn
+from dbcheck.cycle.cycle import wait_for_turn
 from dbcheck.cycle.preflight.earlier_cycles import Known
 from dbcheck.cycle.rig import Rig, Turns
 from dbcheck.model.verdict import CycleVerdict
@@ -54,11 +54,11 @@ def rig(turns: Counted) -> Rig:
 
 
 def test_a_preflight_that_fails_ends_the_turn(rig: Rig, turns: Counted) -> None:
-    with pytest.raises(KeyboardInterrupt), turn(rig):
+    with pytest.raises(KeyboardInterrupt), wait_for_turn(rig):
         raise KeyboardInterrupt
     assert turns.said == ["take", "over"]
     turns.said.clear()
-    with turn(rig):  # the cycle, which cuts, ends it
+    with wait_for_turn(rig):  # the cycle, which cuts, ends it
         pass
     assert turns.said == ["take"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.cycle.outcome import Outcome
-from dbcheck.cycle.outcome import _diagnosis as outcome_diagnosis
+from dbcheck.cycle.outcome import _list_explanations as outcome_diagnosis
 from dbcheck.judge.diagnosis import Cause, by_clients
 from dbcheck.judge.verdict import Judgement, judge_rows
 from dbcheck.model.verdict import Verdict

@@ -127,7 +127,7 @@ def test_without_counts_or_commits_there_is_no_item() -> None:
     assert commits_per_flush(case()) is None
 
 
-@pytest.mark.parametrize("name", files.workload_names())
+@pytest.mark.parametrize("name", files.list_workload_names())
 def test_each_ack_is_of_a_commit_that_leaves_a_row(name: str) -> None:
     """Else an operation that writes nothing would look like one without a flush."""
     workload = load(name)

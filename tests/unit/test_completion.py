@@ -23,7 +23,9 @@ def plain(*values: str) -> list[tuple[str, str]]:
 def test_verbs_are_completed_without_importing_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cli, "_imported", lambda name: pytest.fail(f"imports {name}"))
+    monkeypatch.setattr(
+        cli, "_import_module", lambda name: pytest.fail(f"imports {name}")
+    )
     assert completed("") == plain(*VERBS)
     assert completed("re") == plain("reconcile", "report")
     assert completed("--v") == plain("--version")

@@ -25,7 +25,7 @@ from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
-from dbcheck.power.wiring import path_of_note, recall_reached, remember_reached
+from dbcheck.power.wiring import find_note_path, recall_reached, remember_reached
 from dbcheck.report.progress import PlainProgress
 from dbcheck.runner import assemble
 from dbcheck.witness.window import WindowLimits
@@ -59,7 +59,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def is_agreed(entry: Entry) -> bool:
     try:
-        consent.require(entry.wiring, yes=False)
+        consent.require_consent(entry.wiring, yes=False)
     except UsageError as error:
         assert "nothing was cut" in str(error)
         return False
@@ -68,10 +68,10 @@ def is_agreed(entry: Entry) -> bool:
 
 def agree(entry: Entry) -> Path:
     """Let a first cut come, and return the note on it."""
-    consent.require(entry.wiring, yes=True)
-    consent.remember(entry.wiring)
+    consent.require_consent(entry.wiring, yes=True)
+    consent.remember_consent(entry.wiring)
     assert is_agreed(entry)
-    return path_of_note(entry.wiring, "power")
+    return find_note_path(entry.wiring, "power")
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -90,7 +90,7 @@ def test_what_does_not_change_the_cut_is_not_asked_for_again() -> None:
 
 
 def test_a_yes_is_not_remembered_until_the_cut_is_due() -> None:
-    consent.require(ENTRY.wiring, yes=True)
+    consent.require_consent(ENTRY.wiring, yes=True)
     assert not is_agreed(ENTRY)
 
 
@@ -112,7 +112,7 @@ def of_another_switch(path: Path, _: pytest.MonkeyPatch) -> None:
     other = OTHERS["cut"]
     agree(other)
     remember_reached(other.wiring, SEEN)
-    shutil.copyfile(path_of_note(other.wiring, path.parent.name), path)
+    shutil.copyfile(find_note_path(other.wiring, path.parent.name), path)
 
 
 def of_another_user(path: Path, patch: pytest.MonkeyPatch) -> None:
@@ -157,14 +157,14 @@ def test_a_note_is_for_its_user_alone(state: Path) -> None:
 def test_no_yes_is_taken_that_could_not_be_remembered(state: Path) -> None:
     state.write_text("a file")
     with refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError):
-        consent.require(ENTRY.wiring, yes=True)
+        consent.require_consent(ENTRY.wiring, yes=True)
 
 
 @pytest.mark.parametrize("plan", [ManualPlan(), LabPlan("one")])
 def test_where_no_consent_is_needed_none_is_remembered(
     plan: PowerPlan, state: Path
 ) -> None:
-    consent.remember(replace(ENTRY, power=plan).wiring)
+    consent.remember_consent(replace(ENTRY, power=plan).wiring)
     assert not state.exists()
 
 
@@ -173,7 +173,7 @@ def test_the_description_names_each_program_and_no_secret(
 ) -> None:
     monkeypatch.setenv("PDU", "geheim")
     with refused(ErrorId.FIRST_CUT_NEEDS_CONSENT, UsageError) as caught:
-        consent.require(ENTRY.wiring, yes=False)
+        consent.require_consent(ENTRY.wiring, yes=False)
     assert str(caught.value) == (
         "nothing was cut. No earlier cut of db1 by this switch is on record. dbcheck "
         "would run `pdu off`, wait at least 15 s, then run `pdu on`; `pdu state` would "
@@ -185,7 +185,7 @@ def test_the_description_names_each_program_and_no_secret(
     fence = FencePlan("fence_apc", {"plug": "7"}, {"password": secret})
     entry = replace(ENTRY, power=fence)
     with refused(ErrorId.FIRST_CUT_NEEDS_CONSENT, UsageError) as caught:
-        consent.require(entry.wiring, yes=False)
+        consent.require_consent(entry.wiring, yes=False)
     told = "run fence_apc (plug=7, password from the variable PDU) with action=off, "
     assert told + "wait at least 15 s, then run it with action=on" in str(caught.value)
     assert "geheim" not in str(caught.value) + agree(entry).read_text()
@@ -194,8 +194,8 @@ def test_the_description_names_each_program_and_no_secret(
 def test_a_rig_remembers_it_once_the_preflight_has_passed(tmp_path: Path) -> None:
     entry = replace(ENTRY, host="", witness=f"file:{tmp_path}/acks")
     progress, window = PlainProgress(Console(quiet=True)), WindowLimits()
-    with contextlib.closing(assemble.entry_witness(entry, window)) as witness:
-        made = assemble.entry_rig(entry, witness, progress, tmp_path, window)
+    with contextlib.closing(assemble.make_witness(entry, window)) as witness:
+        made = assemble.make_rig(entry, witness, progress, tmp_path, window)
     assert not is_agreed(entry)
     made.before_load()
     assert is_agreed(entry)

@@ -18,7 +18,7 @@ from dbcheck.base.system import now_us
 from dbcheck.cycle.cutter import ANSWERS_MIN, ANSWERS_WAIT_S, RESUMED_S, Cutter
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Limits, Rig
-from dbcheck.cycle.watching import Following
+from dbcheck.cycle.watching import FollowerWatch
 from dbcheck.load.load import Load
 from dbcheck.model.cut import Cut, SwitchKind
 from dbcheck.model.moments import AT_ONCE, Moment, Stratum
@@ -330,7 +330,7 @@ class Asked:
 
 def test_of_a_cluster_it_waits_for_one_more_sample(cutter: Cutter) -> None:
     following = Asked()
-    cutter.following = cast(Following, following)
+    cutter.following = cast(FollowerWatch, following)
     began_us = now_us()
     for _ in range(3):
         cutter.cut_if_due(DUE_S, 0.0, now_us())

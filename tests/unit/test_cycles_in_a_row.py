@@ -19,7 +19,7 @@ from dbcheck.judge.verdict import Judgement
 from dbcheck.model.verdict import Verdict
 from dbcheck.rows.table import TableFacts
 from dbcheck.runner import matrix_cycles
-from dbcheck.runner.matrix_cycles import Measured
+from dbcheck.runner.matrix_cycles import RowResults
 from dbcheck.runner.matrix_rows import Row
 from dbcheck.runs.folder import RunFolder
 from dbcheck.witness.log import FrameLogReader
@@ -66,16 +66,16 @@ def test_a_control_knows_what_the_one_before_it_left(
 
 def rows(
     view: RecordingListener, outcome: Outcome, cycle: Cycle, patch: Any
-) -> list[Measured]:
+) -> list[RowResults]:
     """Run two rows of two cuts each on a target."""
     patch.setattr(matrix_cycles, "resumable_cycle", cycle)
     engine: Any = BareEngine(target="", check=lambda *_: None)
     load = outcome.manifest.workload
     each = [Row(n, None, load, {}, False, "", None, None, cuts=2) for n in "ab"]
-    measured = list(map(Measured, each))
+    measured = list(map(RowResults, each))
     lines: Any = SimpleNamespace(line=view.phase)
     rig = replace(rig_of(view, engine=engine), reconcile_flags=FLAGS)
-    matrix_cycles.on_target(measured, rig, 1, lines, None)
+    matrix_cycles.run_on_target(measured, rig, 1, lines, None)
     return measured
 
 

@@ -38,7 +38,7 @@ def test_without_distributed_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
         refused(ErrorId.DASK_NOT_INSTALLED, UsageError) as caught,
-        dask_cluster.connected("tcp://127.0.0.1:1"),
+        dask_cluster.connect_client("tcp://127.0.0.1:1"),
     ):
         pass
     assert "pip install -r constraints/fleet.txt" in caught.value.hint

@@ -14,7 +14,7 @@ from dbcheck.base.errors import HostError
 from dbcheck.cycle import watching
 from dbcheck.cycle.preflight.before_load import Started
 from dbcheck.cycle.rig import Rig
-from dbcheck.cycle.watching import DriveCounts, begin_counting, csv_lines
+from dbcheck.cycle.watching import DriveCounts, begin_counting, format_csv
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.flushes import Counts, Sample, UnderLoad
 from dbcheck.ports.host import TargetHost
@@ -112,7 +112,7 @@ def test_a_drive_that_is_gone_counts_until_it_went() -> None:
 def test_the_series_names_the_node_and_leaves_open_what_was_not_counted() -> None:
     counts = counted([sample(1, None), sample(2, None)], 7)
     ((at_us, _),) = counts.series()
-    header, line = csv_lines({"server": counts}, at_us - 1_500_000)
+    header, line = format_csv({"server": counts}, at_us - 1_500_000)
     assert header == watching.HEADER
     assert line == "1.500,1.000,7,server,sda,10,5120,1,,\n"
 

@@ -11,14 +11,14 @@ import pytest
 from dbcheck.base.errors import PowerError, UsageError
 from dbcheck.base.limits import POWER_TIMEOUT_S
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import inventory
+from dbcheck.inventory.load import make_inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.model.host import Expected
 from dbcheck.power.driveonly import DriveOnlySwitch
 from dbcheck.power.kinds.exec import ExecPlan
-from dbcheck.power.scope import DriveScope, of_unit, require_fit
+from dbcheck.power.scope import DriveScope, make_unit_scope, require_fit
 from dbcheck.power.wiring import Wiring
-from dbcheck.runner.assemble import scoped_switch
+from dbcheck.runner.assemble import make_scoped_switch
 from tests.kit.drives_alone import MOUNT, SCOPE, SEEN
 
 GIVEN: dict[str, Any] = {
@@ -38,7 +38,7 @@ GIVEN: dict[str, Any] = {
 def entry(**changed: Any) -> Entry:
     """Return the host of those variables; one that is None is left out."""
     variables = {k: v for k, v in {**GIVEN, **changed}.items() if v is not None}
-    return inventory(Path("hosts.yml"), {"db1": variables}).entry("db1")
+    return make_inventory(Path("hosts.yml"), {"db1": variables}).entry("db1")
 
 
 def test_a_unit_is_killed_kept_down_and_started() -> None:
@@ -57,7 +57,7 @@ def test_a_unit_is_killed_kept_down_and_started() -> None:
 def test_the_programs_on_the_host_have_the_time_that_is_given(
     given: int | None, expected: float
 ) -> None:
-    switch = scoped_switch(entry(dbcheck_power_timeout_s=given), pytest.fail)
+    switch = make_scoped_switch(entry(dbcheck_power_timeout_s=given), pytest.fail)
     assert isinstance(switch, DriveOnlySwitch)
     assert switch._timeout_s == expected
 
@@ -144,8 +144,8 @@ def test_the_outlet_of_a_shelf_cuts_drives() -> None:
 def test_who_agrees_to_a_cut_agrees_to_what_is_done_to_the_host() -> None:
     plan = ExecPlan(("relay", "off"), ("relay", "on"))
     host = Wiring("db1", "postgresql://u@h/d", "ssh://db1", Expected(), plan)
-    alone = replace(host, scope=of_unit(["S1"], "postgresql"))
-    other = replace(host, scope=of_unit(["S2"], "postgresql"))
+    alone = replace(host, scope=make_unit_scope(["S1"], "postgresql"))
+    other = replace(host, scope=make_unit_scope(["S2"], "postgresql"))
     assert len({one.fingerprint() for one in (host, alone, other)}) == 3
     said = alone.describe()
     for part in ("S1", "SIGKILL postgresql", "force the filesystems", "start"):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dbcheck.config.files import folder, sql
+from dbcheck.config.files import find_data_folder, read_sql
 from dbcheck.rows.table import SIDES, TABLES, TableSpec
 
 EVERY = ("create", "row", "survivors", "count", "drop")
@@ -14,17 +14,17 @@ OF_SIDES = ("batch", "truncate", "index", "rewrite")
 FILES = [
     (family, entry.name.removesuffix(".sql"))
     for family in ("mysql", "postgresql")
-    for entry in folder("sql").joinpath(family).iterdir()
+    for entry in find_data_folder("sql").joinpath(family).iterdir()
     if entry.name.endswith(".sql")
 ]
 
 
 @pytest.mark.parametrize(("family", "name"), FILES)
 def test_a_file_holds_one_statement_and_says_what_for(family: str, name: str) -> None:
-    text = folder("sql").joinpath(family, f"{name}.sql").read_text("utf-8")
+    text = find_data_folder("sql").joinpath(family, f"{name}.sql").read_text("utf-8")
     assert text.startswith("-- ")
     assert text.rstrip().endswith(";")
-    assert ";" not in sql(family, name)
+    assert ";" not in read_sql(family, name)
     assert max(map(len, text.splitlines())) <= 88
 
 
@@ -40,9 +40,9 @@ def test_a_file_holds_one_statement_and_says_what_for(family: str, name: str) ->
 def test_both_families_have_every_verb(
     family: str, table: TableSpec, verb: str
 ) -> None:
-    text = sql(family, f"{verb}_{table.name}")
+    text = read_sql(family, f"{verb}_{table.name}")
     assert re.search(rf"\b{table.name}\b", text)
 
 
 def test_the_classic_insert_is_word_for_word() -> None:
-    assert sql("mysql", "insert_fs") == "INSERT INTO fs VALUES(0)"
+    assert read_sql("mysql", "insert_fs") == "INSERT INTO fs VALUES(0)"

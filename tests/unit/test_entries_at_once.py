@@ -10,7 +10,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli import entries
-from dbcheck.cli.entries import at_once
+from dbcheck.cli.entries import run_at_once
 from dbcheck.inventory.entry import Entry
 from tests.kit.refusals import refused
 
@@ -30,7 +30,7 @@ def test_results_come_in_the_order_of_the_hosts(
         second.set()
         return entry.name
 
-    assert at_once(work, HOSTS) == tuple(entry.name for entry in HOSTS)
+    assert run_at_once(work, HOSTS) == tuple(entry.name for entry in HOSTS)
 
 
 def test_an_error_of_one_host_is_raised() -> None:
@@ -39,7 +39,7 @@ def test_an_error_of_one_host_is_raised() -> None:
             raise UsageError("of db3", id=ErrorId.OPTIONS_CONFLICT)
 
     with refused(ErrorId.OPTIONS_CONFLICT, UsageError, naming="of db3"):
-        at_once(work, HOSTS)
+        run_at_once(work, HOSTS)
 
 
 def test_an_interrupt_does_not_wait_for_hosts_that_do_not_answer() -> None:
@@ -55,6 +55,6 @@ def test_an_interrupt_does_not_wait_for_hosts_that_do_not_answer() -> None:
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        at_once(work, HOSTS)
+        run_at_once(work, HOSTS)
     assert not over.is_set()
     over.set()

@@ -128,7 +128,7 @@ def test_a_process_of_the_load_sends_it() -> None:
 
 def test_a_task_of_a_fleet_sends_it() -> None:
     sent = messages.Ended("gone", SILENT)
-    assert messages.unpacked(messages.packed(sent)) == sent
+    assert messages.unpack_message(messages.pack_message(sent)) == sent
 
 
 def test_a_lab_sends_it() -> None:

@@ -30,7 +30,8 @@ def block(language: str) -> str:
 def test_the_workload_can_be_read() -> None:
     values = files.parse_toml(block("toml"), "the example")
     assert (
-        workload_file.parse("undo", values, where="the example").plan is PlanKind.MIXED
+        workload_file.parse_workload("undo", values, where="the example").plan
+        is PlanKind.MIXED
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dbcheck.base.system import now_us
 from dbcheck.load.far import Shift
-from dbcheck.load.farhost import FarHost, packed, unpacked
+from dbcheck.load.farhost import FarHost, pack_job, unpack_job
 from dbcheck.load.group import Break, GroupResult, Snapshot
 from dbcheck.load.job import Job
 from dbcheck.load.loop import LEASE_S, Lease
@@ -91,10 +91,10 @@ def test_a_job_travels_without_its_engine() -> None:
     sessions = Sessions(cast(Engine, engine), facts, INSERTS, False, 3)
     job = Job(sessions, cast(Witness, None), "run", 1)
     assert b"hunter2" in pickle.dumps(job)
-    content = packed(job)
+    content = pack_job(job)
     assert b"hunter2" not in content
     own = cast(Engine, object())
-    there = unpacked(content, own)
+    there = unpack_job(content, own)
     assert there.sessions.engine is own
     assert (there.sessions.count, there.run_id, there.log) == (3, "run", 1)
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.fleet.coordinator import Coordinator, rig_of
+from dbcheck.fleet.coordinator import Coordinator, make_rig
 from dbcheck.fleet.messages import Listing
-from dbcheck.fleet.mirror import needed, unpack
+from dbcheck.fleet.mirror import read_needed_files, unpack_files
 from dbcheck.inventory.entry import Entry
 from dbcheck.runner.campaign_child import _take_over
 from dbcheck.runs import client_key
@@ -36,10 +36,10 @@ def test_a_run_that_was_there_before_stays_whose_it_was(
     folder = CampaignFolder.create(tmp_path / "campaign", PLAN)
     run(folder, OURS).remember()
     run(folder, FOREIGN)
-    rig = rig_of("1", ENTRY, folder, "up")
+    rig = make_rig("1", ENTRY, folder, "up")
     assert rig.job.own == (OURS,)
     run(folder, NEW)
-    files = needed(folder)
+    files = read_needed_files(folder)
     listing = {name: hashlib.sha256(each).hexdigest() for name, each in files.items()}
     rig.incoming._held.update(listing)
     rig.agreed = True
@@ -57,7 +57,7 @@ def test_a_worker_takes_over_the_runs_that_its_client_knows(
     for name in (OURS, FOREIGN):
         run(folder, name)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "worker"))
-    unpack(tmp_path / "there", needed(folder))
+    unpack_files(tmp_path / "there", read_needed_files(folder))
     there = CampaignFolder.open(tmp_path / "there")
     _take_over(there, (OURS,))
     own = {each.path.name for each in there.unsettled() if each.is_own()}

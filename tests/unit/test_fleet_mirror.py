@@ -12,7 +12,13 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunWriteError
 from dbcheck.campaign.folder import CampaignFolder, Cycle
 from dbcheck.fleet.messages import Listing, Piece
-from dbcheck.fleet.mirror import PIECE_BYTES, Incoming, Outgoing, needed, unpack
+from dbcheck.fleet.mirror import (
+    PIECE_BYTES,
+    Incoming,
+    Outgoing,
+    read_needed_files,
+    unpack_files,
+)
 from dbcheck.model.verdict import CycleVerdict
 from tests.kit.refusals import refused
 from tests.kit.samples import PLAN
@@ -42,9 +48,9 @@ class Ends:
         self.client = CampaignFolder.create(path / "client", PLAN)
         self.write(self.client.path, OLD, "acks.log", b"old")
         self.client.add(cycle(1, OLD))
-        given = needed(self.client)
+        given = read_needed_files(self.client)
         self.worker = path / "worker"
-        unpack(self.worker, given)
+        unpack_files(self.worker, given)
         self.out = Outgoing(self.worker, given)
         self.into = Incoming(self.client.path, given)
 
@@ -77,7 +83,7 @@ def test_a_worker_gets_all_but_the_runs_that_are_settled(ends: Ends) -> None:
         "cycles/0001.json",
     }
     ends.write(ends.client.path, NEW, "manifest.json", b"{}")
-    assert f"runs/{NEW}/manifest.json" in needed(ends.client)
+    assert f"runs/{NEW}/manifest.json" in read_needed_files(ends.client)
 
 
 def test_the_client_has_what_the_worker_stored(ends: Ends) -> None:

@@ -17,11 +17,11 @@ from dbcheck.base.errors import UsageError
 from dbcheck.cli.run import require_possible
 from dbcheck.config import files
 from dbcheck.inventory.entry import KNOWN, Entry
-from dbcheck.inventory.load import cluster_of, inventory, load
+from dbcheck.inventory.load import load_inventory, make_cluster, make_inventory
 from dbcheck.model.cut import SwitchKind
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
-from dbcheck.runner.assemble import entry_host
+from dbcheck.runner.assemble import make_host
 from tests.kit.files import STRANGER
 from tests.kit.inventories import hosts, loaded
 from tests.kit.refusals import refused
@@ -44,10 +44,10 @@ def db1(folder: Path, *lines: str) -> Entry:
 
 
 def test_the_example_loads_and_names_all_that_is_known(tmp_path: Path) -> None:
-    text = files.inventory_example()
+    text = files.read_inventory_example()
     inventory = loaded(tmp_path, text)
     assert set(inventory.entries) == {"db1", "db2", "db3", "db4", "db5"}
-    pair = cluster_of("pair", [inventory.entry("db4"), inventory.entry("db5")])
+    pair = make_cluster("pair", [inventory.entry("db4"), inventory.entry("db5")])
     assert pair.standbys == (inventory.entry("db5"),)
     assert inventory.entry("db1").witness.endswith("/db1")
     assert inventory.entry("db3").power.outlet() == (
@@ -61,7 +61,7 @@ def test_the_example_loads_and_names_all_that_is_known(tmp_path: Path) -> None:
 
 
 def test_what_stands_behind_a_hash_in_the_example_is_right_too(tmp_path: Path) -> None:
-    lines = files.inventory_example().splitlines()
+    lines = files.read_inventory_example().splitlines()
     for number, line in enumerate(lines):
         name = line.strip().removeprefix("# ").partition(":")[0]
         if line.strip().startswith("# ") and name.startswith(("dbcheck_", "ansible_")):
@@ -355,7 +355,7 @@ def test_a_password_for_ssh_is_refused_and_not_repeated(
     tmp_path: Path, line: str, refusal: ErrorId
 ) -> None:
     with refused(refusal, UsageError) as caught:
-        entry_host(db1(tmp_path, line))
+        make_host(db1(tmp_path, line))
     assert "hunter2" not in str(caught.value) + caught.value.hint
 
 
@@ -406,11 +406,11 @@ def test_what_anybody_may_write_is_no_inventory(tmp_path: Path) -> None:
         with refused(
             ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="any user may"
         ) as caught:
-            load(inventory)
+            load_inventory(inventory)
         assert "chmod o-w" in caught.value.hint
         assert path.name in caught.value.hint
         path.chmod(mode)
-        assert load(inventory).entry("db1")
+        assert load_inventory(inventory).entry("db1")
 
 
 @pytest.mark.usefixtures("ansible")
@@ -429,12 +429,12 @@ def test_what_anybody_may_lead_elsewhere_is_no_inventory(
     else:
         (tmp_path / "safe").rename(place / "safe")
         path = place / "safe" / "hosts.yml"
-    assert load(path).entry("db1")
+    assert load_inventory(path).entry("db1")
     place.chmod(0o777)
     with refused(
         ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="any user may replace"
     ) as caught:
-        load(path)
+        load_inventory(path)
     assert f"chmod o-w {place}" in caught.value.hint
 
 
@@ -449,10 +449,10 @@ def test_each_file_that_ansible_would_read_is_looked_at_first(
     with refused(
         ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="any user may write"
     ):
-        load(folder)
+        load_inventory(folder)
     assert not ansible.runs
     (folder / name).chmod(0o644)
-    assert not load(folder).entries
+    assert not load_inventory(folder).entries
     assert len(ansible.runs) == 1
 
 
@@ -465,21 +465,21 @@ def test_in_a_folder_like_tmp_no_inventory_counts(tmp_path: Path) -> None:
     with refused(
         ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="may add variables"
     ):
-        load(path)
+        load_inventory(path)
     (tmp_path / "own").mkdir(mode=0o755)
-    assert load(written(tmp_path / "own")).entry("db1")
+    assert load_inventory(written(tmp_path / "own")).entry("db1")
     os.chown(path, STRANGER, -1)
     with refused(
         ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="belongs to another user"
     ):
-        load(path)
+        load_inventory(path)
     os.chown(path, 0, -1)
     (tmp_path / "group_vars").mkdir()
     os.chown(tmp_path / "group_vars", STRANGER, -1)
     with refused(
         ErrorId.INVENTORY_OPEN_TO_OTHERS, UsageError, naming="belongs to another user"
     ):
-        load(path)
+        load_inventory(path)
 
 
 def test_ansible_gets_a_folder_of_its_own_and_no_secret(
@@ -491,16 +491,16 @@ def test_ansible_gets_a_folder_of_its_own_and_no_secret(
     monkeypatch.setenv("ANSIBLE_INVENTORY_ENABLED", "script")
     monkeypatch.chdir(tmp_path)
     path = written(tmp_path)
-    assert load(path).entry("db1")
+    assert load_inventory(path).entry("db1")
     (run,) = ansible.runs
-    assert run["command"] == processes.module(
+    assert run["command"] == processes.make_module_command(
         "ansible.cli.inventory", "-i", str(path), "--list"
     )
     assert not run["env"].keys() & {"PGPASSWORD", "ANOTHER"}
     assert run["env"]["ANSIBLE_CONFIG"] == str(tmp_path / "mine.cfg")
     assert run["env"]["ANSIBLE_INVENTORY_ENABLED"] == "yaml,auto"
     assert run["cwd"] == "/"
-    assert load(tmp_path).file == str(tmp_path)
+    assert load_inventory(tmp_path).file == str(tmp_path)
     assert ansible.runs[1]["env"].keys() & {"PGPASSWORD", "ANOTHER"} == {"ANOTHER"}
     Path("mine.cfg").touch(mode=0o666)
     Path("mine.cfg").chmod(0o666)
@@ -509,7 +509,7 @@ def test_ansible_gets_a_folder_of_its_own_and_no_secret(
         UsageError,
         naming=("any user may write", "mine.cfg"),
     ):
-        load(path)
+        load_inventory(path)
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -522,7 +522,7 @@ def test_what_ansible_warns_of_is_an_error_without_the_lines_that_it_shows(
         UsageError,
         naming="ansible-inventory cannot read",
     ) as caught:
-        load(written(tmp_path))
+        load_inventory(written(tmp_path))
     assert str(caught.value) == (
         f"ansible-inventory cannot read {tmp_path}/hosts.yml: YAML parsing failed: "
         "Found duplicate mapping key 'dbcheck_password' (/x/hosts.yml:4); Expected "
@@ -561,7 +561,7 @@ def test_a_group_whose_name_is_no_variable_is_no_error(
         b"[WARNING]: Invalid characters were found in group names but not replaced, "
         b"use -vvvv to see details\n"
     )
-    assert load(written(tmp_path)).entry("db1")
+    assert load_inventory(written(tmp_path)).entry("db1")
 
 
 def test_a_failure_of_ansible_without_a_message_is_an_error(
@@ -569,7 +569,7 @@ def test_a_failure_of_ansible_without_a_message_is_an_error(
 ) -> None:
     ansible.code = 9
     with refused(ErrorId.ANSIBLE_INVENTORY_FAILED, UsageError, naming="exit status 9"):
-        load(written(tmp_path))
+        load_inventory(written(tmp_path))
 
 
 CLUSTER = """\
@@ -593,7 +593,7 @@ def test_a_group_is_a_cluster_if_it_has_all_of_its_nodes_and_no_other(
 ) -> None:
     own = hosts(CLUSTER)
     own["db9"] = {"dbcheck_target": "postgresql://dbcheck@db9/d"}
-    found = inventory(tmp_path / "hosts.yml", own, GROUPS)
+    found = make_inventory(tmp_path / "hosts.yml", own, GROUPS)
     names = ("pair", "rack", "more", "empty", "db1", "db9", "nothing")
     assert [found.is_cluster(name) for name in names] == [True, True] + [False] * 5
     pair = found.cluster("pair")
@@ -616,7 +616,7 @@ def test_the_promise_decides_which_hosts_a_cut_takes(
     tmp_path: Path, survives: str, cut: list[str]
 ) -> None:
     text = CLUSTER.replace("streaming", f"streaming\n    dbcheck_survives: {survives}")
-    found = inventory(tmp_path / "hosts.yml", hosts(text), GROUPS)
+    found = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS)
     assert [one.name for one in found.cluster("pair").cut_with] == cut
     assert [one.name for one in found.entry("db1").cut_with] == ["db1"]
 
@@ -630,7 +630,7 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
 ) -> None:
     more = f"\n    dbcheck_survives: {survives}\n    dbcheck_power: sysrq"
     text = CLUSTER.replace("streaming", f"streaming{more}")
-    pair = inventory(tmp_path / "hosts.yml", hosts(text), GROUPS).cluster("pair")
+    pair = make_inventory(tmp_path / "hosts.yml", hosts(text), GROUPS).cluster("pair")
     if not is_refused:
         return require_possible(pair, control=False, twice=False, far=False)
     with refused(ErrorId.SWITCH_RESTORES_BY_ITSELF, UsageError):
@@ -640,7 +640,7 @@ def test_an_old_writer_that_is_to_stay_off_needs_a_switch_that_leaves_it_off(
 def test_what_a_single_server_alone_can_do_is_refused_of_a_cluster(
     tmp_path: Path,
 ) -> None:
-    found = inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
+    found = make_inventory(tmp_path / "hosts.yml", hosts(CLUSTER), GROUPS)
     for flags in ((True, False, False), (False, True, False), (False, False, True)):
         given = dict(zip(("control", "twice", "far"), flags, strict=True))
         require_possible(found.entry("db1"), **given)

@@ -11,9 +11,9 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.flags.target import HostUrl
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import inventory
+from dbcheck.inventory.load import make_inventory
 from dbcheck.remote.address import AS_SSH, Proxy, SshOptions
-from dbcheck.runner.assemble import entry_host
+from dbcheck.runner.assemble import make_host
 from tests.kit.refusals import refused
 
 URL = "postgresql://u@127.0.0.1:5499/d"
@@ -22,7 +22,7 @@ SECRET = "hunter2-and-more"
 
 def entry(variables: dict[str, Any], url: str = URL) -> Entry:
     hosts = {"db1": {"dbcheck_target": url, **variables}}
-    return inventory(Path("hosts.yml"), hosts).entry("db1")
+    return make_inventory(Path("hosts.yml"), hosts).entry("db1")
 
 
 def options(variables: dict[str, Any]) -> SshOptions:
@@ -147,7 +147,7 @@ def test_a_managed_host_is_not_asked_whatever_part_of_the_url_names_it(
     ],
 )
 def test_a_host_of_ones_own_is_asked(url: str) -> None:
-    assert entry_host(entry({}, url)) is not None
+    assert make_host(entry({}, url)) is not None
 
 
 @pytest.mark.parametrize("option", ["password", "passwd1", "PWD", "scram_client_key"])

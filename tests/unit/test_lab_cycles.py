@@ -21,7 +21,7 @@ from dbcheck.lab.drive.control import copy_drive
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runner.lab_cycles import described, lab_cycles, until_shown
+from dbcheck.runner.lab_cycles import describe_lab, run_lab_cycles, stop_at_first_loss
 from tests.kit.refusals import refused
 
 
@@ -53,7 +53,7 @@ def test_it_ends_at_the_first_loss_or_when_enough_is_shown(
     letters: str, cycles: int
 ) -> None:
     closed: list[bool] = []
-    assert len(list(until_shown(outcomes(letters, closed), 3))) == cycles
+    assert len(list(stop_at_first_loss(outcomes(letters, closed), 3))) == cycles
     assert closed, "the lab has ended too"
 
 
@@ -65,7 +65,7 @@ def test_an_image_that_has_no_room_is_refused_before_the_lab(
     quiet = PlainProgress(Console(quiet=True))
     given = (LabSpec("postgresql"), load("insert"), 1, 1, quiet, tmp_path / "runs")
     with refused(ErrorId.IMAGE_NEEDS_ROOM, UsageError, naming=("1,024", "1,023")):
-        next(lab_cycles(*given, keep_image=True))
+        next(run_lab_cycles(*given, keep_image=True))
 
 
 def test_an_image_is_the_drive_without_its_zeros(tmp_path: Path) -> None:
@@ -100,6 +100,6 @@ def test_an_image_is_the_drive_without_its_zeros(tmp_path: Path) -> None:
 def test_only_a_drive_without_a_fault_is_called_honest(
     drive: DriveSpec, honest: bool
 ) -> None:
-    text = described(LabSpec("postgresql", drive=drive))
+    text = describe_lab(LabSpec("postgresql", drive=drive))
     assert ("honest" in text) is honest
     assert ("4,096" in text) is (4096 in asdict(drive).values())

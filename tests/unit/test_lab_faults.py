@@ -11,7 +11,7 @@ from dbcheck.base.errors import LabError
 from dbcheck.cycle.rig import Rig
 from dbcheck.lab.clusters.spec import ClusterSpec
 from dbcheck.ports.listener import LoadStatus, Phase
-from dbcheck.runner.lab_clusters import faults
+from dbcheck.runner.lab_clusters import inject_faults
 from tests.kit.refusals import refused
 from tests.kit.waiting import wait_until
 
@@ -54,7 +54,7 @@ def rig() -> Rig:
 def test_they_come_in_their_order() -> None:
     spec = ClusterSpec(3, link_down_after_s=0.3, pause_after_s=0.2, pause_s=0.2)
     nodes: Any = Nodes(spec)
-    with faults(nodes, rig(), seed=1) as faulty:
+    with inject_faults(nodes, rig(), seed=1) as faulty:
         faulty.listener.load(NOW)
         wait_until(lambda: len(nodes.befell) >= 3, "the faults")
     (paused,) = {each.split()[-1] for each in nodes.befell if "node" in each}
@@ -65,7 +65,7 @@ def test_they_come_in_their_order() -> None:
 
 def test_none_comes_after_the_cut_and_none_is_left_paused() -> None:
     nodes: Any = Nodes(ClusterSpec(2, link_down_after_s=60, pause_after_s=0.1))
-    with faults(nodes, rig(), seed=1) as faulty:
+    with inject_faults(nodes, rig(), seed=1) as faulty:
         faulty.listener.load(NOW)
         assert nodes.happened.wait(5)
         faulty.listener.phase(Phase.CUT, "now")
@@ -74,7 +74,7 @@ def test_none_comes_after_the_cut_and_none_is_left_paused() -> None:
 
 def test_without_a_load_nothing_happens() -> None:
     nodes: Any = Nodes(ClusterSpec(2, link_down_after_s=0.1))
-    with faults(nodes, rig(), seed=1):
+    with inject_faults(nodes, rig(), seed=1):
         pass
     assert nodes.befell == []
 
@@ -82,7 +82,7 @@ def test_without_a_load_nothing_happens() -> None:
 def test_one_that_cannot_be_made_is_an_error_at_the_end() -> None:
     nodes: Any = Nodes(ClusterSpec(2, pause_after_s=0.1), failing=True)
     error = refused(ErrorId.LAB_DAEMON_FAILED, LabError, naming="it cannot be paused")
-    with error, faults(nodes, rig(), seed=1) as faulty:
+    with error, inject_faults(nodes, rig(), seed=1) as faulty:
         faulty.listener.load(NOW)
         assert nodes.happened.wait(5)
         nodes.befell.append("the cycle went on")
@@ -93,7 +93,7 @@ def test_the_seed_draws_which_node_is_paused() -> None:
     paused = set()
     for seed in range(20):
         nodes: Any = Nodes(ClusterSpec(3, pause_after_s=0.1))
-        with faults(nodes, rig(), seed) as faulty:
+        with inject_faults(nodes, rig(), seed) as faulty:
             faulty.listener.load(NOW)
             assert nodes.happened.wait(5)
         paused.add(nodes.befell[0])

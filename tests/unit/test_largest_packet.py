@@ -20,7 +20,7 @@ from dbcheck.rows.schedule import Schedule
 from dbcheck.rows.workload import Workload
 from tests.kit.refusals import refused
 
-NAMES = [name for name in files.workload_names() if name != "classic"]
+NAMES = [name for name in files.list_workload_names() if name != "classic"]
 LARGE = [
     replace(workload_file.load(name), payload_bytes=(1 << 20,))
     for name in ("mixed", "rollback", "two-phase")

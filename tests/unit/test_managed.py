@@ -41,7 +41,7 @@ from dbcheck.model.managed import (
 from dbcheck.model.server import ServerFacts, difference, unread_identity
 from dbcheck.ports.engine import Engine
 from dbcheck.power.kinds.exec import ExecPlan, ExecSwitch
-from dbcheck.runner.guard import guard
+from dbcheck.runner.guard import check_interlocks
 from tests.kit.bare_engine import BareEngine
 from tests.kit.cases import case
 from tests.kit.inventories import loaded
@@ -279,10 +279,12 @@ def test_the_guide_s_inventory_passes_the_guard_as_a_failover(
     entry = loaded(tmp_path, textwrap.dedent(text)).entry("orders")
     assert entry.host == ""
     engine = cast(Engine, Managed())
-    assert guard(entry, engine, yes=True, i_know=False) == RDS
+    assert check_interlocks(entry, engine, yes=True, i_know=False) == RDS
     plan = dataclasses.replace(cast(ExecPlan, entry.power), declared=CutClass.AC)
     with refused(ErrorId.HOST_NOT_IDENTIFIED, UsageError, naming="hostname"):
-        guard(dataclasses.replace(entry, power=plan), engine, yes=True, i_know=False)
+        check_interlocks(
+            dataclasses.replace(entry, power=plan), engine, yes=True, i_know=False
+        )
 
 
 # --------------------------------------------------------------- what is claimed

@@ -13,7 +13,7 @@ from dbcheck.config import files
 from dbcheck.lab.spec import DriveSpec, LabSpec
 from dbcheck.model.family import MYSQL, POSTGRESQL
 from dbcheck.model.verdict import Verdict
-from dbcheck.runner.matrix_cycles import session_url
+from dbcheck.runner.matrix_cycles import add_session_settings
 from dbcheck.runner.matrix_rows import Matrix, read_matrix
 from tests.kit.refusals import refused
 
@@ -29,8 +29,8 @@ def read(
 
 
 def test_every_matrix_that_comes_along_is_valid() -> None:
-    assert "percona-2009" in files.matrix_names()
-    for name in files.matrix_names():
+    assert "percona-2009" in files.list_matrix_names()
+    for name in files.list_matrix_names():
         assert read_matrix(name, (), target=False, seed=1).rows
 
 
@@ -272,7 +272,7 @@ def test_a_matrix_that_is_not_there_is_told_with_those_that_are() -> None:
 
 def test_settings_of_a_session_stand_in_the_url() -> None:
     url = "postgresql+psycopg2://me@db/x?options=-c%20a%3D1&sslmode=require"
-    written = session_url(url, {"b": "two words"}, POSTGRESQL)
+    written = add_session_settings(url, {"b": "two words"}, POSTGRESQL)
     assert "sslmode=require" in written
     assert "options=-c+a%3D1+-c+b%3Dtwo%5C+words" in written
 
@@ -281,5 +281,7 @@ def test_mysql_has_no_such_settings() -> None:
     with refused(
         ErrorId.SETTING_NOT_FOR_SESSION, UsageError, naming="sync_binlog"
     ) as caught:
-        session_url("mysql+mysqlconnector://me@db/x", {"sync_binlog": "0"}, MYSQL)
+        add_session_settings(
+            "mysql+mysqlconnector://me@db/x", {"sync_binlog": "0"}, MYSQL
+        )
     assert "relaxed" in caught.value.hint

@@ -8,7 +8,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError
-from dbcheck.cycle.preflight.members import Address, address_of, recognised
+from dbcheck.cycle.preflight.members import Address, find_address, recognise_node
 from dbcheck.engines.registry import open_engine
 from dbcheck.model.replication import Follower, Membership
 from tests.kit.refusals import refused
@@ -25,7 +25,7 @@ OF_MYSQL = Membership("2", "1", "db2:3306", semi_sync=True)
 
 
 def of(member: Membership, *found: Follower) -> tuple[str, str]:
-    return recognised("db2", member, found, own=OWN, writer=WRITER)
+    return recognise_node("db2", member, found, own=OWN, writer=WRITER)
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_a_node_that_the_writer_does_not_list_is_refused() -> None:
 
 def test_where_a_server_is_reached() -> None:
     local = open_engine("postgresql+psycopg2://a@127.0.0.1/b")
-    assert address_of(local) == Address(frozenset({"127.0.0.1"}), 5432)
-    assert address_of(open_engine("mysql://a@127.0.0.1:3307/b")).port == 3307
+    assert find_address(local) == Address(frozenset({"127.0.0.1"}), 5432)
+    assert find_address(open_engine("mysql://a@127.0.0.1:3307/b")).port == 3307

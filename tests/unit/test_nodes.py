@@ -57,7 +57,7 @@ RIG: Any = SimpleNamespace(
 
 def described(canaries: dict[str, HostCanaries]) -> Mapping[str, Any]:
     witness: Any = None
-    return before_load._nodes(RIG, MANIFEST.workload, witness, canaries)
+    return before_load._describe_nodes(RIG, MANIFEST.workload, witness, canaries)
 
 
 def test_each_node_is_described_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import HostError
-from dbcheck.cycle.host import ask_host, end_canaries, inspect_host
+from dbcheck.cycle.host import end_canaries, inspect_host, inspect_host_again
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.host import same_storage, unsafe_shutdowns
 from dbcheck.judge.item import ItemId, Standing
@@ -343,7 +343,7 @@ def test_each_volume_has_canaries_that_are_asked_for_and_removed() -> None:
     assert canaries.completed(host_kept=False)[1:] == (DONE,)
     end_canaries(SingleServer(node), {ONLY_NODE: canaries})
     assert [each.stopped for each in host.running] == [True, True]
-    found = ask_host(
+    found = inspect_host_again(
         node, listener, replace(MANIFEST.writer, host=before, places=ASKED)
     )
     assert found is not None
@@ -360,7 +360,7 @@ def test_a_volume_that_lets_nobody_write_is_noted() -> None:
     assert canaries is not None
     assert before.elsewhere == (VolumeCanaries("", "", "no room"),)
     assert canaries.completed(host_kept=False)[1:] == (None,)
-    found = ask_host(
+    found = inspect_host_again(
         node, listener, replace(MANIFEST.writer, host=before, places=ASKED)
     )
     assert found is not None

@@ -13,17 +13,17 @@ from rich.console import Console
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.inventory.entry import Entry
-from dbcheck.inventory.load import inventory
+from dbcheck.inventory.load import make_inventory
 from dbcheck.model.cut import DECLARABLE, CutClass, shown
 from dbcheck.power.kinds.exec import ExecPlan
 from dbcheck.power.kinds.fence import FencePlan
 from dbcheck.power.kinds.lab import LabPlan
 from dbcheck.power.kinds.manual import ManualPlan
 from dbcheck.power.kinds.plan import PowerPlan
-from dbcheck.power.kinds.shared import agreed, of_agent
+from dbcheck.power.kinds.shared import find_cut_class_of_agent, require_declared_class
 from dbcheck.power.kinds.sysrq import SysrqPlan
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runner.assemble import entry_rig, power_switch
+from dbcheck.runner.assemble import make_power_switch, make_rig
 from dbcheck.runner.guard import require_passable
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.window import WindowLimits
@@ -44,18 +44,18 @@ from tests.kit.refusals import refused
     ],
 )
 def test_an_agent_is_known_by_its_name(agent: str, expected: CutClass) -> None:
-    assert of_agent(agent, None) is expected
+    assert find_cut_class_of_agent(agent, None) is expected
 
 
 def test_no_declaration_makes_a_cut_deeper_than_it_is() -> None:
-    assert of_agent("fence_powerman", CutClass.AC) is CutClass.AC
-    assert of_agent("fence_apc", CutClass.AC) is CutClass.AC
+    assert find_cut_class_of_agent("fence_powerman", CutClass.AC) is CutClass.AC
+    assert find_cut_class_of_agent("fence_apc", CutClass.AC) is CutClass.AC
     with refused(
         ErrorId.POWER_CLASS_DIFFERS, UsageError, naming=("BMC off", "but 'AC")
     ):
-        of_agent("fence_ipmilan", CutClass.AC)
+        find_cut_class_of_agent("fence_ipmilan", CutClass.AC)
     with refused(ErrorId.POWER_CLASS_DIFFERS, UsageError, naming=("reset", "but 'AC")):
-        agreed("sysrq", CutClass.RESET, CutClass.AC)
+        require_declared_class("sysrq", CutClass.RESET, CutClass.AC)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_no_declaration_makes_a_cut_deeper_than_it_is() -> None:
 def test_each_switch_has_its_class(plan: PowerPlan, expected: CutClass) -> None:
     entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=plan)
     assert plan.cut_class is expected
-    assert power_switch(entry, print).cut_class is expected
+    assert make_power_switch(entry, print).cut_class is expected
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_each_switch_has_its_class(plan: PowerPlan, expected: CutClass) -> None:
 def test_a_switch_that_is_declared_wrongly_is_not_opened(plan: PowerPlan) -> None:
     entry = Entry("db1", "postgresql://db1/x", host="ssh://db1", power=plan)
     with refused(ErrorId.POWER_CLASS_DIFFERS, UsageError):
-        power_switch(entry, print)
+        make_power_switch(entry, print)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_only_the_class_of_an_undeclared_hand_is_assumed(
     witness = open_witness(f"file:{tmp_path}/witness", volatile=True)
     progress, window = PlainProgress(Console(quiet=True)), WindowLimits()
     with contextlib.closing(witness):
-        rig = entry_rig(entry, witness, progress, tmp_path, window)
+        rig = make_rig(entry, witness, progress, tmp_path, window)
     assert rig.site.writer.class_assumed is assumed
 
 
@@ -148,7 +148,7 @@ def test_a_depth_speaks_for_its_own_class_alone(deep: CutClass) -> None:
 def declared(folder: Path, variables: Mapping[str, Any]) -> CutClass | None:
     """Return what the inventory of a host without a switch declares."""
     own = {"dbcheck_target": "postgresql://db1/x", **variables}
-    plan = inventory(folder / "inventory.yml", {"db1": own}).entry("db1").power
+    plan = make_inventory(folder / "inventory.yml", {"db1": own}).entry("db1").power
     assert isinstance(plan, ManualPlan)
     return plan.declared
 

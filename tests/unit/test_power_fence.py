@@ -6,7 +6,7 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.power.kinds.fence import NO_POWER, Metadata, parse, require_name
+from dbcheck.power.kinds.fence import NO_POWER, Metadata, parse_metadata, require_name
 from tests.kit.devices import XML
 from tests.kit.refusals import refused
 
@@ -15,7 +15,7 @@ ACTIONS = ("on", "off", "reboot", "status")
 
 def metadata(*actions: str, more: str = "") -> Metadata:
     named = "".join(f'<action name="{action}"/>' for action in actions)
-    return parse("fence_x", XML.format(named + more))
+    return parse_metadata("fence_x", XML.format(named + more))
 
 
 def test_a_power_agent_with_all_it_needs_is_taken() -> None:
@@ -86,4 +86,4 @@ def test_metadata_that_is_not_xml_is_refused() -> None:
     with refused(
         ErrorId.FENCE_AGENT_UNKNOWN, UsageError, naming="invalid metadata XML"
     ):
-        parse("fence_x", "Usage: ...")
+        parse_metadata("fence_x", "Usage: ...")

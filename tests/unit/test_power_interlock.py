@@ -15,7 +15,7 @@ from dbcheck.model.server import ServerFacts
 from dbcheck.ports.engine import Engine
 from dbcheck.power import interlock
 from dbcheck.runner import assemble
-from dbcheck.runner.guard import guard
+from dbcheck.runner.guard import check_interlocks
 from tests.kit.bare_engine import BareEngine
 from tests.kit.inventories import loaded
 from tests.kit.refusals import refused
@@ -134,11 +134,13 @@ def test_what_is_here_may_be_a_tunnel_and_what_is_not_must_be_the_host(
     """libpq tries each host of a URL."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     seen = SimpleNamespace(identity=lambda: SEEN)
-    monkeypatch.setattr(assemble, "power_host", lambda _: seen)
+    monkeypatch.setattr(assemble, "make_power_host", lambda _: seen)
     entry = loaded(tmp_path, DB1).entry("db1")
 
     def guarded(*hosts: str) -> str:
-        return guard(entry, cast(Engine, Server(*hosts)), yes=True, i_know=False)
+        return check_interlocks(
+            entry, cast(Engine, Server(*hosts)), yes=True, i_know=False
+        )
 
     assert guarded(tunnel)
     assert guarded(tunnel, "10.0.0.1")
@@ -167,6 +169,6 @@ def test_others_are_not_cut_unless_they_are_known(
     found: OtherUsers, id: ErrorId, named: str
 ) -> None:
     with refused(id, UsageError, naming=named):
-        interlock.require_alone("db1", found, i_know=False)
-    interlock.require_alone("db1", found, i_know=True)
-    interlock.require_alone("db1", OtherUsers((), 0), i_know=False)
+        interlock.require_no_other_users("db1", found, i_know=False)
+    interlock.require_no_other_users("db1", found, i_know=True)
+    interlock.require_no_other_users("db1", OtherUsers((), 0), i_know=False)

@@ -61,7 +61,7 @@ class Plug:
 
 def test_a_host_that_boots_anew_is_seen() -> None:
     plug = Plug()
-    seen = selftest.run(plug, cast(TargetHost, plug), 5)
+    seen = selftest.run_self_test(plug, cast(TargetHost, plug), 5)
     assert seen.rebooted is True
     assert seen.back_s is not None
     assert seen.states == ("on", "off", "on")
@@ -69,19 +69,19 @@ def test_a_host_that_boots_anew_is_seen() -> None:
 
 
 def test_without_ssh_nothing_is_claimed_of_the_host() -> None:
-    seen = selftest.run(Plug(), None, 5)
+    seen = selftest.run_self_test(Plug(), None, 5)
     assert (seen.rebooted, seen.back_s) == (None, None)
 
 
 def test_a_host_that_stayed_up_is_seen() -> None:
     plug: Any = Plug("wrong outlet")
-    assert selftest.run(plug, plug, 5).rebooted is False
+    assert selftest.run_self_test(plug, plug, 5).rebooted is False
 
 
 def test_the_power_is_restored_whatever_fails() -> None:
     plug = Plug("cut")
     with refused(ErrorId.POWER_COMMAND_FAILED, PowerError, naming="may be off"):
-        selftest.run(plug, None, 5)
+        selftest.run_self_test(plug, None, 5)
     assert plug.calls == ["cut", "restore"]
 
 
@@ -106,14 +106,14 @@ def test_power_that_does_not_come_back_is_reported_with_what_came_first(
 
     both = f"{why}; the power may still be off: it is stuck"
     with refused(ErrorId.POWER_COMMAND_FAILED, PowerError) as caught:
-        selftest.run(Stuck(), None, 5)
+        selftest.run_self_test(Stuck(), None, 5)
     assert (str(caught.value), caught.value.hint) == (both, "Go there.")
 
 
 def test_a_host_that_does_not_come_back_is_reported() -> None:
     plug: Any = Plug("no boot")
     with refused(ErrorId.HOST_NOT_BACK, PowerError, naming="answer 0"):
-        selftest.run(plug, plug, 0)
+        selftest.run_self_test(plug, plug, 0)
 
 
 def test_an_interrupt_in_the_restore_comes_once_the_power_is_back(
@@ -127,7 +127,7 @@ def test_an_interrupt_in_the_restore_comes_once_the_power_is_back(
     monkeypatch.setattr(interrupt, "_came", [])  # it is remembered for good
     plug = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        selftest.run(plug, None, 5)
+        selftest.run_self_test(plug, None, 5)
     assert plug.power is PowerState.ON
 
 
@@ -140,16 +140,16 @@ def test_a_depth_is_remembered_unless_the_host_stayed_up(
     depth = VolumeDepth(volume, None, "no canaries")
     remembered: list[Reached] = []
     found = Reached("now", "m", ())
-    monkeypatch.setattr(assemble, "power_host", lambda _: plug)
-    monkeypatch.setattr(assemble, "entry_host", lambda _: plug)
-    monkeypatch.setattr(assemble, "engine", MagicMock())
+    monkeypatch.setattr(assemble, "make_power_host", lambda _: plug)
+    monkeypatch.setattr(assemble, "make_host", lambda _: plug)
+    monkeypatch.setattr(assemble, "make_engine", MagicMock())
     monkeypatch.setattr(
         idle_cut,
         "cut_idle_host_and_measure_depth",
         lambda *arguments: (arguments[-2](), [depth], found),
     )
     monkeypatch.setattr(wiring, "remember_reached", lambda _, it: remembered.append(it))
-    _, depths, shown = power._tested(Entry("db1", "postgresql://db1/x"), plug, 5)
+    _, depths, shown = power._test_entry(Entry("db1", "postgresql://db1/x"), plug, 5)
     assert len(remembered) == kept
     assert (depths, shown) == ([f"{depth}: no canaries"], None)
 
@@ -163,8 +163,8 @@ def test_a_depth_that_was_measured_is_not_called_unmeasured(
         **{"cut_s": 1.0, "off_s": 2.0, "back_s": None, "drives": []},
         "depths": ["DRIVE on data (sda): 110 writes are gone"],
     }
-    measured = power._test_lines(result, cut_class, Depth.DRIVE)
-    unknown = power._test_lines(result, cut_class, None)
+    measured = power._format_test(result, cut_class, Depth.DRIVE)
+    unknown = power._format_test(result, cut_class, None)
     left_open = cut_class.leaves_open(None)
     assert left_open
     assert not any(left_open in line for line in measured)

@@ -44,7 +44,7 @@ class Server:
 def asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> RecordingListener:
     listener = RecordingListener()
     monkeypatch.setattr("time.sleep", server.sleep)
-    facts = waiting.settled_facts(cast(Engine, server), listener)
+    facts = waiting.read_settled_facts(cast(Engine, server), listener)
     assert facts.start_ambiguous_us <= 0
     return listener
 

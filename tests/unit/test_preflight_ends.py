@@ -28,14 +28,14 @@ def test_a_preflight_that_ends_in_its_checkpoint_closes_all_it_began(
     failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts, ended = Parts(failure), []
-    monkeypatch.setattr(before_load, "_manifest", lambda *_, **__: manifest())
-    monkeypatch.setattr(before_load, "_warm", lambda *_: None)
+    monkeypatch.setattr(before_load, "_make_manifest", lambda *_, **__: manifest())
+    monkeypatch.setattr(before_load, "_commit_first_rows", lambda *_: None)
     monkeypatch.setattr(before_load, "inspect_host", lambda *_, **__: (None, RUNNING))
     monkeypatch.setattr(
         before_load, "end_canaries", lambda _, canaries, remove: ended.append(canaries)
     )
     with pytest.raises(type(failure), match=str(failure)):
-        before_load.preflight(rig_with(parts, tmp_path), manifest().workload, 1)
+        before_load.run_preflight(rig_with(parts, tmp_path), manifest().workload, 1)
     assert (parts.held.times, parts.log.times, ended) == (1, 1, [{ONLY_NODE: RUNNING}])
 
 

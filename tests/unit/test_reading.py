@@ -15,7 +15,7 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, OtherServer, UsageError
 from dbcheck.config.workload_file import load
 from dbcheck.cycle.recovery.after_cut import read_survivors
-from dbcheck.cycle.recovery.reading import Reading, nothing_read
+from dbcheck.cycle.recovery.reading import Reading, store_nothing_read
 from dbcheck.cycle.rig import Limits, Rig
 from dbcheck.model.cluster import ONLY_NODE, Promise, SiteKind
 from dbcheck.model.records import AfterRecord, NodeAfter, PreparedRecord
@@ -274,7 +274,9 @@ def test_a_canary_that_was_there_before_the_cut_shows_nothing_of_it(case: Case) 
 
 def test_nothing_that_a_load_prepared_is_decided_while_it_runs(case: Case) -> None:
     """And the rows that an earlier record names are still those in the folder."""
-    case.run.write_after(after_of(None, survivors=nothing_read(case.run, MANIFEST_2PC)))
+    case.run.write_after(
+        after_of(None, survivors=store_nothing_read(case.run, MANIFEST_2PC))
+    )
     server, case.log = Server(), LOG + b"more"
     with refused(ErrorId.RUN_STILL_UNDER_LOAD, UsageError) as caught:
         case.reading(server).read(BACK)

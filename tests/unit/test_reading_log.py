@@ -126,7 +126,7 @@ def test_another_server_that_started_before_the_reading_writes_to_the_log(
     log = _log(MARIA_PAGE + MARIA_ASSERTED, earlier=started)
     lost = EngineError("lost", id=ErrorId.STATEMENT_FAILED)
     assert bool(log.why(lost).damage) is own
-    again = _log(SHUT + START, earlier=started).shows_an_orderly_end()
+    again = _log(SHUT + START, earlier=started).had_orderly_end()
     assert again is (True if own else None)
 
 
@@ -144,14 +144,14 @@ def test_an_orderly_end_is_that_of_this_server(
 ) -> None:
     start = START.replace(" as process", f" server_uid {name} as process")
     for log in (_log(before + start), _of_sql(before + start)):
-        assert log.shows_an_orderly_end() is orderly
-    assert _log(start + before + start).shows_an_orderly_end() is (
+        assert log.had_orderly_end() is orderly
+    assert _log(start + before + start).had_orderly_end() is (
         None if name == "another" else False
     )
 
 
 def test_without_a_log_nothing_shows_an_orderly_end() -> None:
-    assert _log("").shows_an_orderly_end() is None
+    assert _log("").had_orderly_end() is None
 
 
 @pytest.mark.parametrize("how", ["truncated", "rewound"])

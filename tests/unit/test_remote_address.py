@@ -7,7 +7,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.remote.address import Address, parse_ssh_url
-from dbcheck.remote.way import way_to
+from dbcheck.remote.way import find_way
 from tests.kit.refusals import refused
 
 
@@ -62,7 +62,7 @@ def test_a_url_names_user_host_port_and_path(
 )
 def test_any_other_url_of_a_host_is_refused(url: str, why: str, id: ErrorId) -> None:
     with refused(id, UsageError, naming=why) as caught:
-        way_to(url)
+        find_way(url)
     assert "gehe" not in str(caught.value) + caught.value.hint
 
 
@@ -76,7 +76,7 @@ def test_any_other_url_of_a_host_is_refused(url: str, why: str, id: ErrorId) -> 
     ],
 )
 def test_what_a_shell_would_obey_is_in_no_address(url: str) -> None:
-    for parse in (way_to, lambda given: parse_ssh_url(given, "a witness", "")):
+    for parse in (find_way, lambda given: parse_ssh_url(given, "a witness", "")):
         with refused(ErrorId.HOST_ADDRESS_INVALID):
             parse(url)
 
@@ -92,7 +92,7 @@ def test_what_a_shell_would_obey_is_in_no_address(url: str) -> None:
 )
 def test_the_error_says_what_is_wrong_in_an_address(url: str, why: str) -> None:
     with refused(ErrorId.HOST_ADDRESS_INVALID, UsageError, naming=why) as caught:
-        way_to(url)
+        find_way(url)
     assert "gehe" not in str(caught.value)
     assert "in the command, the inventory or ssh_config" in caught.value.hint
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dbcheck.agent import wire
-from dbcheck.remote.channel import bootstrap, program
+from dbcheck.remote.channel import build_program, make_bootstrap
 from tests.kit.channels import AGENTS
 
 SENT = {
@@ -38,7 +38,7 @@ def test_what_is_sent_is_python_3_8_and_needs_nothing_installed(module: str) -> 
 
 @pytest.mark.parametrize("module", AGENTS)
 def test_a_bootstrap_passes_a_login_shell_in_single_quotes(module: str) -> None:
-    line = bootstrap(len(program(module, *AGENTS[module])))
+    line = make_bootstrap(len(build_program(module, *AGENTS[module])))
     assert "'" not in line
     assert "\n" not in line
 

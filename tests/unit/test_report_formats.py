@@ -19,7 +19,7 @@ from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
 from dbcheck.base.error_ids import ErrorId
-from dbcheck.cli.report import as_json
+from dbcheck.cli.report import format_json
 from dbcheck.judge.results import CampaignsResult, MatrixResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
 from dbcheck.report.campaign import campaigns_report
@@ -302,7 +302,7 @@ def test_metrics_of_several_targets_stay_apart() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_json_is_what_the_schema_says(kind: str) -> None:
     subject = poisoned_subjects("x")[kind]
-    values = json.loads(as_json(subject))
+    values = json.loads(format_json(subject))
     jsonschema.validate(values, json.loads((SCHEMAS / f"{kind}.json").read_text()))
     result = subject.result if isinstance(subject, RunSubject) else subject
     assert msgspec.convert(values, type(result), str_keys=True) == result

@@ -13,7 +13,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.campaign.compare import compared
-from dbcheck.cli.report import formatted, read
+from dbcheck.cli.report import format_report, read_result
 from dbcheck.cycle.judging import judge_run
 from dbcheck.judge.results import CampaignResult, CampaignsResult
 from dbcheck.model.verdict import CycleVerdict, Verdict
@@ -34,15 +34,15 @@ PROCESS = "process"
 
 
 def test_a_control_that_passed_is_no_pass_of_its_server(tmp_path: Path) -> None:
-    subject = read(stored_copy(CONTROL, tmp_path))
-    metrics = formatted(subject, "prometheus")
+    subject = read_result(stored_copy(CONTROL, tmp_path))
+    metrics = format_report(subject, "prometheus")
     kinds = re.findall(
         r'dbcheck_verdict\{.*kind="(\w+)".*verdict="PASS"\} 1.0', metrics
     )
     assert kinds == ["control"]
-    assert 'classname="dbcheck.control"' in formatted(subject, "junit")
+    assert 'classname="dbcheck.control"' in format_report(subject, "junit")
     for kind in ("text", "html", "md", "junit"):
-        text = " ".join(formatted(subject, kind).split())
+        text = " ".join(format_report(subject, kind).split())
         assert "says nothing about the server" in text, kind
 
 
@@ -135,8 +135,12 @@ def test_a_row_that_ended_with_an_error_is_no_pass() -> None:
     result = subject_of(Verdict.PASS).result
     matrix = matrix_result([Line("a", "", None, None, [result], "it broke")])
     assert 'verdict="PASS"} 1.0' not in as_metrics(matrix)
-    assert 'chip PASS">PASS</span></td></tr>\n</tbody>' not in formatted(matrix, "html")
-    (row,) = (x for x in formatted(matrix, "md").split("\n") if x.startswith("| a "))
+    assert 'chip PASS">PASS</span></td></tr>\n</tbody>' not in format_report(
+        matrix, "html"
+    )
+    (row,) = (
+        x for x in format_report(matrix, "md").split("\n") if x.startswith("| a ")
+    )
     assert row.endswith("| none |")
     assert 'errors="1"' in as_junit(matrix)
 
@@ -147,7 +151,7 @@ def test_a_page_of_many_cycles_stays_small_and_shows_every_loss() -> None:
     result = campaign_of(*((verdict, 0) for verdict in verdicts))
     result = replace(result, strata={"steady": 10_000}, windows={})
     began = time.process_time()
-    page = formatted(CampaignsResult("/c", (result,)), "html")
+    page = format_report(CampaignsResult("/c", (result,)), "html")
     assert time.process_time() - began < 30
     assert len(page.encode()) < 1_500_000
     assert page.count('<span class="chip FAIL">') == 100

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import RunFormatError
 from dbcheck.campaign.folder import CampaignFolder
-from dbcheck.cli.report import as_json, formatted, read
+from dbcheck.cli.report import format_json, format_report, read_result
 from dbcheck.judge.result import RunResult
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.subject import RunSubject
@@ -36,7 +36,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def of(folder: Path) -> RunSubject:
-    subject = read(folder)
+    subject = read_result(folder)
     assert isinstance(subject, RunSubject)
     return subject
 
@@ -49,16 +49,16 @@ def test_every_format_of_a_report_shows_the_verdict(folder: Path) -> None:
     subject = of(folder)
     result = subject.result
     for kind in ("html", "md", "text", "junit"):
-        text = formatted(subject, kind)
+        text = format_report(subject, kind)
         assert result.verdict.value in text
         assert kind in ("md", "text") or result.run in text
-    page = formatted(subject, "html")
+    page = format_report(subject, "html")
     assert all(title in page for title in IN_CHARTS)
-    whole = JUnitXml.fromstring(formatted(subject, "junit").encode())
+    whole = JUnitXml.fromstring(format_report(subject, "junit").encode())
     assert (whole.tests, whole.skipped) == (1, 0)
     assert whole.failures == (result.verdict is Verdict.FAIL)
     assert whole.errors == (result.verdict is Verdict.INCONCLUSIVE)
-    metrics = formatted(subject, "prometheus")
+    metrics = format_report(subject, "prometheus")
     verdicts = {
         sample.labels["verdict"]: sample.value
         for family in text_string_to_metric_families(metrics)
@@ -66,7 +66,7 @@ def test_every_format_of_a_report_shows_the_verdict(folder: Path) -> None:
         if sample.name == "dbcheck_verdict"
     }
     assert {name for name, value in verdicts.items() if value} == {result.verdict.value}
-    assert json.loads(as_json(subject))["verdict"] == result.verdict.value
+    assert json.loads(format_json(subject))["verdict"] == result.verdict.value
 
 
 def test_the_timeline_and_the_map_show_every_ack_and_every_loss(folder: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_timeline_and_the_map_show_every_ack_and_every_loss(folder: Path) ->
     if result.confirmed is None:  # nothing was compared: no claim of what was kept
         assert not detail.compared
         assert detail.keys is None
-        assert "acked and kept" not in formatted(subject, "html")
+        assert "acked and kept" not in format_report(subject, "html")
         return
     assert sum(one.acked for one in moments) == result.confirmed - PREFLIGHT
     assert sum(one.lost for one in moments) == lost_of(result)
@@ -102,7 +102,7 @@ def test_a_damaged_log_leaves_the_charts_out_and_says_so(tmp_path: Path) -> None
     subject = of(folder)
     assert subject.result.verdict is Verdict.INCONCLUSIVE
     assert subject.note.startswith("No charts: ")
-    page = formatted(subject, "html")
+    page = format_report(subject, "html")
     assert not any(f"<h3>{title}" in page for title in IN_CHARTS)
     assert "No charts: " in page
 
@@ -130,7 +130,7 @@ def test_a_cycle_whose_rows_were_dropped_is_shown_as_it_was_judged(
     assert shown.result == judged.result
     assert shown.detail is None
     assert "not judged again" in shown.note
-    assert "not judged again" in formatted(shown, "html")
+    assert "not judged again" in format_report(shown, "html")
 
 
 def test_a_verdict_that_was_changed_is_refused_where_no_rows_are(
@@ -144,11 +144,11 @@ def test_a_verdict_that_was_changed_is_refused_where_no_rows_are(
     with refused(
         ErrorId.RECORD_DAMAGED, RunFormatError, naming="damaged or was changed"
     ):
-        read(folder)
+        read_result(folder)
 
 
 def test_a_folder_of_campaigns_is_shown_whole(tmp_path: Path) -> None:
     for name in ("db1", "db2"):
         CampaignFolder.create(tmp_path / "c" / name, PLAN)
-    page = formatted(read(tmp_path / "c"), "html")
+    page = format_report(read_result(tmp_path / "c"), "html")
     assert page.count('class="banner INCONCLUSIVE"') == 2

@@ -10,10 +10,15 @@ import click
 import pytest
 
 from dbcheck.cli.flags.groups import Verb, grouped
-from dbcheck.cli.flags.lab import ServerOptions, StorageOptions, flags_of_lab, lab_spec
+from dbcheck.cli.flags.lab import (
+    ServerOptions,
+    StorageOptions,
+    list_lab_flags,
+    make_lab_spec,
+)
 from dbcheck.cli.flags.load import WorkloadOptions
-from dbcheck.cli.flags.shared import drawn
-from dbcheck.cli.report import steps_of
+from dbcheck.cli.flags.shared import draw_seed
+from dbcheck.cli.report import list_steps
 from dbcheck.config.workload_file import load
 from dbcheck.config.workload_file import load as named
 from dbcheck.cycle.judging import judge_run
@@ -67,8 +72,8 @@ def parsed(
     cycles: int,
     control: bool,
 ) -> tuple[LabSpec, Workload, int, bool]:
-    spec = lab_spec(server, storage, drawn(server.seed))
-    workload = load.applied_to(named(load.workload))
+    spec = make_lab_spec(server, storage, draw_seed(server.seed))
+    workload = load.apply_to_workload(named(load.workload))
     return spec, workload, cycles, control
 
 
@@ -84,7 +89,7 @@ def command_of(path: Path, changed: Manifest) -> list[str]:
     """Return the command that repeats a run with that manifest."""
     run = stored_run(RunFolder.create(path, changed))
     outcome = judge_run(run, FrameLogReader())
-    again, repeat = steps_of(outcome)
+    again, repeat = list_steps(outcome)
     assert shlex.split(again.command) == [
         *("dbcheck", "reconcile", str(run.path), "--offline"),
     ]
@@ -93,7 +98,7 @@ def command_of(path: Path, changed: Manifest) -> list[str]:
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_the_flags_of_a_lab_describe_that_lab(spec: LabSpec) -> None:
-    flags = [*flags_of_lab(spec), "--seed", "40"]
+    flags = [*list_lab_flags(spec), "--seed", "40"]
     assert understood(flags)[0] == spec
 
 
@@ -145,7 +150,7 @@ def test_a_forged_lab_gives_no_command(tmp_path: Path) -> None:
     lab = {"rung": "drive", "drive": "; rm -rf /", "engine": "postgresql"}
     run = stored_run(RunFolder.create(tmp_path, replace(manifest(), lab=lab)))
     outcome = judge_run(run, FrameLogReader())
-    assert [step.command.split()[1] for step in steps_of(outcome)] == ["reconcile"]
+    assert [step.command.split()[1] for step in list_steps(outcome)] == ["reconcile"]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +188,7 @@ def test_a_lab_s_cluster_is_repeated_as_one(
 def test_a_run_of_a_stranger_is_not_to_be_repeated(tmp_path: Path) -> None:
     """Its manifest would choose the server that gets the password."""
     run = stored_run(RunFolder.create(tmp_path, manifest()))
-    assert len(steps_of(judge_run(run, FrameLogReader()))) == 2
+    assert len(list_steps(judge_run(run, FrameLogReader()))) == 2
     foreign = RunFolder.open(run.path)  # nothing in the state folder knows it
-    (step,) = steps_of(judge_run(foreign, FrameLogReader()))
+    (step,) = list_steps(judge_run(foreign, FrameLogReader()))
     assert step.command.endswith("--offline")

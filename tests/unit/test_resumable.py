@@ -21,10 +21,10 @@ from tests.kit.samples import LOAD
 def test_what_can_still_be_judged(gone: Gone) -> None:
     uncut = having(LOAD, cut=None, gone=gone)
     advised = resume.UNCUT if gone is Gone.NEVER else resume.PAUSED
-    assert resume._advice(uncut) == advised
-    assert resume._advice(replace(uncut, cut_failed="no")) == resume.MAYBE_CUT
-    assert resume._advice(replace(LOAD, gone=gone)) == resume.PAUSED
-    assert resume._advice(None) == resume.PAUSED
+    assert resume._find_advice(uncut) == advised
+    assert resume._find_advice(replace(uncut, cut_failed="no")) == resume.MAYBE_CUT
+    assert resume._find_advice(replace(LOAD, gone=gone)) == resume.PAUSED
+    assert resume._find_advice(None) == resume.PAUSED
 
 
 def test_a_run_that_is_not_final_is_told_to_go_on_with_the_same_flags(
@@ -32,7 +32,7 @@ def test_a_run_that_is_not_final_is_told_to_go_on_with_the_same_flags(
 ) -> None:
     run, shown = tmp_path / "a run", []
     outcome = SimpleNamespace(run=SimpleNamespace(path=run))
-    monkeypatch.setattr(resume, "reconciled", lambda *_, **__: outcome)
+    monkeypatch.setattr(resume, "reconcile_entry", lambda *_, **__: outcome)
     monkeypatch.setattr(
         output, "end_with", lambda *_, reconcile, **__: shown.append(reconcile)
     )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import DbcheckError, RunFormatError, RunWriteError, UsageError
-from dbcheck.cycle.recovery.reading import nothing_read
+from dbcheck.cycle.recovery.reading import store_nothing_read
 from dbcheck.model.cluster import ONLY_NODE
 from dbcheck.model.records import (
     LOGS_MAX,
@@ -78,7 +78,7 @@ def test_what_was_read_before_any_decision_outlives_a_reading_that_broke_off(
     run.write_prepared(replace(PREPARED, survivors={TABLE: rows}))
     again = RunFolder.open(run.path)
     assert again.prepared() == replace(PREPARED, survivors={TABLE: rows})
-    assert nothing_read(again, MANIFEST) == {TABLE: rows}
+    assert store_nothing_read(again, MANIFEST) == {TABLE: rows}
     again.write_after(after_of(FACTS, survivors={TABLE: rows}))
     assert ledger_of(again) == [record(1, 1)]
     again.forget_survivors()

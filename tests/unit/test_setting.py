@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.base.setting import Setting, flags_of, settings_of
+from dbcheck.base.setting import Setting, list_flags, list_settings
 from dbcheck.campaign.compare import configuration
 from dbcheck.cli.flags.groups import FlagsOf, Group, Verb, grouped
 from dbcheck.cli.flags.lab import RecordOptions, StorageOptions
@@ -94,14 +94,14 @@ def test_a_value_beyond_the_range_is_refused(words: tuple[str, str]) -> None:
 
 
 def test_the_flags_of_a_value_are_those_that_differ() -> None:
-    assert flags_of(Pace(), Pace()) == []
+    assert list_flags(Pace(), Pace()) == []
     mine = Pace(rate=1234567.5, ramp_s=2, sizes=(1,), name="x")
-    assert flags_of(mine, Pace()) == ["--rate", "1234567.5", "--ramp", "2"]
-    assert flags_of(mine, replace(mine, rate=0.0)) == ["--rate", "1234567.5"]
+    assert list_flags(mine, Pace()) == ["--rate", "1234567.5", "--ramp", "2"]
+    assert list_flags(mine, replace(mine, rate=0.0)) == ["--rate", "1234567.5"]
 
 
 def test_a_comparison_shows_a_value_with_its_unit() -> None:
-    found = {each.title: each for each in settings_of(Pace).values()}
+    found = {each.title: each for each in list_settings(Pace).values()}
     assert list(found) == ["rate", "ramp", "sizes"]
     assert found["rate"].shown(2.5) == "2.5/s"
     assert found["rate"].shown(0.0) == "no limit"
@@ -110,7 +110,7 @@ def test_a_comparison_shows_a_value_with_its_unit() -> None:
 
 
 def test_every_setting_of_a_workload_is_compared_and_can_be_varied() -> None:
-    settings = settings_of(Workload)
+    settings = list_settings(Workload)
     assert {"sessions", "rate", "readers", "rows_before"} < settings.keys()
     shown = configuration(manifest())
     assert {each.title for each in settings.values()} <= shown.keys()
@@ -121,7 +121,7 @@ def test_every_setting_of_a_workload_is_compared_and_can_be_varied() -> None:
 
 @pytest.mark.parametrize("kind", [LabSpec, DriveSpec, ClusterSpec])
 def test_every_setting_of_a_lab_can_be_varied(kind: type[Any]) -> None:
-    for name, each in settings_of(kind).items():
+    for name, each in list_settings(kind).items():
         given = each.default or {"topology": "semi-sync"}.get(name, each.default)
         vary = ["engine=mariadb", f"{each.key}={str(given).lower()}"]
         (row,) = read_matrix(None, vary, target=False, seed=1).rows
@@ -151,7 +151,7 @@ def test_a_flag_may_have_a_range_of_its_own(words: tuple[str, str]) -> None:
 @pytest.mark.parametrize("kind", [TargetSettings, ExecPlan, WindowLimits])
 def test_run_has_the_flag_of_each_setting(kind: type[Any]) -> None:
     flags = {flag for each in run.params for flag in each.opts}
-    declared = {each.setting.flag for each in settings_of(kind).values()}
+    declared = {each.setting.flag for each in list_settings(kind).values()}
     assert declared
     assert declared <= flags
 
@@ -166,7 +166,7 @@ class Program:
 def test_a_command_is_split_as_a_shell_does_and_joined_when_it_is_repeated() -> None:
     of_program = FlagsOf(Program)
     assert of_program.given({"undo": "a 'b c'"}) == {"undo": ("a", "b c")}
-    again = flags_of(Program(("a", "b c")), Program())
+    again = list_flags(Program(("a", "b c")), Program())
     assert again == ["--undo-command", "a 'b c'"]
     with refused(ErrorId.COMMAND_NOT_SPLITTABLE, UsageError, naming="--undo-command"):
         of_program.given({"undo": "a 'b"})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dbcheck.base.access import who_may_change
+from dbcheck.base.access import find_change_by_others
 from dbcheck.base.owners import exchangeable
 from dbcheck.base.system import steps
 
@@ -66,4 +66,4 @@ def test_an_absolute_path_needs_no_current_folder(
         list(steps(Path("near")))
     (tree / "real").chmod(0o777)
     assert exchangeable(str(tree / "real/near"))
-    assert who_may_change(tree / "real/near")
+    assert find_change_by_others(tree / "real/near")

@@ -84,7 +84,7 @@ def test_an_inventory_is_for_its_user_alone(
 
 def test_a_link_in_place_of_a_file_is_replaced(tmp_path: Path, precious: Path) -> None:
     (tmp_path / "load.json.part").symlink_to(precious)
-    stored.write(tmp_path / "load.json", [b"new"])
+    stored.write_file(tmp_path / "load.json", [b"new"])
     assert precious.read_bytes() == PRECIOUS
     assert (tmp_path / "load.json").read_bytes() == b"new"
     assert not (tmp_path / "load.json").is_symlink()
@@ -94,7 +94,7 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path: Path, precious: Path) -> Non
     (tmp_path / "lock").symlink_to(precious)
     with (
         refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError, naming="symbolic links"),
-        stored.locked(tmp_path),
+        stored.lock_folder(tmp_path),
     ):
         pass
     assert precious.read_bytes() == PRECIOUS
@@ -104,7 +104,7 @@ def test_a_lock_that_is_another_file_keeps_its_content(
     tmp_path: Path, precious: Path
 ) -> None:
     (tmp_path / "lock").hardlink_to(precious)
-    with stored.locked(tmp_path):
+    with stored.lock_folder(tmp_path):
         assert precious.read_bytes() == PRECIOUS
 
 
@@ -113,7 +113,7 @@ def test_a_lock_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "lock")
     with (
         refused(ErrorId.FOLDER_NOT_WRITABLE, RunWriteError),
-        stored.locked(tmp_path),
+        stored.lock_folder(tmp_path),
     ):
         pass
 
@@ -222,4 +222,4 @@ def test_a_campaign_that_another_user_put_there_is_not_resumed(
     else:
         give_away(theirs.path, monkeypatch)
     with refused(ErrorId.FOLDER_OF_OTHER_USER, RunWriteError):
-        campaign_run.stored(root)
+        campaign_run.list_stored_campaigns(root)

@@ -12,14 +12,14 @@ from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.root import root
 from dbcheck.config import files
-from dbcheck.inventory.load import inventory
+from dbcheck.inventory.load import make_inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.power.kinds.exec import ExecPlan
 from tests.kit.inventories import hosts
 from tests.kit.refusals import refused
 from tools.docs import switches as document
 
-NAMES = files.switch_names()
+NAMES = files.list_switch_names()
 # What the requirement names, each with the recipe that it has here.
 WANTED = {
     *("labgrid", "uhubctl", "quarch", "ykush", "shelly", "tasmota", "redfish", "ipmi"),
@@ -38,7 +38,7 @@ def test_each_switch_has_a_recipe() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_says_what_belongs_in_it(name: str) -> None:
-    text = files.switch_recipe(name)
+    text = files.read_switch_recipe(name)
     found = document.recipe(name)
     assert re.match(r"# \w[\w ]*: \w", text)
     assert tuple(found.parts) == document.PARTS
@@ -67,22 +67,22 @@ def test_a_recipe_whose_state_is_translated_does_not_load_without_one(
     if not isinstance(plan, ExecPlan) or not plan.state_on:
         assert name in ("gcloud", "labgrid", "ipmi", "redfish")
         return
-    variables = hosts(files.switch_inventory(name))
+    variables = hosts(files.make_switch_inventory(name))
     del variables[document.HOST]["dbcheck_power_state"]
     with refused(
         ErrorId.POWER_STATE_PATTERN_INVALID,
         UsageError,
         naming="is given without a state program",
     ):
-        inventory(tmp_path / "hosts.yml", variables).entry(document.HOST)
+        make_inventory(tmp_path / "hosts.yml", variables).entry(document.HOST)
 
 
 def test_init_writes_the_inventory_of_a_switch(tmp_path: Path) -> None:
     path = tmp_path / "switch.yml"
     done = CliRunner().invoke(root, ["init", str(path), "--switch", "ykush"])
     assert done.exit_code == 0, done.output
-    assert path.read_text("utf-8") == files.switch_inventory("ykush")
-    for line in files.switch_recipe("ykush").splitlines():
+    assert path.read_text("utf-8") == files.make_switch_inventory("ykush")
+    for line in files.read_switch_recipe("ykush").splitlines():
         assert line in path.read_text("utf-8")
 
 

@@ -9,7 +9,11 @@ import pytest
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NotPrepared
-from dbcheck.cycle.recovery.in_doubt import Refusal, decide_rest, fates
+from dbcheck.cycle.recovery.in_doubt import (
+    Refusal,
+    decide_remaining_transactions,
+    find_fates,
+)
 from dbcheck.ports.engine import Engine
 from dbcheck.rows.operation import TwoPhase
 from dbcheck.rows.plans.twophase import PART
@@ -275,7 +279,7 @@ def test_what_became_of_each_transaction_that_was_listed() -> None:
         record(1, 3, part=PART + 1),
         record(2, 3, part=PART),
     ]
-    assert fates(decided, [records_of(rows)]) == (
+    assert find_fates(decided, [records_of(rows)]) == (
         LeftOver(1, 1, LeftFate.KEPT),
         LeftOver(1, 2, LeftFate.DIFFERENT),
         LeftOver(1, 3, LeftFate.ABSENT),
@@ -311,7 +315,7 @@ def test_what_an_earlier_reading_may_have_decided_is_judged_by_its_row() -> None
     ours, changed, gone, rolled_back, still, back = names
     other = Name(EPOCH, 1, 9)
     engine = _Deciding({still, other}, other)
-    decided = decide_rest(cast(Engine, engine), EPOCH, names, FACTS)
+    decided = decide_remaining_transactions(cast(Engine, engine), EPOCH, names, FACTS)
     assert engine.decided == [(str(still), True)], "no other is prepared"
     rows = [
         record(1, ours.seq, part=PART),
@@ -319,7 +323,7 @@ def test_what_an_earlier_reading_may_have_decided_is_judged_by_its_row() -> None
         record(1, still.seq, part=PART),
         record(1, back.seq, part=PART),
     ]
-    found = fates(decided, [records_of(rows)])
+    found = find_fates(decided, [records_of(rows)])
     perhaps = {one.seq for one in found if one.perhaps_earlier}
     assert perhaps == {ours.seq, changed.seq}
     assert {one.seq: one.fate for one in found} == {
@@ -335,6 +339,8 @@ def test_what_an_earlier_reading_may_have_decided_is_judged_by_its_row() -> None
 def test_a_decision_that_came_through_while_its_connection_broke_is_ours() -> None:
     """It is still listed, and then the server has it no more."""
     late = Name(EPOCH, 1, 1)
-    decided = decide_rest(cast(Engine, _Deciding({late}, late)), EPOCH, [late], FACTS)
-    (one,) = fates(decided, [records_of([record(1, 1, part=PART)])])
+    decided = decide_remaining_transactions(
+        cast(Engine, _Deciding({late}, late)), EPOCH, [late], FACTS
+    )
+    (one,) = find_fates(decided, [records_of([record(1, 1, part=PART)])])
     assert one == LeftOver(1, 1, LeftFate.KEPT, perhaps_earlier=True)

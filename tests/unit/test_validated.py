@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.config.validated import convert, converted, require
+from dbcheck.config.validated import convert_fields, convert_value, require_valid
 from tests.kit.refusals import refused
 
 
@@ -41,7 +41,7 @@ GOOD: dict[str, Any] = {"name": "a", "colour": "red"}
 
 
 def thing(change: dict[str, Any], *, strict: bool = True) -> Thing:
-    return converted(
+    return convert_fields(
         GOOD | change, Thing, "f.toml", given={"made": "by hand"}, strict=strict
     )
 
@@ -102,17 +102,20 @@ def test_what_is_wrong_is_named_with_what_it_may_be(
 def test_what_is_missing_is_named() -> None:
     named = "f.toml: colour"
     with refused(ErrorId.KEY_MISSING, UsageError, naming=named) as caught:
-        converted({"name": "a"}, Thing, "f.toml")
+        convert_fields({"name": "a"}, Thing, "f.toml")
     assert caught.value.hint == "Give one of red, green."
 
 
 def test_a_key_may_have_another_name_and_a_prefix() -> None:
     keys = {"name": "title"}
-    assert converted({"title": "b", "colour": "red"}, Thing, "f", keys=keys).name == "b"
+    assert (
+        convert_fields({"title": "b", "colour": "red"}, Thing, "f", keys=keys).name
+        == "b"
+    )
     with refused(ErrorId.KEY_MISSING, UsageError, naming="f: my_title"):
-        converted({"colour": "red"}, Thing, "f", keys=keys, prefix="my_")
+        convert_fields({"colour": "red"}, Thing, "f", keys=keys, prefix="my_")
     with refused(ErrorId.VALUE_INVALID, UsageError, naming=("f: my_title", "is 5")):
-        converted({"title": 5}, Thing, "f", keys=keys, prefix="my_")
+        convert_fields({"title": 5}, Thing, "f", keys=keys, prefix="my_")
 
 
 def test_numbers_and_strings_stand_for_each_other_if_that_is_allowed() -> None:
@@ -128,11 +131,11 @@ def test_numbers_and_strings_stand_for_each_other_if_that_is_allowed() -> None:
 
 
 def test_what_code_makes_is_held_to_the_same() -> None:
-    require(Thing("a", Colour.RED, words=("x",)), "it")
+    require_valid(Thing("a", Colour.RED, words=("x",)), "it")
     with refused(ErrorId.VALUE_INVALID, UsageError, naming=("it: count", "is 0")):
-        require(Thing("a", Colour.RED, words=("x",), count=0), "it")
+        require_valid(Thing("a", Colour.RED, words=("x",), count=0), "it")
 
 
 def test_an_empty_string_is_not_a_path() -> None:
     with refused(ErrorId.VALUE_INVALID, UsageError, naming="key"):
-        convert("", Path | None, "f.toml", "key", strict=True)
+        convert_value("", Path | None, "f.toml", "key", strict=True)

@@ -7,7 +7,7 @@ import pytest
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.remote.address import Address
-from dbcheck.remote.way import way_to
+from dbcheck.remote.way import find_way
 from dbcheck.witness.url import open_witness
 from dbcheck.witness.witness import FileWitness, SshWitness
 from tests.kit.refusals import refused
@@ -116,7 +116,7 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
 )
 def test_a_password_in_the_url_of_a_host_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(UsageError, match="host") as caught:
-        way_to(url)
+        find_way(url)
     assert "ter2" not in str(caught.value) + caught.value.hint
 
 

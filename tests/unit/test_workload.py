@@ -28,14 +28,14 @@ def mix(**weights: int) -> dict[str, Any]:
 
 
 def test_every_workload_that_comes_along_is_valid() -> None:
-    assert {"insert", "classic"} <= set(files.workload_names())
-    for name in files.workload_names():
+    assert {"insert", "classic"} <= set(files.list_workload_names())
+    for name in files.list_workload_names():
         found = workload_file.load(name)
         assert found.name == name
         assert found.description and found.finds and found.cost
 
 
-@pytest.mark.parametrize("name", files.workload_names())
+@pytest.mark.parametrize("name", files.list_workload_names())
 def test_the_operations_of_each_are_the_same_in_another_process(name: str) -> None:
     found = workload_file.load(name)
     plan = plan_of(found, Schedule(1, 2, found.payload_bytes))
@@ -53,7 +53,7 @@ def test_payloads_of_the_default_lie_on_both_sides_of_a_page() -> None:
 def test_the_classic_workload_is_the_seeds() -> None:
     classic = workload_file.load("classic")
     assert (classic.plan, classic.payload_bytes) == (PlanKind.CLASSIC, ())
-    assert files.sql("mysql", "insert_fs").upper() == "INSERT INTO FS VALUES(0)"
+    assert files.read_sql("mysql", "insert_fs").upper() == "INSERT INTO FS VALUES(0)"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_classic_workload_is_the_seeds() -> None:
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=f"mine.toml.*{named}"):
-        workload_file.parse("mine", GOOD | change, where="mine.toml")
+        workload_file.parse_workload("mine", GOOD | change, where="mine.toml")
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -148,34 +148,41 @@ def test_another_number_of_sessions() -> None:
 
 def test_a_tempo_of_ones_own() -> None:
     given = GOOD | {"rate": 5, "ramp_s": 2.5, "rows_before": 9}
-    mine = workload_file.parse("mine", given, where="mine.toml")
+    mine = workload_file.parse_workload("mine", given, where="mine.toml")
     assert (mine.rate, mine.ramp_s, mine.rows_before) == (5.0, 2.5, 9)
-    assert workload_file.changed(mine, {}, "mine") == mine
-    changed = workload_file.changed(
+    assert workload_file.change_workload(mine, {}, "mine") == mine
+    changed = workload_file.change_workload(
         mine, {"rate": 7, "ramp_s": 0, "readers": 2}, "mine"
     )
     assert (changed.rate, changed.ramp_s, changed.processes) == (7, 0, 1)
     assert (changed.readers, changed.rows_before) == (2, 9)
-    assert workload_file.changed(mine, {"rows_before": 0}, "mine").rows_before == 0
+    assert (
+        workload_file.change_workload(mine, {"rows_before": 0}, "mine").rows_before == 0
+    )
 
 
 def test_readers_cannot_recognise_a_classic_row() -> None:
     classic = workload_file.load("classic")
-    assert workload_file.changed(classic, {"readers": 0}, "classic") == classic
+    assert workload_file.change_workload(classic, {"readers": 0}, "classic") == classic
     with refused(
         ErrorId.KEY_NOT_FOR_CLASSIC_PLAN,
         UsageError,
         naming="readers is given for the classic plan",
     ):
-        workload_file.changed(classic, {"readers": 1}, "classic")
+        workload_file.change_workload(classic, {"readers": 1}, "classic")
 
 
 def test_there_are_no_more_processes_than_sessions() -> None:
-    mine = workload_file.parse("mine", GOOD | {"processes": 5}, where="mine.toml")
+    mine = workload_file.parse_workload(
+        "mine", GOOD | {"processes": 5}, where="mine.toml"
+    )
     assert mine.processes == GOOD["sessions"] == 2
     assert mine.with_sessions(1).processes == 1
     insert = workload_file.load("insert").with_sessions(3)
-    assert workload_file.changed(insert, {"processes": 64}, "insert").processes == 3
+    assert (
+        workload_file.change_workload(insert, {"processes": 64}, "insert").processes
+        == 3
+    )
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, str(10**400)])

@@ -64,7 +64,7 @@ def measured(number: int, at_once: int, *, played: bool) -> list[str]:
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as locks:
         threads = -(-at_once // WORKERS)
         running = cluster(Path(place, "dask"), WORKERS, given, threads=threads)
-        with running as found, dask_cluster.connected(found.address) as client:
+        with running as found, dask_cluster.connect_client(found.address) as client:
             assert found.scheduler is not None
             pid = found.scheduler.pid
             word = "-cut" if played else ""

@@ -16,7 +16,7 @@ from distributed import Client, Queue
 from rich.console import Console
 
 from dbcheck.fleet.coordinator import Coordinator
-from dbcheck.fleet.messages import Word, packed
+from dbcheck.fleet.messages import Word, pack_message
 from dbcheck.load import dask_cluster
 from dbcheck.report.fleet import PlainFleet
 from tests.kit.dask_cluster import cluster
@@ -52,7 +52,7 @@ def measured(rigs: int, each: int) -> list[str]:
         running = cluster(
             Path(place, "dask"), WORKERS, environment, threads=-(-rigs // WORKERS)
         )
-        with running as found, dask_cluster.connected(found.address) as client:
+        with running as found, dask_cluster.connect_client(found.address) as client:
             assert found.scheduler is not None
             pid = found.scheduler.pid
             campaigns = [campaign(Path(place), n, "-talk") for n in range(rigs)]
@@ -69,7 +69,7 @@ def measured(rigs: int, each: int) -> list[str]:
 
 def _sent_per_s(client: Client) -> float:
     """Return how many messages a second the client can send, one after the other."""
-    queue, content = Queue("dbcheck-bench", client), packed(Word.ALIVE)
+    queue, content = Queue("dbcheck-bench", client), pack_message(Word.ALIVE)
     began_s = time.monotonic()
     for _ in range(SENT):
         queue.put(content)

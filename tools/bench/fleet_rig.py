@@ -13,9 +13,9 @@ from pathlib import Path
 from distributed import Worker as DaskWorker
 
 from dbcheck.base.processes import Channel
-from dbcheck.cli.lab import as_host
+from dbcheck.cli.lab import describe_as_host
 from dbcheck.fleet import task
-from dbcheck.inventory.load import inventory
+from dbcheck.inventory.load import make_inventory
 from dbcheck.lab.lab import Lab
 from dbcheck.lab.spec import LabSpec
 from dbcheck.runner import campaign_child
@@ -40,7 +40,7 @@ def main() -> None:
 
             def __init__(self, channel: Channel) -> None:
                 super().__init__(channel)
-                listed = inventory(Path("lab"), {lab.name: as_host(lab)})
+                listed = make_inventory(Path("lab"), {lab.name: describe_as_host(lab)})
                 self.job = replace(self.job, entry=listed.entry(lab.name))
 
         vars(campaign_child).update(Worker=OnLab)

@@ -12,14 +12,14 @@ from pathlib import Path
 from rich.console import Console
 
 from dbcheck.config import workload_file
-from dbcheck.cycle.loading import groups_of
-from dbcheck.cycle.preflight.before_load import preflight
+from dbcheck.cycle.loading import make_session_groups
+from dbcheck.cycle.preflight.before_load import run_preflight
 from dbcheck.cycle.rig import Limits
 from dbcheck.lab.lab import Lab
 from dbcheck.load.load import Load
 from dbcheck.load.process import ProcessGroup
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runner.lab_rig import lab_rig
+from dbcheck.runner.lab_rig import make_lab_rig
 from tests.kit.nodes import with_node
 from tools.bench.speed import Speed, cpu_s
 
@@ -42,7 +42,7 @@ def measure(lab: Lab, connections: int, seconds: float, processes: int) -> Speed
     silent = PlainProgress(Console(quiet=True))
     runs = Path(lab.known_hosts).parent / "bench-runs"
     # Nothing is cut here, so no canary has to measure how deep.
-    rig = with_node(lab_rig(lab, silent, runs, Limits()), host=None)
+    rig = with_node(make_lab_rig(lab, silent, runs, Limits()), host=None)
     chosen = replace(
         workload_file.load("insert"),
         payload_bytes=(PAYLOAD_BYTES,),
@@ -50,8 +50,8 @@ def measure(lab: Lab, connections: int, seconds: float, processes: int) -> Speed
         processes=min(processes, connections),
     )
     with contextlib.closing(rig.witness):
-        started = preflight(rig, chosen, seed=1)
-        load = Load(groups_of(rig, started), silence_s=30)
+        started = run_preflight(rig, chosen, seed=1)
+        load = Load(make_session_groups(rig, started), silence_s=30)
         try:
             load.begin()
             before_s = _cpu_s(load)

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dbcheck.cycle.host import data_directory
+from dbcheck.cycle.host import require_data_directory
 from dbcheck.engines.registry import open_engine
 from dbcheck.hosts.host import TargetHost, open_host
 from dbcheck.lab.lab import Lab, list_missing
@@ -75,7 +75,7 @@ def folders(flush_ms: float) -> Iterator[tuple[str, TargetHost, str, Path]]:
         Lab.start(spec, Path(folder, "lab")) as lab,
     ):
         engine = open_engine(lab.target_url, lab.password)
-        data = data_directory(engine.facts())
+        data = require_data_directory(engine.facts())
         outside = Path(f"/proc/{server_pid(lab)}/root{data}")
         yield f"drive, {flush_ms:g} ms", open_host(lab.host_url, lab.ssh), data, outside
 

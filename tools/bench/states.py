@@ -31,7 +31,7 @@ from dbcheck.lab.lab import Lab, list_missing
 from dbcheck.lab.spec import ENGINES, FILESYSTEMS, LabSpec
 from dbcheck.model.verdict import Verdict
 from dbcheck.report.progress import PlainProgress
-from dbcheck.runner.lab_rig import opened as opened_by_command
+from dbcheck.runner.lab_rig import open_exploration as opened_by_command
 from tools.bench import states_daemon as lab_side
 from tools.bench.parts import Parts, differences
 from tools.bench.shown import SPREAD, console, spread, table
@@ -83,7 +83,7 @@ def _recorded(engine: str, given: argparse.Namespace, runs: Path) -> Opened:
     words += ["--load-s", given.load_s, "--states", "1", "--labs", "1", "--json"]
     words += ["--runs", str(runs), "--seed", "7"]
     words += [part for each in given.setting for part in ("--setting", each)]
-    command = processes.module("dbcheck", "lab", "explore", *words)
+    command = processes.make_module_command("dbcheck", "lab", "explore", *words)
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return opened_by_command(Exploration.open(Path(json.loads(done.stdout)["folder"])))
 
@@ -166,7 +166,7 @@ def _joined(outside: dict[str, float], in_lab: dict[str, float]) -> dict[str, fl
 def _noted(parts: Parts, times: str) -> Iterator[list[dict[str, float]]]:
     """Give a list that gets the parts of each state; its lab appends to *times*."""
     states: list[dict[str, float]] = []
-    judge, module = oracle.Oracle.judge, processes.module
+    judge, module = oracle.Oracle.judge, processes.make_module_command
 
     def judged(*given: object) -> object:
         with parts.part(_REST):
@@ -182,7 +182,7 @@ def _noted(parts: Parts, times: str) -> Iterator[list[dict[str, float]]]:
         for owner, attribute, name in _TIMED:
             stack.enter_context(parts.timing(owner, attribute, name))
         stack.enter_context(patch.object(oracle.Oracle, "judge", judged))
-        stack.enter_context(patch.object(processes, "module", daemon))
+        stack.enter_context(patch.object(processes, "make_module_command", daemon))
         found = {lab_side.TIMES: times, "PYTHONPATH": str(ROOT)}
         stack.enter_context(patch.dict(os.environ, found))
         yield states

@@ -216,7 +216,7 @@ def _variables() -> Iterator[tuple[str, str, str]]:
         hints[f"{EXPECT}{name}"] = hint
     for plan in registry.PLANS:
         of_plan = hints_of(plan)
-        for name, own in shared.variables(plan).items():
+        for name, own in shared.list_variables(plan).items():
             hints[name] = of_plan[own]
     hints |= OTHERS
     texts = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dbcheck.audit import devices, mysql, platform, postgresql, storage
 from dbcheck.audit.rule import Rule
-from dbcheck.cli.receipt import rules_shown
+from dbcheck.cli.receipt import list_rules_with_receipt
 
 FILE = Path(__file__).parents[2] / "docs" / "rules.md"
 SECTIONS = {
@@ -19,7 +19,7 @@ SECTIONS = {
     "RAID controllers": devices.CONTROLLER_RULES,
     "The host": platform.RULES,
 }
-_SHOWN = rules_shown()
+_SHOWN = list_rules_with_receipt()
 _INTRO = """# Rules of the audit
 
 `dbcheck audit` judges facts by these rules, and so does each run before its cut. This

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbcheck.config import files
-from dbcheck.inventory.load import inventory
+from dbcheck.inventory.load import make_inventory
 from dbcheck.model.cut import CutClass
 from dbcheck.model.depth import Depth
 from dbcheck.power.kinds.plan import PowerPlan
@@ -134,12 +134,12 @@ class Recipe(NamedTuple):
 
 def recipe(name: str) -> Recipe:
     """Return a recipe, taken apart, and the plan that its inventory makes."""
-    lines = files.switch_recipe(name).splitlines()
+    lines = files.read_switch_recipe(name).splitlines()
     end = next(at for at, line in enumerate(lines) if not line.startswith("#"))
     text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines[:end])
     title, *paragraphs = re.split(r"\n\n+|\n(?=Source: )", text)
     parts = dict(paragraph.split(": ", 1) for paragraph in paragraphs)
-    found = inventory(FILE, hosts(files.switch_inventory(name)))
+    found = make_inventory(FILE, hosts(files.make_switch_inventory(name)))
     variables = "\n".join(lines[end:])
     return Recipe(
         name, title.partition(": ")[2], parts, variables, found.entry(HOST).power
@@ -148,7 +148,7 @@ def recipe(name: str) -> Recipe:
 
 def text() -> str:
     """Return the whole file."""
-    recipes = [recipe(name) for name in files.switch_names()]
+    recipes = [recipe(name) for name in files.list_switch_names()]
     rows = [
         f"| [`{each.name}`](#{each.name}) | {each.title} | `{each.plan.kind.value}` "
         f"| {each.plan.cut_class.value} | {each.shown} |\n"

@@ -25,7 +25,7 @@ from dbcheck.lab.machine import SERVERS
 from dbcheck.lab.recorded import RecordedLab
 from dbcheck.lab.servers.innodb import InnodbServer
 from dbcheck.model.cut import Part
-from dbcheck.runner.lab_rig import opened
+from dbcheck.runner.lab_rig import open_exploration
 
 _PIECE = 4096  # of the base: zeros are left out piece by piece
 _PROGRAMS = {"mysql": "mysqld", "mariadb": "mariadbd", "myrocks": "mariadbd"}
@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--log", action="append", required=True)
     asked = parser.parse_args(words)
     exploration = Exploration.open(asked.folder)
-    found = opened(exploration)
+    found = open_exploration(exploration)
     finding = next(f for f in exploration.findings() if f.number == asked.number)
     facts, content = stored(found, finding)
     facts["server"] = RecordedLab.read(exploration.recording).server

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from dbcheck.base.errors import DbcheckError
-from dbcheck.runner.lab_cycles import lab_cycles
+from dbcheck.runner.lab_cycles import run_lab_cycles
 from tests.kit.nodes import at_the_cut
 from tests.kit.rigs import Said
 from tools.soak.case import Case, complaint, keeps
@@ -89,7 +89,7 @@ def _cuts(case: Case, number: int, folder: Path) -> Result:
     verdicts: dict[str, int] = {}
     wrong: list[str] = []
     seed = case.number * 1000
-    cycles = lab_cycles(case.spec, case.workload, seed, case.cuts, Said(), runs)
+    cycles = run_lab_cycles(case.spec, case.workload, seed, case.cuts, Said(), runs)
     try:
         for outcome in cycles:
             name = outcome.verdict.name

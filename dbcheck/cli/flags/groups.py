@@ -37,7 +37,7 @@ from dbcheck.base import limits
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.owners import expanded
-from dbcheck.base.setting import Declared, settings_of
+from dbcheck.base.setting import Declared, list_settings
 
 
 class Number(click.FloatRange):
@@ -133,7 +133,7 @@ class FlagsOf:
         """Return the settings that have a flag here, by their names."""
         return {
             name: each
-            for name, each in settings_of(self.kind).items()
+            for name, each in list_settings(self.kind).items()
             if each.setting.flag and (name in self.names or not self.names)
         }
 
@@ -150,7 +150,10 @@ class FlagsOf:
         Raise UsageError if one should be a command and cannot be split.
         """
         settings = self.settings()
-        return {name: _taken(settings[name], value) for name, value in values.items()}
+        return {
+            name: _convert_to_field(settings[name], value)
+            for name, value in values.items()
+        }
 
     def _attributes(self, each: Declared) -> dict[str, Any]:
         if each.kind is bool:
@@ -172,7 +175,7 @@ class FlagsOf:
         return found | {"metavar": each.setting.metavar}
 
 
-def _taken(setting: Declared, value: Any) -> Any:
+def _convert_to_field(setting: Declared, value: Any) -> Any:
     if setting.kind is not tuple:
         return setting.scaled(value)
     try:

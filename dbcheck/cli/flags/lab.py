@@ -10,7 +10,7 @@ import click
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.base.setting import flags_of
+from dbcheck.base.setting import list_flags
 from dbcheck.cli.flags.groups import SECONDS, SEED, Flag, FlagsOf, Group
 from dbcheck.lab.clusters.spec import NODES_MAX, ClusterSpec
 from dbcheck.lab.lab import best_rung
@@ -112,7 +112,7 @@ class ClusterOptions(Group):
         return None
 
 
-def pairs_of(settings: Sequence[str]) -> dict[str, str]:
+def parse_pairs(settings: Sequence[str]) -> dict[str, str]:
     """Return the values of --setting by their names; raise UsageError."""
     pairs = [setting.partition("=") for setting in settings]
     wrong = [name for name, equals, _ in pairs if not (name and equals)]
@@ -125,14 +125,14 @@ def pairs_of(settings: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def lab_spec(
+def make_lab_spec(
     server: ServerOptions, storage: StorageOptions, seed: int, *more: str
 ) -> LabSpec:
     """Return the lab that the options describe; raise UsageError if it is invalid.
 
     more: other flags that were given and need a virtual drive.
     """
-    settings = pairs_of(server.settings)
+    settings = parse_pairs(server.settings)
     rung = best_rung(server.engine) if server.rung == _AUTO else server.rung
     if rung == "process":
         _refuse([*storage.flags_given(), *more])
@@ -145,7 +145,7 @@ def lab_spec(
     )
 
 
-def flags_of_lab(spec: LabSpec) -> list[str]:
+def list_lab_flags(spec: LabSpec) -> list[str]:
     """Return the flags that describe *spec* to `lab run`, without those of defaults.
 
     The seed is left out, and so is the drive's size, which no flag sets.
@@ -155,13 +155,13 @@ def flags_of_lab(spec: LabSpec) -> list[str]:
         flags += ["--setting", f"{name}={value}"]
     if spec.rung != "drive":
         return flags
-    flags += flags_of(spec, LabSpec(spec.engine))
-    return flags + flags_of(spec.drive, DriveSpec())
+    flags += list_flags(spec, LabSpec(spec.engine))
+    return flags + list_flags(spec.drive, DriveSpec())
 
 
-def flags_of_cluster(spec: ClusterSpec) -> list[str]:
+def list_cluster_flags(spec: ClusterSpec) -> list[str]:
     """Return the flags that describe *spec* to `lab run`, without those of defaults."""
-    return ["--nodes", str(spec.nodes), *flags_of(spec, ClusterSpec())]
+    return ["--nodes", str(spec.nodes), *list_flags(spec, ClusterSpec())]
 
 
 def _refuse(flags: list[str]) -> None:
@@ -235,5 +235,5 @@ class RecordOptions(Group):
             drive=DriveSpec(
                 personality=self.personality, flush_ms=self.flush_ms, seed=seed
             ),
-            settings=pairs_of(self.settings),
+            settings=parse_pairs(self.settings),
         )

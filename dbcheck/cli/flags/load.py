@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.flags.groups import SEED, Flag, FlagsOf, Group
-from dbcheck.cli.flags.shared import completed
+from dbcheck.cli.flags.shared import complete_names
 from dbcheck.cli.flags.target import EntryOptions
 from dbcheck.config import workload_file
-from dbcheck.config.files import workload_names
+from dbcheck.config.files import list_workload_names
 from dbcheck.config.target import TargetSettings
 from dbcheck.load import dask_cluster
 from dbcheck.rows.workload import Workload
@@ -36,19 +36,19 @@ class WorkloadOptions(Group):
             metavar="NAME|FILE",
             help="A workload by its name (see: dbcheck workloads), or a TOML file of "
             "your own.",
-            shell_complete=completed(workload_names, or_file=True),
+            shell_complete=complete_names(list_workload_names, or_file=True),
         ),
     ] = "insert"
     settings: Annotated[
         Mapping[str, Any], FlagsOf(Workload, default="the workload's")
     ] = field(default_factory=dict)
 
-    def applied_to(self, workload: Workload) -> Workload:
+    def apply_to_workload(self, workload: Workload) -> Workload:
         """Return *workload* with the settings given here in the place of its own.
 
         Raise UsageError if one does not fit its plan.
         """
-        return workload_file.changed(
+        return workload_file.change_workload(
             workload, self.settings, f"the workload {workload.name}"
         )
 

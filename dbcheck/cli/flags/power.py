@@ -11,7 +11,7 @@ import click
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.cli.flags.groups import Flag, FlagsOf
-from dbcheck.cli.flags.shared import completed
+from dbcheck.cli.flags.shared import complete_names
 from dbcheck.cli.flags.target import EntryOptions
 from dbcheck.inventory.entry import Entry
 from dbcheck.model.cut import DECLARABLE, CutClass, SwitchKind
@@ -26,7 +26,7 @@ _ONLY_IN_INVENTORY = [
 ]
 
 
-def _typed_alone() -> tuple[str, ...]:
+def _list_kinds_typed_alone() -> tuple[str, ...]:
     """Return the kinds that --power takes without a name behind them."""
     return _MANUAL.value, _EXEC.value
 
@@ -46,7 +46,7 @@ class PowerOptions(EntryOptions):
             help="Who cuts: manual (you are asked), exec (the commands below), or "
             "lab:NAME (a lab that runs on this machine). "
             f"{' and '.join(_ONLY_IN_INVENTORY)} need an inventory.",
-            shell_complete=completed(_typed_alone, or_file=False),
+            shell_complete=complete_names(_list_kinds_typed_alone, or_file=False),
         ),
     ] = _MANUAL.value
     of_exec: Annotated[Mapping[str, Any], FlagsOf(ExecPlan)] = field(

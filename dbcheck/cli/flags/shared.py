@@ -49,7 +49,7 @@ class ConsentOptions(Group):
 Completing = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
-def completed(names: Callable[[], Iterable[str]], *, or_file: bool) -> Completing:
+def complete_names(names: Callable[[], Iterable[str]], *, or_file: bool) -> Completing:
     """Return how a shell completes an option that takes one of *names*.
 
     names:   called only when a shell asks.
@@ -84,7 +84,7 @@ def written_to(text: str, *, required: bool = False) -> Callable[[F], F]:
     return option(*names, type=FILE, metavar="FILE", required=required, help=text)
 
 
-def drawn(seed: int | None) -> int:
+def draw_seed(seed: int | None) -> int:
     """Return *seed*, a random one if none is given."""
     return secrets.randbits(31) if seed is None else seed
 

@@ -259,7 +259,7 @@ class RestartOptions(TwiceOptions, EntryOptions):
 Named = NamedByArgument | NamedByFlag
 
 
-def reconcile_flags(
+def list_reconcile_flags(
     named: Named,
     target: TargetOptions,
     host: HostOptions,

@@ -12,8 +12,8 @@ from dbcheck.audit.stack import subjects_of, unseen_host
 from dbcheck.audit.subject import Subject
 from dbcheck.base.errors import EngineError, HostError
 from dbcheck.cycle.host import (
-    data_directory,
-    facts_as_the_server_finds,
+    read_facts_at_server_paths,
+    require_data_directory,
     require_own_data,
 )
 from dbcheck.model.audited import Flag, RuleStanding, alarming, counted
@@ -28,7 +28,7 @@ from dbcheck.rows.table import TableSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditedServer:
     """What an audit looked at, and what is not safe."""
 
     subjects: Sequence[Subject]
@@ -40,7 +40,7 @@ class Audited:
         return tuple(each.flag for each in self.found)
 
 
-def audit(
+def audit_server(
     engine: Engine, host: TargetHost | None, tables: Sequence[TableSpec], name: str
 ) -> AuditResult:
     """Audit a server and its host; *tables*: of a load, whose places count.
@@ -54,13 +54,13 @@ def audit(
     unasked = unasked_id = ""
     if host is not None:
         try:
-            directory = data_directory(server)
+            directory = require_data_directory(server)
             require_own_data(host, directory, server, lambda: "")
             places = engine.places(tables)
-            facts = facts_as_the_server_finds(host, directory, places)
+            facts = read_facts_at_server_paths(host, directory, places)
         except HostError as error:
             unasked, unasked_id = error.with_hint, error.id
-    audited = audited_of(engine, server, host, facts, unasked)
+    audited = audit_facts(engine, server, host, facts, unasked)
     return AuditResult(
         name=name,
         target=engine.target,
@@ -74,13 +74,13 @@ def audit(
     )
 
 
-def audited_of(
+def audit_facts(
     engine: Engine,
     server: ServerFacts,
     host: TargetHost | None,
     facts: TargetFacts | None,
     unasked: str = "",
-) -> Audited:
+) -> AuditedServer:
     """Audit a server whose *facts*, and those of its host, have been read.
 
     host, facts: None if the host is not to be asked; unasked: why it could not be.
@@ -95,10 +95,10 @@ def audited_of(
     itself = server_subject(family, server, facts, readings, unasked)
     others = other_subjects(itself, engine.other_settings())
     subjects = [itself, *others, *below]
-    return Audited(subjects, located(family.name, subjects))
+    return AuditedServer(subjects, located(family.name, subjects))
 
 
-def audit_before(
+def audit_node_before_load(
     node: Node,
     server: ServerFacts,
     host: HostBefore | None,
@@ -112,7 +112,7 @@ def audit_before(
     """
     facts = host.facts if host else None
     try:
-        flags = audited_of(node.engine, server, node.host, facts).flags
+        flags = audit_facts(node.engine, server, node.host, facts).flags
     except (EngineError, HostError) as error:
         listener.phase(Phase.AUDIT, f"the settings could not be audited: {error}")
         return None

@@ -21,19 +21,23 @@ from dbcheck.base.errors import (
 )
 from dbcheck.base.system import now_us
 from dbcheck.cycle.host import HostCanaries, end_canaries, inspect_host
-from dbcheck.cycle.preflight.audit import audit_before
+from dbcheck.cycle.preflight.audit import audit_node_before_load
 from dbcheck.cycle.preflight.earlier_cycles import NOTHING_KNOWN, Known
 from dbcheck.cycle.preflight.independence import require_independent, require_other_host
 from dbcheck.cycle.preflight.members import (
-    membership_of,
+    add_connections,
+    await_replication,
+    find_membership,
     require_kind,
-    require_replicated,
-    with_connections,
 )
 from dbcheck.cycle.recovery.second_reading import require_restarter
-from dbcheck.cycle.recovery.waiting import settled_facts
+from dbcheck.cycle.recovery.waiting import read_settled_facts
 from dbcheck.cycle.rig import Rig
-from dbcheck.cycle.tables import age, require_sound, with_room
+from dbcheck.cycle.tables import (
+    drop_tables_if_disk_half_full,
+    fill_tables,
+    require_sound_tables,
+)
 from dbcheck.load.sessions import commit
 from dbcheck.model.cut import CutClass, PowerScope, Rung
 from dbcheck.model.depth import HeldCanary
@@ -109,7 +113,7 @@ class Started:
     no_checkpoint: str = ""
 
 
-def preflight(
+def run_preflight(
     rig: Rig,
     workload: Workload,
     seed: int,
@@ -126,10 +130,10 @@ def preflight(
     the manifest, and WARM_ROWS rows were committed, acked, logged and seen over a
     second connection.
     control: the cycle is to be a control; controls: what those before it showed.
-    moment: when the cut is to come, None to have it drawn.  emptied: see with_room().
+    moment: when the cut is to come, None to have it drawn.  emptied: see drop_tables_if_disk_half_full().
     known: what earlier runs showed; raise TargetChanged if that is not there now.
     """
-    interrupt.require_none()
+    interrupt.raise_if_interrupted()
     require_restarter(rig)
     engine = rig.site.writer.engine
     rig.listener.phase(Phase.PREFLIGHT, f"{engine.target} and {rig.witness.url}")
@@ -139,24 +143,24 @@ def preflight(
     canaries: dict[str, HostCanaries] = {}
     held: HeldCanary | None = None
     try:
-        workload = _with_possible_chores(rig, workload)
-        nodes = _nodes(rig, workload, witness, canaries)
+        workload = _drop_impossible_chores(rig, workload)
+        nodes = _describe_nodes(rig, workload, witness, canaries)
         writer = nodes[rig.site.writer_name]
-        known.require_as_before(writer)
-        known = with_room(rig, workload, known, writer, emptied)
+        known.require_same_setup(writer)
+        known = drop_tables_if_disk_half_full(rig, workload, known, writer, emptied)
         if workload.rows_before:
-            fill_epoch = _epoch(rig, seed, control=control)
+            fill_epoch = _choose_epoch(rig, seed, control=control)
             schedule = Schedule(seed, fill_epoch, workload.payload_bytes)
-            known = age(rig, workload, schedule, writer.facts, known)
-        epoch = _epoch(rig, seed, control=control)
-        manifest = _manifest(rig, workload, seed, epoch, nodes, control=control)
-        require_sound(engine, tables_of(workload))
+            known = fill_tables(rig, workload, schedule, writer.facts, known)
+        epoch = _choose_epoch(rig, seed, control=control)
+        manifest = _make_manifest(rig, workload, seed, epoch, nodes, control=control)
+        require_sound_tables(engine, tables_of(workload))
         known.require_same(engine.target, manifest.writer.facts)
         manifest = replace(
             manifest,
             controls=tuple(controls),
-            moment=_possible_moment(moment, workload),
-            tables=known.of_tables(manifest.tables),
+            moment=_replace_impossible_chore(moment, workload),
+            tables=known.complete_tables(manifest.tables),
         )
         held, no_canary = _plant_canary(rig, manifest)
         manifest = replace(manifest, no_canary=no_canary)
@@ -165,8 +169,8 @@ def preflight(
         plan = manifest.plan()
         started = Started(run, manifest, plan, log, canaries, held)
         try:
-            _warm(rig, started)
-            skipped = _checkpointed(rig)
+            _commit_first_rows(rig, started)
+            skipped = _write_checkpoint(rig)
         except BaseException:
             with contextlib.suppress(WitnessError):
                 log.close()  # the error that ended the preflight is the one to show
@@ -206,7 +210,7 @@ def _new_run(rig: Rig, manifest: Manifest) -> RunFolder:
     return run
 
 
-def _with_possible_chores(rig: Rig, workload: Workload) -> Workload:
+def _drop_impossible_chores(rig: Rig, workload: Workload) -> Workload:
     """Return the workload without the chores that this server, or account, cannot do.
 
     Raise EngineError if none is left.
@@ -227,7 +231,9 @@ def _with_possible_chores(rig: Rig, workload: Workload) -> Workload:
     return replace(workload, housekeeping=kinds)
 
 
-def _possible_moment(moment: Moment | None, workload: Workload) -> Moment | None:
+def _replace_impossible_chore(
+    moment: Moment | None, workload: Workload
+) -> Moment | None:
     """Return the moment, with a chore that this server can do if it aims at one."""
     if moment is None or moment.chore in (None, *workload.housekeeping):
         return moment
@@ -292,7 +298,7 @@ def _require_two_phase(engine: Engine, transactions: int, *, weak: bool) -> None
     engine.require_two_phase(transactions, weak=weak)
 
 
-def _nodes(
+def _describe_nodes(
     rig: Rig,
     workload: Workload,
     witness: WitnessHostFacts,
@@ -305,10 +311,10 @@ def _nodes(
     nodes: dict[str, NodeBefore] = {}
     members: dict[str, Membership] = {}
     for name, node in rig.site.nodes.items():
-        facts = _server(node.engine, rig.listener)
+        facts = _read_server_facts(node.engine, rig.listener)
         require_failover(node, facts)
         places = node.engine.places(tables_of(workload))
-        if member := membership_of(rig.site, name, facts, nodes):
+        if member := find_membership(rig.site, name, facts, nodes):
             members[name] = member
         writes = name == rig.site.writer_name
         host, running = inspect_host(
@@ -323,26 +329,26 @@ def _nodes(
             host=host,
             places=places,
             apart=None if rig.lab else require_other_host(host, witness),
-            cut_class=_cut_class(rig, node),
+            cut_class=_find_cut_class(rig, node),
             class_assumed=node.class_assumed,
             reached=node.reached,
             restore_command=node.restore_command,
-            audit=audit_before(node, facts, host, rig.listener, rig.audited),
-            scope=_scope(node),
+            audit=audit_node_before_load(node, facts, host, rig.listener, rig.audited),
+            scope=_find_power_scope(node),
             member=member.name if member else "",
         )
-    return with_connections(rig, nodes, members)
+    return add_connections(rig, nodes, members)
 
 
-def _server(engine: Engine, listener: Listener) -> ServerFacts:
+def _read_server_facts(engine: Engine, listener: Listener) -> ServerFacts:
     """Return the facts of the server, and name what it hides."""
-    facts = settled_facts(engine, listener)
+    facts = read_settled_facts(engine, listener)
     for name, why in facts.unreadable.items():
         listener.phase(Phase.PREFLIGHT, f"{name} cannot be read: {why}")
     return facts
 
 
-def _epoch(rig: Rig, seed: int, *, control: bool) -> int:
+def _choose_epoch(rig: Rig, seed: int, *, control: bool) -> int:
     """Return an epoch that no cycle on this server ever had.
 
     Drawn at random, since the past of most servers is unknown: rows that their drives
@@ -355,7 +361,7 @@ def _epoch(rig: Rig, seed: int, *, control: bool) -> int:
     return epoch
 
 
-def _manifest(
+def _make_manifest(
     rig: Rig,
     workload: Workload,
     seed: int,
@@ -404,7 +410,7 @@ def _manifest(
     )
 
 
-def _cut_class(rig: Rig, node: Node) -> CutClass:
+def _find_cut_class(rig: Rig, node: Node) -> CutClass:
     """Return what the switch cuts; in a lab without a drive that is a process."""
     declared = node.power.cut_class
     if declared is CutClass.LAB_DRIVE and rig.lab.get("rung") == Rung.PROCESS.value:
@@ -412,13 +418,13 @@ def _cut_class(rig: Rig, node: Node) -> CutClass:
     return declared
 
 
-def _scope(node: Node) -> PowerScope:
+def _find_power_scope(node: Node) -> PowerScope:
     """Return whether the switch cuts the host, or its drives alone."""
     alone = isinstance(node.power, DriveScoped)
     return PowerScope.DRIVE if alone else PowerScope.HOST
 
 
-def _checkpointed(rig: Rig) -> str:
+def _write_checkpoint(rig: Rig) -> str:
     """Have the server write a checkpoint; return why it wrote none, or ""."""
     skipped = rig.site.writer.engine.checkpoint()
     made = f"no checkpoint: {skipped}" if skipped else "checkpoint done"
@@ -427,7 +433,7 @@ def _checkpointed(rig: Rig) -> str:
     return skipped
 
 
-def _warm(rig: Rig, started: Started) -> None:
+def _commit_first_rows(rig: Rig, started: Started) -> None:
     """Commit the first rows; see each of them, as it was sent, over another connection.
 
     A driver that left a transaction open would make every ack of the load false, and a
@@ -446,7 +452,7 @@ def _warm(rig: Rig, started: Started) -> None:
     finally:
         session.close()
     acked, *_ = plan.statements
-    require_replicated(rig.site, acked.table, row_id)
+    await_replication(rig.site, acked.table, row_id)
 
 
 def _require_stored(

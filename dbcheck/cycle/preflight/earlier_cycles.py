@@ -83,7 +83,7 @@ class Known:
         places = {n: path for n, path in self.places.items() if n not in OF_TABLES}
         return replace(self, run="", tables={}, different={}, places=places)
 
-    def set_up_anew(self) -> Known:
+    def without_setup(self) -> Known:
         """Return what is known of a server that may be set up otherwise by now."""
         return replace(self, configured={}, places={})
 
@@ -103,18 +103,20 @@ class Known:
         """Return what is known once that run, which is judged, is over."""
         manifest, writer = outcome.manifest, outcome.manifest.writer
         found = self.with_run(
-            manifest, outcome.after, different_of(outcome.run, manifest)
+            manifest, outcome.after, read_different_ids(outcome.run, manifest)
         )
         counts = not manifest.control and outcome.verdict is not Verdict.INCONCLUSIVE
         if not counts or manifest.site is not SiteKind.SINGLE:
             return found
         return replace(
             found,
-            configured={**_configured(writer), **self.configured},
-            places={**_places(writer), **self.places},
+            configured={**_list_configuration(writer), **self.configured},
+            places={**_list_places(writer), **self.places},
         )
 
-    def of_tables(self, tables: Mapping[str, TableFacts]) -> dict[str, TableFacts]:
+    def complete_tables(
+        self, tables: Mapping[str, TableFacts]
+    ) -> dict[str, TableFacts]:
         """Return what each of the *tables* holds, see of_table()."""
         return {name: self.of_table(name, table) for name, table in tables.items()}
 
@@ -164,13 +166,13 @@ class Known:
                 " versions of one, must not be counted together.",
             )
 
-    def require_as_before(self, node: NodeBefore) -> None:
+    def require_same_setup(self, node: NodeBefore) -> None:
         """Raise TargetChanged if a server, or what it lies on, is set up otherwise.
 
         What was not known at one of both times is not compared.  A table that was yet
         to be made was expected in a folder in which, or below which, it lies then.
         """
-        now, where = _configured(node), _places(node)
+        now, where = _list_configuration(node), _list_places(node)
         changed = [
             f"{name} was {was} and is {now[name]}"
             for name, was in sorted(self.configured.items())
@@ -214,7 +216,7 @@ class Known:
             )
 
 
-def _configured(node: NodeBefore) -> dict[str, str]:
+def _list_configuration(node: NodeBefore) -> dict[str, str]:
     """Return settings by name, those too that mounts imply, and what places lie on."""
     volumes = node.host.facts.volumes if node.host else ()
     options = [volume.mount_options for volume in volumes]
@@ -222,7 +224,7 @@ def _configured(node: NodeBefore) -> dict[str, str]:
     found["version"] = f"{node.facts.product} {node.facts.version}"
     for volume in volumes:
         caches = {layer.write_cache for layer in volume.layers} - {""}
-        for name in filter(_is_one, volume.places):
+        for name in filter(_has_stable_name, volume.places):
             found[f"type of filesystem of {name}"] = volume.filesystem
             if volume.filesystem_uuid:
                 found[f"filesystem of {name}"] = volume.filesystem_uuid
@@ -231,20 +233,22 @@ def _configured(node: NodeBefore) -> dict[str, str]:
     return found
 
 
-def _places(node: NodeBefore) -> dict[str, str]:
+def _list_places(node: NodeBefore) -> dict[str, str]:
     """Return where the places lie, by name: with links followed, as far as known."""
     found = {each.name: each.path for each in node.places}
     for volume in node.host.facts.volumes if node.host else ():
         found |= volume.places
-    return {name: path for name, path in found.items() if path and _is_one(name)}
+    return {
+        name: path for name, path in found.items() if path and _has_stable_name(name)
+    }
 
 
-def _is_one(name: str) -> bool:
+def _has_stable_name(name: str) -> bool:
     """Return whether a place bears that name each time, and not another number."""
     return not name[-1].isdecimal() and not name.endswith(" files")
 
 
-def different_of(run: RunFolder, manifest: Manifest) -> dict[str, list[int]]:
+def read_different_ids(run: RunFolder, manifest: Manifest) -> dict[str, list[int]]:
     """Return, by table, the ids of the rows that the run's reading found changed."""
     found = {name: run.different_ids(name) for name in manifest.tables}
     return {name: ids for name, ids in found.items() if ids is not None}

@@ -13,10 +13,10 @@ from dbcheck.model.witness import Apart, same_host, same_start
 from dbcheck.ports.witness import WitnessHostFacts
 from dbcheck.remote.same_host import (
     TargetLocation,
-    boot_id,
-    is_own,
+    is_own_address,
     locate_target,
-    machine_id,
+    read_boot_id,
+    read_machine_id,
     resolve,
 )
 
@@ -56,11 +56,13 @@ def require_independent(
     here = "the target's address is this host's, the witness is another host"
     if where.here and not where.others:
         return here
-    compared = _compared(where.others, witness)
+    compared = _describe_comparison(where.others, witness)
     return f"{here}; the target's other hosts: {compared}" if where.here else compared
 
 
-def _compared(hosts: Mapping[str, frozenset[str]], witness: WitnessHostFacts) -> str:
+def _describe_comparison(
+    hosts: Mapping[str, frozenset[str]], witness: WitnessHostFacts
+) -> str:
     """Return in words how the target's addresses compare with the witness's.
 
     hosts: those of the target with their addresses.  Raise UsageError if the witness
@@ -90,7 +92,7 @@ def _require_other_files(where: TargetLocation, server: str) -> None:
     if any(ipaddress.ip_address(each).is_loopback for each in stored):
         return  # the witness itself
     hosts = frozenset[str]().union(*where.others.values())
-    if stored & hosts or (where.here and any(map(is_own, stored))):
+    if stored & hosts or (where.here and any(map(is_own_address, stored))):
         raise UsageError(
             _FILES_ON_TARGET.format(server), id=ErrorId.WITNESS_ON_TARGET, hint=_FIX
         )
@@ -103,7 +105,7 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
     than Linux.
     """
     theirs = (witness.machine_id, witness.boot_id)
-    same = same_host((machine_id(), boot_id()), theirs)
+    same = same_host((read_machine_id(), read_boot_id()), theirs)
     if not same:
         _require_another_start(read_boot_time_us(), witness)
     if same is None and not witness.addresses:
@@ -114,7 +116,7 @@ def _is_on_this_host(witness: WitnessHostFacts) -> bool:
             hint=_FIX,
         )
     if same is None:
-        return any(is_own(address) for address in witness.addresses)
+        return any(is_own_address(address) for address in witness.addresses)
     return same
 
 

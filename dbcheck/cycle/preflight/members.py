@@ -65,7 +65,7 @@ _ADVICE = {
 }
 
 
-def membership_of(
+def find_membership(
     site: Site, name: str, facts: ServerFacts, known: Mapping[str, NodeBefore]
 ) -> Membership | None:
     """Return how the cluster lists the node *name*.
@@ -86,7 +86,7 @@ def membership_of(
         why = "follows no other server"
         if site.kind.is_group:
             why = "is not a member of the cluster's majority"
-        hint = _advice(site.kind).absent
+        hint = _find_advice(site.kind).absent
         raise EngineError(
             f"node {name} ({target}) {why}", id=ErrorId.NODE_NOT_IN_CLUSTER, hint=hint
         )
@@ -124,12 +124,12 @@ def require_kind(site: Site, writer: Mapping[str, str]) -> None:
         raise EngineError(
             f"node {name} is in no cluster of the topology {site.kind.value}",
             id=ErrorId.NODE_NOT_IN_CLUSTER,
-            hint=f"{_advice(site.kind).absent} Or set the dbcheck_topology that the"
+            hint=f"{_find_advice(site.kind).absent} Or set the dbcheck_topology that the"
             " servers have.",
         )
 
 
-def with_connections(
+def add_connections(
     rig: Rig, nodes: Mapping[str, NodeBefore], members: Mapping[str, Membership]
 ) -> dict[str, NodeBefore]:
     """Return the nodes with what the writer shows of its connection to each.
@@ -141,12 +141,12 @@ def with_connections(
     site = rig.site
     if site.promise is None:
         return dict(nodes)
-    advice = _advice(site.kind)
+    advice = _find_advice(site.kind)
     _require_apart([one.name for one in members.values()], advice)
     _require_known(site, [one.name for one in members.values()], advice)
     _require_of_writer(site, members)
     known = dict(nodes)
-    for name, (connection, doubt) in _recognised(site, members).items():
+    for name, (connection, doubt) in _recognise_nodes(site, members).items():
         known[name] = replace(nodes[name], connection=connection, member_doubt=doubt)
         if doubt:
             rig.listener.phase(Phase.PREFLIGHT, f"assumed of node {name}: {doubt}")
@@ -174,7 +174,7 @@ def _require_of_writer(site: Site, members: Mapping[str, Membership]) -> None:
         return
     names = {one.name: name for name, one in members.items()}
     for upstream in members:
-        for one in _followers(site.nodes[upstream]):
+        for one in _read_followers(site.nodes[upstream]):
             if name := names.get(one.name):
                 raise EngineError(
                     f"node {name} follows {upstream}, and not the writer"
@@ -186,27 +186,27 @@ def _require_of_writer(site: Site, members: Mapping[str, Membership]) -> None:
                 )
 
 
-def _recognised(
+def _recognise_nodes(
     site: Site, members: Mapping[str, Membership]
 ) -> dict[str, tuple[str, str]]:
-    """Return by the node's name what recognised() does.
+    """Return by the node's name what recognise_node() does.
 
     Raise EngineError if the writer's list does not show them within LISTED_S: one that
     connects anew may be missing, or be there twice, for a moment.
     """
     ends_s = time.monotonic() + LISTED_S
     others = {name: one for name, one in members.items() if name != site.writer_name}
-    writer = address_of(site.writer.engine)
+    writer = find_address(site.writer.engine)
     while True:
-        interrupt.require_none()
-        found = _followers(site.writer)
+        interrupt.raise_if_interrupted()
+        found = _read_followers(site.writer)
         try:
             return {
-                name: recognised(
+                name: recognise_node(
                     name,
                     one,
                     found,
-                    own=address_of(site.nodes[name].engine),
+                    own=find_address(site.nodes[name].engine),
                     writer=writer,
                 )
                 for name, one in others.items()
@@ -225,14 +225,14 @@ class Address:
     port: int
 
 
-def address_of(engine: Engine) -> Address:
+def find_address(engine: Engine) -> Address:
     """Return where a server is reached; looks its hosts up."""
     endpoints = engine.endpoints()
     hosts = (resolve(host) for host, _ in endpoints if host)
     return Address(frozenset[str]().union(*hosts), endpoints[0][1])
 
 
-def recognised(
+def recognise_node(
     name: str,
     member: Membership,
     found: Sequence[Follower],
@@ -269,18 +269,20 @@ def recognised(
         )
     (one,) = listed
     if one.is_awaited and member.semi_sync is False:
-        raise _other_than(name, one, "the node acknowledges no commits")
+        raise _wrong_server_error(name, one, "the node acknowledges no commits")
     if one.connection == member.connection:
         if one.connection:
             return one.connection, ""
         return "", f"nothing but the name {one.name} shows which connection is its own"
     if member.connection or not one.connection.startswith(ADDRESS):
         why = f"it shows {one.connection or 'nothing'}"
-        raise _other_than(name, one, f"{why}, and not {member.connection or 'no slot'}")
-    return one.connection, _doubt(one, member, own, writer)
+        raise _wrong_server_error(
+            name, one, f"{why}, and not {member.connection or 'no slot'}"
+        )
+    return one.connection, _describe_doubt(one, member, own, writer)
 
 
-def _other_than(name: str, one: Follower, why: str) -> EngineError:
+def _wrong_server_error(name: str, one: Follower, why: str) -> EngineError:
     return EngineError(
         f"the writer's connection to {one.name} is not that of node {name}: {why}",
         id=ErrorId.NODE_NOT_RECOGNISED,
@@ -289,7 +291,9 @@ def _other_than(name: str, one: Follower, why: str) -> EngineError:
     )
 
 
-def _doubt(one: Follower, member: Membership, own: Address, writer: Address) -> str:
+def _describe_doubt(
+    one: Follower, member: Membership, own: Address, writer: Address
+) -> str:
     """Return what is assumed of a node that uses no slot, "" if nothing is."""
     doubts = []
     comes_from = one.connection.removeprefix(ADDRESS)
@@ -307,7 +311,7 @@ def _doubt(one: Follower, member: Membership, own: Address, writer: Address) -> 
     return "; ".join(doubts) + "; a replication slot would show it" if doubts else ""
 
 
-def require_replicated(site: Site, table: TableSpec, row_id: int) -> None:
+def await_replication(site: Site, table: TableSpec, row_id: int) -> None:
     """Return once each standby has that row, which was committed on the writer.
 
     Raise EngineError if one does not get it: it follows another server, whatever it
@@ -318,7 +322,7 @@ def require_replicated(site: Site, table: TableSpec, row_id: int) -> None:
             continue
         ends_s = time.monotonic() + REPLICATED_S
         while not _has_row(node, table, row_id):
-            interrupt.require_none()
+            interrupt.raise_if_interrupted()
             if time.monotonic() >= ends_s:
                 raise EngineError(
                     f"node {name} ({node.engine.target}) does not have row {row_id},"
@@ -341,7 +345,7 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
 
     What it alone has would look lost.
     """
-    found = _followers(site.writer)
+    found = _read_followers(site.writer)
     if not site.kind.is_group:  # one for which no commit waits may follow it
         found = [one for one in found if one.is_awaited]
     for one in found:
@@ -368,7 +372,7 @@ def _require_known(site: Site, members: Sequence[str], advice: _Advice) -> None:
         )
 
 
-def _followers(node: Node) -> Sequence[Follower]:
+def _read_followers(node: Node) -> Sequence[Follower]:
     with contextlib.closing(node.engine.open_followers()) as followers:
         return followers.read()
 
@@ -382,5 +386,5 @@ def _require_apart(names: Sequence[str], advice: _Advice) -> None:
         )
 
 
-def _advice(kind: SiteKind) -> _Advice:
+def _find_advice(kind: SiteKind) -> _Advice:
     return _ADVICE.get(kind, _FOLLOWERS)

@@ -23,7 +23,7 @@ from dbcheck.base.errors import (
     UsageError,
     WitnessError,
 )
-from dbcheck.cycle.fetching import at_most, room_for_log
+from dbcheck.cycle.fetching import limit_chunks, limit_log_bytes
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import LoadRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted, is_same_data
@@ -48,17 +48,17 @@ def require_none_pending(runs: Path, engine: Engine) -> None:
     have left it without power.
     """
     server = _Server(engine)
-    for run, manifest in _pending_in(runs):
+    for run, manifest in _list_pending_runs(runs):
         targets = {node.target for node in manifest.nodes.values()}
         is_same = engine.target in targets
         if not is_same:
             with contextlib.suppress(EngineError):
                 is_same = server.has_run_of(manifest)
         if is_same:
-            raise _not_judged(
+            raise _unjudged_run_error(
                 manifest,
                 # Its flags are not known: its witness may be another one.
-                _judge_first(reconcile_command(run.path))
+                _advise_to_judge_first(reconcile_command(run.path))
                 + " To give it up, move its folder elsewhere.",
             )
 
@@ -70,18 +70,18 @@ def require_none_on_witness(rig: Rig) -> None:
     server has started anew since.  Raise EngineError, WitnessError.
     """
     server = _Server(rig.site.writer.engine)
-    for manifest in _unjudged(rig.witness):
+    for manifest in _read_unjudged_manifests(rig.witness):
         if server.has_run_of(manifest) and _is_pending(rig, manifest, server.facts):
-            raise _not_judged(manifest, _hint(rig, manifest.run_id))
+            raise _unjudged_run_error(manifest, _advise_on_run(rig, manifest.run_id))
 
 
-def _hint(rig: Rig, run_id: str) -> str:
+def _advise_on_run(rig: Rig, run_id: str) -> str:
     """Return what to do about a run that the witness knows."""
     witness, run_of = ("--witness", rig.witness.url), ("--run", run_id)
     clean = shlex.join(("dbcheck", "clean", *witness, *run_of))
-    if (run := _here(rig, run_id)) is not None:
+    if (run := _find_own_folder(rig, run_id)) is not None:
         return (
-            _judge_first(rig.reconcile_command(run.path))
+            _advise_to_judge_first(rig.reconcile_command(run.path))
             + f" To give it up, move its folder elsewhere, and then: {clean}"
         )
     named = "--name" in rig.reconcile_flags  # and then the inventory gives the URLs
@@ -89,16 +89,16 @@ def _hint(rig: Rig, run_id: str) -> str:
     words = ("dbcheck", "reconcile", *urls, *run_of, *rig.reconcile_flags)
     judge = shlex.join(words)
     return (
-        _judge_first(judge)
+        _advise_to_judge_first(judge)
         + f" Or with its folder if you have it. To give it up: {clean}"
     )
 
 
-def _judge_first(command: str) -> str:
+def _advise_to_judge_first(command: str) -> str:
     return f"Judge it first: {command}."
 
 
-def _here(rig: Rig, run_id: str) -> RunFolder | None:
+def _find_own_folder(rig: Rig, run_id: str) -> RunFolder | None:
     """Return the run's folder, None if it is not where this client keeps its own."""
     path = rig.runs / run_id
     return RunFolder(path) if (path / "manifest.json").is_file() else None
@@ -116,7 +116,7 @@ def note_judged(rig: Rig, run_id: str) -> None:
         rig.listener.phase(Phase.JUDGE, text)
 
 
-def _pending_in(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
+def _list_pending_runs(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
     for path in sorted(runs.glob("*/manifest.json")):
         run = RunFolder.open(path.parent)
         with contextlib.suppress(RunFormatError):  # it can have no verdict
@@ -124,7 +124,7 @@ def _pending_in(runs: Path) -> Iterator[tuple[RunFolder, Manifest]]:
                 yield run, run.manifest()
 
 
-def _unjudged(witness: Witness) -> Iterator[Manifest]:
+def _read_unjudged_manifests(witness: Witness) -> Iterator[Manifest]:
     """Yield the manifests of the runs that reconcile would take from the witness."""
     for run_id in witness.unjudged():
         with contextlib.suppress(RunFormatError, UsageError):  # it can have no verdict
@@ -170,7 +170,7 @@ def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
     The folder's records decide; the witness, where one of them is damaged or none is
     there.  What is damaged there counts as cut: judging it will report that.
     """
-    if (run := _here(rig, manifest.run_id)) is not None:
+    if (run := _find_own_folder(rig, manifest.run_id)) is not None:
         with contextlib.suppress(RunFormatError):
             if run.was_read() or run.load() is not None:
                 return run.awaits_judgement()  # its client knows how the load ended
@@ -181,7 +181,7 @@ def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
         where = f"log 0 of run {manifest.run_id} on {rig.witness.url}"
         chunks = rig.witness.read(manifest.run_id)
         with path.open("wb") as file:
-            file.writelines(at_most(room_for_log(path.parent), chunks, where))
+            file.writelines(limit_chunks(limit_log_bytes(path.parent), chunks, where))
         try:
             log = rig.reader.facts(path, manifest.run_id, 0, None)
             if log.load_left is not None:
@@ -195,7 +195,7 @@ def _is_pending(rig: Rig, manifest: Manifest, now: ServerFacts) -> bool:
     return log.cut_announced or (began and was_restarted)
 
 
-def _not_judged(manifest: Manifest, hint: str) -> UsageError:
+def _unjudged_run_error(manifest: Manifest, hint: str) -> UsageError:
     return UsageError(
         f"run {manifest.run_id} on {manifest.writer.target}, which is this server or a"
         " copy of it, may have been cut and is not judged yet; another run would leave"

@@ -6,17 +6,21 @@ from dataclasses import replace
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import NotBack, TableLost, UsageError
-from dbcheck.cycle.host import clocks
+from dbcheck.cycle.host import read_client_clocks
 from dbcheck.cycle.recovery.other_nodes import (
     UNCOMPARED,
-    comparable,
-    read_elsewhere,
-    read_others,
-    read_rejoined,
-    stays_off,
+    compare_members,
+    compare_rejoined_nodes,
+    describe_nodes_left_off,
+    list_comparable_nodes,
+    read_old_nodes,
 )
-from dbcheck.cycle.recovery.reading import Reading, nothing_read, other_lineage
-from dbcheck.cycle.recovery.second_reading import UNFINISHED, read_again
+from dbcheck.cycle.recovery.reading import (
+    Reading,
+    describe_other_lineage,
+    store_nothing_read,
+)
+from dbcheck.cycle.recovery.second_reading import UNFINISHED, read_second_time
 from dbcheck.cycle.recovery.untrusted_run import ask_nodes
 from dbcheck.cycle.recovery.waiting import await_facts
 from dbcheck.cycle.rig import Rig
@@ -57,9 +61,9 @@ def read_survivors(
     except TableLost as error:
         failure, facts, missing = str(error), None, error.missing
     except NotBack as error:
-        return failed or _absent(rig, run, manifest, str(error))
-    answered = None if facts is None else clocks()
-    other = other_lineage(rig.site, manifest, facts) if facts else ""
+        return failed or _store_absence(rig, run, manifest, str(error))
+    answered = None if facts is None else read_client_clocks()
+    other = describe_other_lineage(rig.site, manifest, facts) if facts else ""
     reader, node = rig.site.reader, manifest.nodes[rig.site.reader_name]
     if other and reader.engine.target != node.target:
         raise UsageError(
@@ -77,7 +81,7 @@ def read_survivors(
         try:
             reading.read(facts)
         except NotBack as error:
-            return failed or _absent(rig, run, manifest, str(error), reading)
+            return failed or _store_absence(rig, run, manifest, str(error), reading)
         failure, missing = reading.failure or failure, missing or reading.missing
     unread = other or reading.unanswered
     if missing or facts is None:
@@ -95,34 +99,40 @@ def read_survivors(
         answered=answered,
         promotion=rig.site.promotion(),  # looks once more at the old writer
     )
-    after = _after_a_failure(after, failed) if failed else after
-    return _with_the_rest(rig, run, manifest, _read_twice(rig, run, after, other))
+    after = _keep_earlier_findings(after, failed) if failed else after
+    return _add_other_nodes(
+        rig, run, manifest, _add_second_reading(rig, run, after, other)
+    )
 
 
-def _with_the_rest(
+def _add_other_nodes(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
     """Store *after*, and with what the other nodes show; return the last record.
 
     The record of each step already says that the next one is not done.
     """
-    if names := comparable(rig.site, after):
-        _stored(run, replace(after, others=dict.fromkeys(names, UNCOMPARED)))
-        others = read_others(rig, run, manifest, after, names)
+    if names := list_comparable_nodes(rig.site, after):
+        _store_after(run, replace(after, others=dict.fromkeys(names, UNCOMPARED)))
+        others = compare_members(rig, run, manifest, after, names)
         after = replace(after, others=others)
-    after = _stored(run, after)
+    after = _store_after(run, after)
     if not rig.site.away:
         return after
     if not rig.site.brings_back:
-        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))
+        rig.listener.phase(
+            Phase.RESTORE, describe_nodes_left_off(rig.site.away, rig.site.kind)
+        )
         return after
-    after = _stored(run, read_elsewhere(rig, run, manifest, after))
+    after = _store_after(run, read_old_nodes(rig, run, manifest, after))
     if not rig.site.rejoins or after.failure or not after.survivors:
         return after  # there is nothing to compare with
-    return _stored(run, replace(after, others=read_rejoined(rig, run, manifest, after)))
+    return _store_after(
+        run, replace(after, others=compare_rejoined_nodes(rig, run, manifest, after))
+    )
 
 
-def _read_twice(
+def _add_second_reading(
     rig: Rig, run: RunFolder, after: AfterRecord, other: str
 ) -> AfterRecord:
     """Return *after* with a second reading, if one is asked for; stored before that.
@@ -137,23 +147,27 @@ def _read_twice(
     )
     if not rig.twice or manifest.control or other or facts is None or unread:
         return after
-    _stored(run, replace(after, again=UNFINISHED))
-    return replace(after, again=read_again(rig, run, manifest, after, facts))
+    _store_after(run, replace(after, again=UNFINISHED))
+    return replace(after, again=read_second_time(rig, run, manifest, after, facts))
 
 
-def _after_a_failure(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
+def _keep_earlier_findings(after: AfterRecord, failed: AfterRecord) -> AfterRecord:
     """Return *after* with what only the earlier reconciliation could read.
 
     It read the canaries and removed them.
     """
     nodes = {
-        name: replace(found, host=_with_remains(found.host, failed.nodes[name].host))
+        name: replace(
+            found, host=_keep_canary_remains(found.host, failed.nodes[name].host)
+        )
         for name, found in after.nodes.items()
     }
     return replace(after, nodes=nodes, failed_before=failed.failure)
 
 
-def _with_remains(host: HostAfter | None, failed: HostAfter | None) -> HostAfter | None:
+def _keep_canary_remains(
+    host: HostAfter | None, failed: HostAfter | None
+) -> HostAfter | None:
     """Return *host* with what *failed* shows of its canaries."""
     if host is None or failed is None:
         return host
@@ -162,7 +176,7 @@ def _with_remains(host: HostAfter | None, failed: HostAfter | None) -> HostAfter
     )
 
 
-def _absent(
+def _store_absence(
     rig: Rig,
     run: RunFolder,
     manifest: Manifest,
@@ -177,7 +191,7 @@ def _absent(
     """
     seen = reading or Reading(rig, run, manifest)
     nodes = ask_nodes(rig, run, manifest, None, remove=False)
-    stored = nothing_read(run, manifest)
+    stored = store_nothing_read(run, manifest)
     unread = AfterRecord(
         nodes,
         rig.site.reader_name,
@@ -190,10 +204,12 @@ def _absent(
         deleted=seen.deleted,
     )
     if rig.site.reader_name in rig.site.away:
-        rig.listener.phase(Phase.RESTORE, stays_off(rig.site.away, rig.site.kind))
-        return _stored(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
+        rig.listener.phase(
+            Phase.RESTORE, describe_nodes_left_off(rig.site.away, rig.site.kind)
+        )
+        return _store_after(run, replace(unread, unanswered=f"{NOT_PROMOTED}: {text}"))
     if rig.site.kind.is_group:
-        return _stored(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))
+        return _store_after(run, replace(unread, unanswered=f"{text}: {NOT_WHOLE}"))
     absence = judge_absence(Case(manifest, run.load(), run.restore(), unread), text)
     failure, unanswered = "", ""
     if absence.failure:
@@ -201,12 +217,12 @@ def _absent(
         nodes = ask_nodes(rig, run, manifest, None)
     else:
         unanswered = f"{text}; {absence.doubt}"
-    return _stored(
+    return _store_after(
         run, replace(unread, failure=failure, nodes=nodes, unanswered=unanswered)
     )
 
 
-def _stored(run: RunFolder, after: AfterRecord) -> AfterRecord:
+def _store_after(run: RunFolder, after: AfterRecord) -> AfterRecord:
     """Store what was found, and the server's log beside it in full."""
     host = after.nodes[after.reader_name].host
     if host is not None and host.log is not None:

@@ -17,7 +17,7 @@ from dbcheck.rows.prepared import LeftFate, LeftOver, Name, is_committed
 from dbcheck.rows.survivors import DIFFERENT, Records
 
 
-def listed(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
+def list_prepared(engine: Engine, epoch: int, facts: ServerFacts) -> list[Name]:
     """Return those of a run's transactions that the server lists as prepared."""
     names = map(Name.read, engine.prepared(server=facts))
     return [name for name in names if name is not None and name.epoch == epoch]
@@ -35,30 +35,32 @@ class Refusal(NamedTuple):
     perhaps_ours: bool = False
 
 
-def decide(
+def decide_transactions(
     engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
 ) -> dict[Name, Refusal | None]:
     """Decide each transaction; return what the server refused, None where it did not.
 
     One that it had listed and does not have any more was decided by another client.
     """
-    refusals = {name: _refusal(engine, name, facts) for name in names}
+    refusals = {name: _decide_transaction(engine, name, facts) for name in names}
     if any(each and each.gone for each in refusals.values()):
-        for name in listed(engine, epoch, facts):
+        for name in list_prepared(engine, epoch, facts):
             if each := refusals.get(name):
                 refusals[name] = each._replace(gone=False)
     return refusals
 
 
-def decide_rest(
+def decide_remaining_transactions(
     engine: Engine, epoch: int, names: Sequence[Name], facts: ServerFacts
 ) -> dict[Name, Refusal | None]:
-    """Do what decide() does where an earlier reading may have decided some of *names*.
+    """Do what decide_transactions() does where an earlier reading may have decided some of *names*.
 
     names: as they were listed before that reading decided the first.
     """
-    left = set(listed(engine, epoch, facts))
-    decided = decide(engine, epoch, [name for name in names if name in left], facts)
+    left = set(list_prepared(engine, epoch, facts))
+    decided = decide_transactions(
+        engine, epoch, [name for name in names if name in left], facts
+    )
     refusals = {name: decided.get(name, _UNLISTED) for name in names}
     return {
         name: each._replace(perhaps_ours=True) if each and each.gone else each
@@ -69,7 +71,7 @@ def decide_rest(
 _UNLISTED = Refusal("the server does not list it as prepared any more", gone=True)
 
 
-def undecided(names: Sequence[Name]) -> tuple[LeftOver, ...]:
+def leave_undecided(names: Sequence[Name]) -> tuple[LeftOver, ...]:
     """Return all as undecided, on a server that was not restarted since the load."""
     return tuple(
         LeftOver(name.session, name.seq, LeftFate.UNDECIDED, _RUNS_ON) for name in names
@@ -79,7 +81,9 @@ def undecided(names: Sequence[Name]) -> tuple[LeftOver, ...]:
 _RUNS_ON = "the server was not restarted since the load, so dbcheck left them alone"
 
 
-def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:
+def _decide_transaction(
+    engine: Engine, name: Name, facts: ServerFacts
+) -> Refusal | None:
     try:
         engine.decide(str(name), commit=is_committed(name.seq), server=facts)
     except (ConnectionLost, OtherServer):
@@ -89,12 +93,12 @@ def _refusal(engine: Engine, name: Name, facts: ServerFacts) -> Refusal | None:
     return None
 
 
-def fates(
+def find_fates(
     decided: Mapping[Name, Refusal | None], batches: Iterable[Records]
 ) -> tuple[LeftOver, ...]:
     """Return what became of each transaction.
 
-    decided: as decide() returned it.  batches: the rows of the run, read after that.
+    decided: as decide_transactions() returned it.  batches: the rows of the run, read after that.
     """
     content: dict[tuple[int, int], int] = {}
     wanted = {(name.session, name.seq) for name in decided}
@@ -104,18 +108,20 @@ def fates(
             if row[:2] in wanted:
                 content[row[:2]] = row[2]
     return tuple(
-        _left_over(name, refusal, content.get((name.session, name.seq)))
+        _describe_left_over(name, refusal, content.get((name.session, name.seq)))
         for name, refusal in decided.items()
     )
 
 
-def _left_over(name: Name, refusal: Refusal | None, content: int | None) -> LeftOver:
+def _describe_left_over(
+    name: Name, refusal: Refusal | None, content: int | None
+) -> LeftOver:
     """Return what became of one; content: of its row, None if there is none.
 
     One that an earlier reading of dbcheck may have decided counts as decided by it if
     its row is as that leaves it.  Else another client decided it, or its row is lost.
     """
-    fate = _fate(name, content)
+    fate = _find_fate(name, content)
     is_ours = fate in (LeftFate.KEPT, LeftFate.DIFFERENT)
     if refusal is None:
         return LeftOver(name.session, name.seq, fate)
@@ -126,7 +132,7 @@ def _left_over(name: Name, refusal: Refusal | None, content: int | None) -> Left
     return LeftOver(name.session, name.seq, fate, refusal.reason)
 
 
-def _fate(name: Name, content: int | None) -> LeftFate:
+def _find_fate(name: Name, content: int | None) -> LeftFate:
     """Return what the row shows of one that was decided as the plan would have."""
     if not is_committed(name.seq):
         return LeftFate.KEPT if content is None else LeftFate.PRESENT

@@ -20,12 +20,12 @@ from functools import partial
 from dbcheck.base import interrupt
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, PowerError, TableLost
-from dbcheck.cycle.host import ask_host
+from dbcheck.cycle.host import inspect_host_again
 from dbcheck.cycle.recovery.survivors import (
     Comparison,
     Survivors,
-    bounded,
     compare_stored,
+    limit_survivors,
 )
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore
@@ -53,7 +53,7 @@ UNCOMPARED = OtherNode(not_done="the client ended before it was compared")
 _MARK_BYTES = 16
 
 
-def stays_off(names: Iterable[str], kind: SiteKind) -> str:
+def describe_nodes_left_off(names: Iterable[str], kind: SiteKind) -> str:
     """Return what a user must know of the nodes that get no power back.
 
     A writer that is started as it is splits a cluster whose nodes follow one another.
@@ -62,7 +62,7 @@ def stays_off(names: Iterable[str], kind: SiteKind) -> str:
     return _STAYS_OFF.format(", ".join(sorted(names)), way)
 
 
-def read_elsewhere(
+def read_old_nodes(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> AfterRecord:
     """Return *after*, which is stored, with what the nodes hold that were away.
@@ -83,46 +83,46 @@ def read_elsewhere(
     for name in sorted(site.away):
         node = site.nodes[name]
         try:
-            found[name] = _read(rig, run, manifest, name, node)
+            found[name] = _read_markers(rig, run, manifest, name, node)
         except EngineError as error:
             found[name] = Elsewhere(failure=str(error))
-        host = ask_host(node, rig.listener, manifest.nodes[name])
+        host = inspect_host_again(node, rig.listener, manifest.nodes[name])
         nodes[name] = NodeAfter(None, host)
     return replace(after, elsewhere=found, nodes=nodes)
 
 
-def _read(
+def _read_markers(
     rig: Rig, run: RunFolder, manifest: Manifest, name: str, node: Node
 ) -> Elsewhere:
     """Store the markers on a node; raise EngineError."""
     if LEDGER not in manifest.plan().tables:
         return Elsewhere(failure="the rows of this workload have no keys")
-    _wait(rig, node)
-    rows = run.write_elsewhere(name, LEDGER.name, _markers(run, manifest, node))
+    _await_queries(rig, node)
+    rows = run.write_elsewhere(name, LEDGER.name, _select_markers(run, manifest, node))
     return Elsewhere(rows)
 
 
-def _markers(run: RowStore, manifest: Manifest, node: Node) -> Iterator[Records]:
+def _select_markers(run: RowStore, manifest: Manifest, node: Node) -> Iterator[Records]:
     load, before = run.load(), manifest.tables[LEDGER.name]
     most = sum(before.rows_by_epoch.values())
     most += sum(load.sent.values()) if load else 0
     inspector, facts = manifest.plan().inspector(LEDGER), node.engine.facts()
-    for _, batch in bounded(node.engine, (LEDGER,), facts, most):
+    for _, batch in limit_survivors(node.engine, (LEDGER,), facts, most):
         records, _ = inspector.inspect(batch)
         yield records[records["epoch"] == manifest.epoch]
 
 
-def _wait(rig: Rig, node: Node) -> None:
+def _await_queries(rig: Rig, node: Node) -> None:
     """Return once the node takes queries; raise EngineError if it does not in time."""
     ends_s = time.monotonic() + rig.limits.return_s
     while (reason := node.engine.ready()) is not None:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         if time.monotonic() >= ends_s:
             raise EngineError(reason, id=ErrorId.SERVER_NOT_BACK)
         time.sleep(POLL_S)
 
 
-def comparable(site: Site, after: AfterRecord) -> list[str]:
+def list_comparable_nodes(site: Site, after: AfterRecord) -> list[str]:
     """Return the names of the nodes that are to have the rows of the one that was read.
 
     [] unless it is of a group.
@@ -134,12 +134,12 @@ def comparable(site: Site, after: AfterRecord) -> list[str]:
     return [n for n in site.nodes if n not in site.away and n != after.reader_name]
 
 
-def read_others(
+def compare_members(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord, names: list[str]
 ) -> dict[str, OtherNode]:
     """Return how the rows of each of these nodes compare.
 
-    after: what was read, and is stored.  names: see comparable().  Only rows of this
+    after: what was read, and is stored.  names: see list_comparable_nodes().  Only rows of this
     run count: others may have differed before it.
     """
     assert after.promotion is not None
@@ -148,11 +148,11 @@ def read_others(
         why = "prepared transactions were decided after the first reading"
         return {name: OtherNode(not_done=why) for name in names}
     read = after.promotion.received[after.reader_name]
-    others = _Others(rig, run, manifest, read)
+    others = _Members(rig, run, manifest, read)
     return {name: others.compared(name) for name in names}
 
 
-class _Others:
+class _Members:
     """read: how far the node was whose rows were read, and who was in its view."""
 
     def __init__(
@@ -187,7 +187,7 @@ class _Others:
         engine, target = node.engine, node.engine.target
         ends_s = time.monotonic() + APPLIED_S
         while True:
-            interrupt.require_none()
+            interrupt.raise_if_interrupted()
             membership, received = engine.membership(), engine.received()
             if membership is not None and membership.name != member:
                 raise EngineError(
@@ -212,7 +212,7 @@ class _Others:
         return whole and received.position == applied
 
 
-def read_rejoined(
+def compare_rejoined_nodes(
     rig: Rig, run: RunFolder, manifest: Manifest, after: AfterRecord
 ) -> dict[str, OtherNode]:
     """Return how the rows of every other node compare once it has rejoined.
@@ -287,16 +287,16 @@ class _Rejoined:
         except TableLost as error:
             return OtherNode(failure=str(error))
         except EngineError as error:
-            return _of_stuck(str(error), self._extra)
+            return _describe_stuck_node(str(error), self._extra)
 
     def _await_following(self, node: Node) -> None:
         """Return once it is connected at two looks: one that is refused is, shortly."""
         seen = 0
         while seen < 2:
-            seen = seen + 1 if self._follows(node) else 0
+            seen = seen + 1 if self._is_following(node) else 0
             self._pause("it does not follow the new writer")
 
-    def _follows(self, node: Node) -> bool:
+    def _is_following(self, node: Node) -> bool:
         engine = node.engine
         try:
             return engine.membership() is not None and engine.received().connected
@@ -304,7 +304,7 @@ class _Rejoined:
             return False
 
     def _pause(self, late: str) -> None:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         if time.monotonic() >= self._ends_s:
             raise EngineError(
                 f"{late} within {FOLLOWS_S:g} s (its log says why)",
@@ -345,19 +345,19 @@ class _Rejoined:
             failure,
             "" if whole else "its other tables were not compared",
             found.new,
-            _new(found),
+            _list_new_rows(found),
         )
 
 
-def _of_stuck(why: str, found: Comparison | None) -> OtherNode:
+def _describe_stuck_node(why: str, found: Comparison | None) -> OtherNode:
     """Return what a node alone has that does not apply the rest.
 
     found: of the ledger, from which nothing is ever deleted; None if it was not read.
     """
     if found is None:
         return OtherNode(not_done=why)
-    return OtherNode(not_done=why, extra=found.new, first_extra=_new(found))
+    return OtherNode(not_done=why, extra=found.new, first_extra=_list_new_rows(found))
 
 
-def _new(found: Comparison) -> tuple[ChangedRow, ...]:
+def _list_new_rows(found: Comparison) -> tuple[ChangedRow, ...]:
     return tuple(row for row in found.changed if not row.was_there)

@@ -30,11 +30,11 @@ from dbcheck.cycle.fetching import require_no_load
 from dbcheck.cycle.recovery import in_doubt
 from dbcheck.cycle.recovery.reading_log import ReadingLog
 from dbcheck.cycle.recovery.survivors import Survivors
-from dbcheck.cycle.recovery.untrusted_run import log_of_run
+from dbcheck.cycle.recovery.untrusted_run import find_log_of_run
 from dbcheck.cycle.recovery.waiting import POLL_S, await_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore
-from dbcheck.cycle.tables import check_after, conditions_after
+from dbcheck.cycle.tables import check_conditions, check_tables_read
 from dbcheck.judge.settings import hiding
 from dbcheck.model.cluster import lineage
 from dbcheck.model.managed import SERVICE
@@ -93,7 +93,7 @@ class Reading:
     def __init__(self, rig: Rig, run: RowStore, manifest: Manifest) -> None:
         self._rig, self._run, self._manifest = rig, run, manifest
         self._plan = manifest.plan()
-        self.stored = nothing_read(run, manifest)
+        self.stored = store_nothing_read(run, manifest)
         self.canary: bool | None = None
         self.logged: str | None = None
         self.index: IndexLoss | None = None
@@ -119,7 +119,7 @@ class Reading:
         self.canary = earlier.canary if self.canary is None else self.canary
         self.decisions = largest(self.decisions, earlier.decisions)
         self.refill = of_both(self.refill, earlier.refill)
-        self.deleted = _most(self.deleted, earlier.deleted)
+        self.deleted = _max_count(self.deleted, earlier.deleted)
 
     @property
     def _is_copy(self) -> bool:
@@ -145,7 +145,7 @@ class Reading:
                 return
             detail = "every row, in a read-only transaction"
             self._rig.listener.phase(Phase.READ, detail)
-            before = log_of_run(self._rig.site, self._run, self._manifest, now)
+            before = find_log_of_run(self._rig.site, self._run, self._manifest, now)
             log = ReadingLog(self._rig.site, before, now)
             if (broke := self._attempt(now, log, first=not broken)) is None:
                 return self._check(now, log)
@@ -188,7 +188,7 @@ class Reading:
         """
         ends_s, shown = time.monotonic() + self._rig.limits.return_s, set[str]()
         while True:
-            interrupt.require_none()
+            interrupt.raise_if_interrupted()
             try:
                 return self._once(facts, log, first=first)
             except RowsWithheld as error:
@@ -233,16 +233,16 @@ class Reading:
 
         None of a server whose data may be another one's copy.
         """
-        self._ask_of_others(facts)
+        self._ask_about_replication(facts)
         if self._is_copy:
             return
         if first:  # a crash since then would empty the canary's table as well
             self._ask(facts)
-        if not self._has_run_on(facts):  # as a start anew discards the count
-            self.deleted = self._deleted(facts)
+        if not self._is_same_process(facts):  # as a start anew discards the count
+            self.deleted = self._count_deleted(facts)
         survivors = Survivors(self._rig, self._run, self._manifest, facts)
         self._read_rows(survivors, facts)
-        self._ask_of_others(facts)
+        self._ask_about_replication(facts)
         self.index = survivors.index
         # After the rows: what replaced a table before they were read is seen.
         engine = self._rig.site.reader.engine
@@ -255,7 +255,7 @@ class Reading:
             for table in self._plan.tables
         }
         self.places = self._places()
-        self.deleted = self._deleted(facts)
+        self.deleted = self._count_deleted(facts)
 
     def _refused(self, error: TableRefused, log: ReadingLog) -> None:
         """Blame the table if the log names damage of it, else leave it open."""
@@ -271,16 +271,16 @@ class Reading:
             return self._rig.site.reader.engine.places(tables)
         return None
 
-    def _deleted(self, facts: ServerFacts) -> int | None:
+    def _count_deleted(self, facts: ServerFacts) -> int | None:
         """Return AfterRecord.deleted; a node that was not cut counts older deletes."""
         if not self._is_writer:
             return None
         engine, table = self._rig.site.reader.engine, self._plan.tables[0]
         with unless_refused():
-            return _most(self.deleted, engine.deleted(table, server=facts))
+            return _max_count(self.deleted, engine.deleted(table, server=facts))
         return self.deleted
 
-    def _has_run_on(self, facts: ServerFacts) -> bool:
+    def _is_same_process(self, facts: ServerFacts) -> bool:
         """Say whether it is the very process that took the load: it is not cut yet."""
         before = self._manifest.writer.facts
         return self._is_writer and not is_restarted(before, facts)
@@ -290,7 +290,7 @@ class Reading:
 
         A server that was not restarted counts those of the load, and is not asked.
         """
-        if self._is_writer and not self._has_run_on(facts):
+        if self._is_writer and not self._is_same_process(facts):
             with unless_refused():
                 found = self._rig.site.reader.engine.decisions(server=facts)
                 self.decisions = largest(self.decisions, found)
@@ -305,13 +305,15 @@ class Reading:
         epoch = self._manifest.epoch
         if (prepared := self._run.prepared()) is not None:
             self._take(prepared, survivors)
-            decided = in_doubt.decide_rest(engine, epoch, prepared.names, facts)
+            decided = in_doubt.decide_remaining_transactions(
+                engine, epoch, prepared.names, facts
+            )
         elif names := self._store(survivors, facts):
-            decided = in_doubt.decide(engine, epoch, names, facts)
+            decided = in_doubt.decide_transactions(engine, epoch, names, facts)
         else:
             return
         assert table is not None  # no other plan has any listed
-        self.left_over = in_doubt.fates(decided, survivors.again(table))
+        self.left_over = in_doubt.find_fates(decided, survivors.again(table))
 
     def _store(self, survivors: Survivors, facts: ServerFacts) -> tuple[Name, ...]:
         """Store the rows; return what is to be decided, once that is stored as well.
@@ -322,20 +324,20 @@ class Reading:
         site, names = self._rig.site, tuple[Name, ...]()
         if self._plan.prepares_in is not None:
             epoch = self._manifest.epoch
-            names = tuple(in_doubt.listed(site.reader.engine, epoch, facts))
+            names = tuple(in_doubt.list_prepared(site.reader.engine, epoch, facts))
             self._count_decisions(facts)
         log_bytes = self._run.log_bytes() if names else ()
         try:
             self.stored = survivors.store()
             require_no_load(self._rig, self._manifest, log_bytes)
         except BaseException:  # of several tables, some may have been stored
-            self.stored = nothing_read(self._run, self._manifest)
+            self.stored = store_nothing_read(self._run, self._manifest)
             raise
         self.stored |= survivors.store_sides()
         self.sides_lost = survivors.sides_lost
         self.left_over = ()
-        if names and self._has_run_on(facts):
-            self.left_over, names = in_doubt.undecided(names), ()
+        if names and self._is_same_process(facts):
+            self.left_over, names = in_doubt.leave_undecided(names), ()
         if names:
             self._run.write_prepared(
                 PreparedRecord(
@@ -376,10 +378,10 @@ class Reading:
             return
         self._rig.listener.phase(Phase.CHECK, "the server checks its own tables")
         engine, epoch = self._rig.site.reader.engine, self._manifest.epoch
-        self.conditions = conditions_after(engine, self._plan, epoch, facts, log)
+        self.conditions = check_conditions(engine, self._plan, epoch, facts, log)
         sides = [table for table in self._plan.sides if table.name in self.stored]
         tables = (*self._plan.tables, *sides)
-        self.check = check_after(engine, tables, facts, log)
+        self.check = check_tables_read(engine, tables, facts, log)
         if self.check is not None and self.check.outcome is CheckOutcome.INDEX:
             self.index = IndexLoss(self.check.reason, 1)
 
@@ -391,11 +393,11 @@ class Reading:
         if not manifest.no_canary and self.canary is None:
             is_there = engine.canary(manifest.epoch, server=facts)
             # Before the cut it is there, and a later reading may find it gone.
-            shows_nothing = is_there and self._has_run_on(facts)
+            shows_nothing = is_there and self._is_same_process(facts)
             self.canary = None if shows_nothing else is_there
         self.logged = engine.logged(manifest.writer.facts.clock_us, server=facts)
 
-    def _ask_of_others(self, facts: ServerFacts) -> None:
+    def _ask_about_replication(self, facts: ServerFacts) -> None:
         """Ask whether a server that is tested alone took anything from others.
 
         Once it did, that stands: a process that starts later may not show it.  The
@@ -418,7 +420,7 @@ class Reading:
             raise NotBack(text, id=error.id, hint=error.hint) from None
         if facts is None:
             return None
-        if other := other_lineage(self._rig.site, self._manifest, facts):
+        if other := describe_other_lineage(self._rig.site, self._manifest, facts):
             self.unanswered = f"{broke.error}; then another server: {other}"
             return None
         return facts
@@ -434,7 +436,7 @@ class Reading:
         self.unanswered = f"{last.error}, {times}: {why}"
 
 
-def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
+def describe_other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
     """Return why *facts* are of a server with other data than took the load, or ""."""
     before = manifest.writer.facts.identity
     itself = None
@@ -443,12 +445,12 @@ def other_lineage(site: Site, manifest: Manifest, facts: ServerFacts) -> str:
     return lineage(site.kind, before, facts.identity, promoted=itself).other
 
 
-def _most(one: int | None, other: int | None) -> int | None:
+def _max_count(one: int | None, other: int | None) -> int | None:
     """Return the larger count, None if neither is known."""
     return max((n for n in (one, other) if n is not None), default=None)
 
 
-def nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:
+def store_nothing_read(run: RowStore, manifest: Manifest) -> dict[str, StoredRows]:
     """Store that no row was read of any table.
 
     Rows that were read before dbcheck decided what was prepared stay, and are returned.

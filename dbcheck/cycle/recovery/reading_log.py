@@ -71,7 +71,7 @@ class ReadingLog:
         session = error.session if isinstance(error, ConnectionLost) else None
         ends_s = time.monotonic() + LOG_WAIT_S
         while True:
-            interrupt.require_none()
+            interrupt.raise_if_interrupted()
             if failure := self._site.failure():
                 return Cause(damage=failure)
             text = self._logged()
@@ -82,7 +82,7 @@ class ReadingLog:
                 "; ".join(crash_of(text, session)) if session is not None else "",
             )
             if cause != Cause() or time.monotonic() >= ends_s:
-                shared = self._is_shared(text, self._since_preflight())
+                shared = self._is_shared(text, self._read_since_preflight())
                 return Cause() if shared else cause
             time.sleep(POLL_S)
 
@@ -92,24 +92,24 @@ class ReadingLog:
         "" if it names none, or only that of others, which may be older than the cut.
         """
         names = self._node.engine.names_in_log(tables)
-        return "; ".join(damage(self._since_start(), names)) if names else ""
+        return "; ".join(damage(self._read_since_start(), names)) if names else ""
 
-    def shows_an_orderly_end(self) -> bool | None:
+    def had_orderly_end(self) -> bool | None:
         """Say whether the server shut down in an orderly way since, and then started.
 
         None if there is no log to ask, or another server writes to it as well.
         """
         text = self._logged()
-        if not text or self._is_shared(text, self._since_preflight()):
+        if not text or self._is_shared(text, self._read_since_preflight()):
             return None
         return bool(stopped_before_start(text))
 
-    def _since_start(self) -> str:
+    def _read_since_start(self) -> str:
         """Return what the server logged since its last start.
 
         "" if that is unknown, or another server writes to the log as well.
         """
-        log, facts = self._since_preflight(), self._facts
+        log, facts = self._read_since_preflight(), self._facts
         if log is not None and not (log.rewound or log.truncated):
             return "" if self._is_shared(log.text, log) else since_start(log.text)
         with contextlib.suppress(EngineError):
@@ -120,14 +120,14 @@ class ReadingLog:
     def _is_shared(self, text: str, log: LogTail | None) -> bool:
         """Return whether another server has started in *text*, or since the preflight.
 
-        log: what _since_preflight() returned.  A cut takes all servers of a host, so
+        log: what _read_since_preflight() returned.  A cut takes all servers of a host, so
         one that logs there has started again.
         """
         names = self._facts.log_names
         texts = [text] if log is None else [text, log.text]
         return any(other_server(each, names) for each in texts)
 
-    def _since_preflight(self) -> LogTail | None:
+    def _read_since_preflight(self) -> LogTail | None:
         """Return what its host has of the log since then, None if it has none."""
         host, before = self._node.host, self._before
         with contextlib.suppress(HostError):

@@ -9,11 +9,11 @@ import numpy as np
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, NotBack, PowerError, TableLost, UsageError
-from dbcheck.cycle.recovery.reading import other_lineage
+from dbcheck.cycle.recovery.reading import describe_other_lineage
 from dbcheck.cycle.recovery.reading_log import ReadingLog
 from dbcheck.cycle.recovery.survivors import Comparison, Survivors
-from dbcheck.cycle.recovery.untrusted_run import log_of_run
-from dbcheck.cycle.recovery.waiting import await_facts, settled_facts
+from dbcheck.cycle.recovery.untrusted_run import find_log_of_run
+from dbcheck.cycle.recovery.waiting import await_facts, read_settled_facts
 from dbcheck.cycle.rig import Rig
 from dbcheck.model.records import AfterRecord, Manifest
 from dbcheck.model.server import ServerFacts, is_restarted
@@ -37,7 +37,7 @@ def require_restarter(rig: Rig) -> None:
         )
 
 
-def read_again(
+def read_second_time(
     rig: Rig,
     run: RunFolder,
     manifest: Manifest,
@@ -51,22 +51,22 @@ def read_again(
     """
     restarter, engine = rig.site.reader.restarter, rig.site.reader.engine
     assert restarter is not None
-    log = ReadingLog(rig.site, log_of_run(rig.site, run, manifest, before), before)
+    log = ReadingLog(rig.site, find_log_of_run(rig.site, run, manifest, before), before)
     rig.listener.phase(Phase.RESTART, "the server is stopped cleanly and started again")
     try:
-        before = settled_facts(engine, rig.listener)
+        before = read_settled_facts(engine, rig.listener)
         restarter.restart()
         facts, failure = await_facts(rig)
     except (PowerError, EngineError) as error:
         return SecondReading(not_done=str(error))
     if facts is None:
         return SecondReading(failure=failure)
-    if other := other_lineage(rig.site, manifest, facts):
+    if other := describe_other_lineage(rig.site, manifest, facts):
         return SecondReading(not_done=f"another server answers: {other}")
     if not is_restarted(before, facts):
         why = "its start time did not change: the server was not restarted"
         return SecondReading(not_done=why)
-    orderly = log.shows_an_orderly_end()
+    orderly = log.had_orderly_end()
     if orderly is False:
         why = "its log shows no orderly shutdown before it started again"
         return SecondReading(not_done=why, orderly=False)
@@ -107,7 +107,9 @@ class _Second:
         """Read, and compare table by table."""
         found = Comparison(self._run.path)
         for table in self._tables:
-            found.add(table, partial(self._then, table), partial(self._now, table))
+            found.add(
+                table, partial(self._read_stored, table), partial(self._now, table)
+            )
         index = self._survivors.index
         reason = index.reason if index else ""
         changed = tuple(found.changed)
@@ -117,7 +119,7 @@ class _Second:
         if table not in self._absent:
             yield from map(self._compared, self._survivors.inspected(table))
 
-    def _then(self, table: TableSpec) -> Iterator[Records]:
+    def _read_stored(self, table: TableSpec) -> Iterator[Records]:
         if rows := self._after.survivors.get(table.name):
             yield from map(self._compared, self._run.survivors(table.name, rows))
 

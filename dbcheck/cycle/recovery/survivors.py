@@ -72,9 +72,9 @@ class Comparison:
             self.rows += later.rows
             if earlier == later:
                 return
-            for part in only_in(first(), _stored_in(spool)):
+            for part in only_in(first(), _read_spool(spool)):
                 self._note(table, part, was_there=True)
-            for part in only_in(_stored_in(spool), first()):
+            for part in only_in(_read_spool(spool), first()):
                 self._note(table, part, was_there=False)
 
     def _note(self, table: TableSpec, records: Records, *, was_there: bool) -> None:
@@ -98,24 +98,24 @@ def compare_stored(
     epoch, stored = run.manifest().epoch, run.after().stored_rows(table.name)
     found.add(
         table,
-        lambda: _of_epoch(run.survivors(table.name, stored), epoch),
-        lambda: _of_epoch(rows(), epoch),
+        lambda: _filter_epoch(run.survivors(table.name, stored), epoch),
+        lambda: _filter_epoch(rows(), epoch),
     )
 
 
-def _of_epoch(parts: Iterable[Records], epoch: int) -> Iterator[Records]:
+def _filter_epoch(parts: Iterable[Records], epoch: int) -> Iterator[Records]:
     for records in parts:
         yield records[records["epoch"] == epoch]
 
 
-def _stored_in(spool: IO[bytes]) -> Iterator[Records]:
+def _read_spool(spool: IO[bytes]) -> Iterator[Records]:
     """Yield the rows that were written to *spool*."""
     spool.seek(0)
     while content := spool.read(_ROWS_AT_ONCE * RECORD.itemsize):
         yield np.frombuffer(content, RECORD)
 
 
-def bounded(
+def limit_survivors(
     engine: Engine, tables: Sequence[TableSpec], facts: ServerFacts, rows: int
 ) -> Iterator[tuple[TableSpec, RowBatch]]:
     """Yield what Engine.survivors() does; raise EngineError if it sends far more.
@@ -194,7 +194,7 @@ class Survivors:
         return stored
 
     def _written(self, table: TableSpec, batches: Iterable[RowBatch]) -> StoredRows:
-        return self._run.write_survivors(table.name, self._inspected(table, batches))
+        return self._run.write_survivors(table.name, self._inspect(table, batches))
 
     def inspected(self, table: TableSpec) -> Iterator[Records]:
         """Yield the rows that are in *table* by now, and store nothing."""
@@ -216,7 +216,7 @@ class Survivors:
         expected = {table: self._expected(table) for table in tables}
         done: Counter[TableSpec] = Counter()
         try:
-            for table, batch in bounded(
+            for table, batch in limit_survivors(
                 self._engine, tables, self._facts, self._most()
             ):
                 yield table, batch
@@ -227,7 +227,7 @@ class Survivors:
             self._rig.site.failure()  # raises if it was the drive that went meanwhile
             self.index = IndexLoss(str(error), error.rows, error.ids, error.table)
 
-    def _inspected(
+    def _inspect(
         self, table: TableSpec, batches: Iterable[RowBatch]
     ) -> Iterator[Records]:
         inspector, totals = self._plan.inspector(table), self._totals[table]
@@ -243,7 +243,7 @@ class Survivors:
                 different.append(row)
             totals.add(records)
             yield records
-        self._run.write_different(table.name, map(_line, different))
+        self._run.write_different(table.name, map(_format_row, different))
 
     def _expected(self, table: TableSpec) -> int | None:
         """Return how many rows a sound server has of a table, None if not known.
@@ -264,5 +264,5 @@ class Survivors:
         return before + len(tables) * sent
 
 
-def _line(row: Row) -> str:
+def _format_row(row: Row) -> str:
     return json.dumps({**row._asdict(), "payload": row.payload.hex()}) + "\n"

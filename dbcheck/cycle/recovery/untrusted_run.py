@@ -13,7 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dbcheck.base.errors import EngineError, HostError
-from dbcheck.cycle.host import ask, ask_host, await_host, data_directory
+from dbcheck.cycle.host import (
+    await_host,
+    finish_host_inspection,
+    inspect_host_again,
+    require_data_directory,
+)
 from dbcheck.cycle.rig import Rig
 from dbcheck.cycle.stored_run import RowStore
 from dbcheck.model.host import COLLECTOR, HostAfter, HostBefore, LogMarks, TargetFacts
@@ -37,20 +42,22 @@ def ask_nodes(
     """Return what is found of each node now, by its name; of one that is away nothing.
 
     server: what the server of the node that is read reports, None if it does not
-    answer.  remove: see ask_host().
+    answer.  remove: see inspect_host_again().
     """
     found = {}
     for name in rig.site.nodes:
         if name in rig.site.away:  # its host has no power
             found[name] = NodeAfter(None)
             continue
-        facts = server if name == rig.site.reader_name else _facts(rig.site, name)
+        facts = (
+            server if name == rig.site.reader_name else _read_node_facts(rig.site, name)
+        )
         host = _ask_of_run(rig, run, manifest, name, facts, remove=remove)
         found[name] = NodeAfter(facts, host)
     return found
 
 
-def _facts(site: Site, name: str) -> ServerFacts | None:
+def _read_node_facts(site: Site, name: str) -> ServerFacts | None:
     """Return what another node than that which is read reports, None if not needed.
 
     The nodes of a group that were all cut give each other what they lost: each must
@@ -72,27 +79,31 @@ def _ask_of_run(
     *,
     remove: bool,
 ) -> HostAfter | None:
-    """Do what ask_host() does, as far as the manifest of *run* may be trusted.
+    """Do what inspect_host_again() does, as far as the manifest of *run* may be trusted.
 
     server: what that node's server reports now, None if that is not known.
     """
     node, recorded = rig.site.nodes[name], manifest.nodes[name]
     if node.host is None or recorded.host is None or run.is_own():
-        return ask_host(node, rig.listener, recorded, remove=remove)
+        return inspect_host_again(node, rig.listener, recorded, remove=remove)
     if server is None:
         return None
     try:
         places = node.engine.places(tables_of(manifest.workload))
-        directory = data_directory(server)
+        directory = require_data_directory(server)
         await_host(node.host, rig.listener)
         facts = node.host.facts(directory, places)
     except (EngineError, HostError) as error:
         return HostAfter(None, None, None, str(error))
-    before = vetted(recorded.host, facts, (node.log_path, server.server_log))
-    return ask(node.host, rig.listener, before, places, remove=remove)
+    before = drop_untrusted_names(
+        recorded.host, facts, (node.log_path, server.server_log)
+    )
+    return finish_host_inspection(
+        node.host, rig.listener, before, places, remove=remove
+    )
 
 
-def log_of_run(
+def find_log_of_run(
     site: Site, run: RowStore, manifest: Manifest, server: ServerFacts
 ) -> HostBefore | None:
     """Return what *manifest* records of the log of the server that is read.
@@ -103,30 +114,32 @@ def log_of_run(
     if recorded is None or run.is_own():
         return recorded
     logs = (site.reader.log_path, server.server_log)
-    marks = _known_marks(recorded, logs)
+    marks = _filter_marks(recorded, logs)
     return None if marks is None else replace(recorded, log_marks=marks)
 
 
-def vetted(recorded: HostBefore, facts: TargetFacts, logs: Sequence[str]) -> HostBefore:
+def drop_untrusted_names(
+    recorded: HostBefore, facts: TargetFacts, logs: Sequence[str]
+) -> HostBefore:
     """Return *recorded* without file names that the server and its host do not give.
 
     facts: of the host, now.  logs: where its log is, by the user or the server.
     """
-    marks = _known_marks(recorded, logs)
+    marks = _filter_marks(recorded, logs)
     return replace(
         recorded,
         facts=replace(recorded.facts, data_directory=facts.data_directory),
-        canary_folder=_known_folder(recorded.canary_folder, facts),
+        canary_folder=_filter_folder(recorded.canary_folder, facts),
         log_path=recorded.log_path if marks is not None else "",
         log_marks=marks or {},
         elsewhere=tuple(
-            replace(each, folder=_known_folder(each.folder, facts))
+            replace(each, folder=_filter_folder(each.folder, facts))
             for each in recorded.elsewhere
         ),
     )
 
 
-def _known_marks(recorded: HostBefore, logs: Sequence[str]) -> LogMarks | None:
+def _filter_marks(recorded: HostBefore, logs: Sequence[str]) -> LogMarks | None:
     """Return the marks of files that *logs* name, None if they name another log.
 
     What a server's standard error goes to, it does not say.
@@ -144,7 +157,7 @@ def _known_marks(recorded: HostBefore, logs: Sequence[str]) -> LogMarks | None:
     return marks if path.startswith("/") else None
 
 
-def _known_folder(folder: str, facts: TargetFacts) -> str:
+def _filter_folder(folder: str, facts: TargetFacts) -> str:
     """Return *folder* if it lies where canaries of this server do, else ""."""
     places = {path for volume in facts.volumes for path in volume.places.values()}
     parent, name = os.path.split(folder)

@@ -28,7 +28,7 @@ def wait_for_server(rig: Rig) -> str:
     rig.listener.phase(Phase.RESTORE, f"waiting up to {rig.limits.return_s:.0f} s")
     began, shown = time.monotonic(), set[str]()
     while True:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         reason = rig.site.ready()
         if reason is None:
             return ""
@@ -69,14 +69,14 @@ def await_facts(rig: Rig) -> tuple[ServerFacts | None, str]:
         time.sleep(POLL_S)
 
 
-def settled_facts(engine: Engine, listener: Listener) -> ServerFacts:
+def read_settled_facts(engine: Engine, listener: Listener) -> ServerFacts:
     """Read the server's facts once any later start can be distinguished from its own.
 
     A server that reports its start to the second must be older than that first.  Raise
     EngineError if that would take long: then its clock was set back since it started.
     """
     while True:
-        interrupt.require_none()
+        interrupt.raise_if_interrupted()
         facts = engine.facts()
         wait_s = facts.start_ambiguous_us / 1e6
         if wait_s <= 0:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from dbcheck.config.files import sql
+from dbcheck.config.files import read_sql
 from dbcheck.engines.mysql.link import FAMILY, MysqlLink
 from dbcheck.engines.mysql.wire import (
     encode_length,
@@ -55,7 +55,7 @@ class _Statements:
         size_max: bytes of the largest payload.
         """
         self._link, self._name = link, name
-        self._text = sql(FAMILY, name)
+        self._text = read_sql(FAMILY, name)
         limit = int(dict(link.rows("variables"))["max_allowed_packet"])
         packet = min(_PACKET_BYTES, limit // 2)  # the rest: the other columns
         self._rows = max(1, min(_ROWS, packet // max(1, size_max)))

@@ -232,7 +232,7 @@ def bootstrap(link: MysqlLink, end_anew: Callable[[], None]) -> None:
             link.rows("bootstrap_on")
             link.rows("start_group", answer_s=_JOIN_S)
         finally:
-            with interrupt.held_back():
+            with interrupt.hold_interrupts_back():
                 try:
                     end_bootstrap(link)
                 except EngineError:  # the connection may be gone, and the server not

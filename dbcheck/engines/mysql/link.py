@@ -21,7 +21,7 @@ from dbcheck.base.errors import (
     TableLost,
     TableRefused,
 )
-from dbcheck.config.files import sql
+from dbcheck.config.files import read_sql
 from dbcheck.engines.indexes import RowsRead
 from dbcheck.engines.link import (
     ANSWER_BYTES,
@@ -198,20 +198,20 @@ class MysqlLink(Link):
     ) -> list[tuple[Any, ...]]:
         """Run sql/mysql/STATEMENT.sql; see Link.rows."""
         with self._guard(statement, answer_s):
-            return self._execute(sql(FAMILY, statement), parameters)
+            return self._execute(read_sql(FAMILY, statement), parameters)
 
     def plan(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> list[dict[str, Any]]:
         """Return how the server would run the statement: a line for each table."""
-        text = f"explain format=traditional {sql(FAMILY, statement)}"
+        text = f"explain format=traditional {read_sql(FAMILY, statement)}"
         with self._guard(f"the plan of {statement}", ANSWER_S):
             return self._named(text, parameters)
 
     def named_rows(self, statement: str) -> list[dict[str, Any]]:
         """Run sql/mysql/STATEMENT.sql, whose columns differ by version; see rows()."""
         with self._guard(statement, ANSWER_S):
-            return self._named(sql(FAMILY, statement), None)
+            return self._named(read_sql(FAMILY, statement), None)
 
     def _named(
         self, text: str, parameters: Mapping[str, object] | None
@@ -229,7 +229,7 @@ class MysqlLink(Link):
         for the interpreter.  Raise EngineError.
         """
         name = " and ".join(statements)
-        each = (sql(FAMILY, one).rstrip().removesuffix(";") for one in statements)
+        each = (read_sql(FAMILY, one).rstrip().removesuffix(";") for one in statements)
         text = "\n;".join(each).encode()
         data, found, ends_s = b"", None, time.monotonic() + ANSWER_S
         with self._errors(name), translate_unreadable_answers():
@@ -305,7 +305,9 @@ class MysqlLink(Link):
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         statement = f"survivors_{table.name}"
         with self._guard(statement, SCAN_S):
-            prepared = self.connection.cmd_stmt_prepare(sql(FAMILY, statement).encode())
+            prepared = self.connection.cmd_stmt_prepare(
+                read_sql(FAMILY, statement).encode()
+            )
             answered = self.connection.cmd_stmt_execute(prepared["statement_id"])
         with self._errors(statement):
             layout = Layout([column[1] for column in answered[1]])
@@ -383,7 +385,7 @@ class MysqlLink(Link):
             "default_storage_engine": self.storage.name,
         }
         with self._guard("setting the session", answer_s):
-            self._execute(sql(FAMILY, "session_clock"), None)
+            self._execute(read_sql(FAMILY, "session_clock"), None)
             self._execute(*set_statement(wanted))
             (found,) = self._execute(read_statement(wanted), None)
         for (name, value), now in zip(wanted.items(), found, strict=True):

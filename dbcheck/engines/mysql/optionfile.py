@@ -150,10 +150,10 @@ class _Reading:
     def add(self, path: Path, depth: int) -> None:
         """Add the options in *path*; raise as read_options()."""
         self._files += 1
-        with plain.opened(path) as file:
+        with plain.open_regular(path) as file:
             status = os.fstat(file.fileno())
             require_own(path, status)
-            content = plain.content(file, plain.TEXT_MAX)
+            content = plain.read_rest(file, plain.TEXT_MAX)
         group: str | None = None
         for number, line in enumerate(content.split(b"\n"), 1):
             place = Place(path, number, status)

@@ -14,7 +14,7 @@ from mysql.connector.constants import DEFAULT_CONFIGURATION
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
-from dbcheck.config.secret import require_private, variable
+from dbcheck.config.secret import read_variable, require_private
 from dbcheck.engines.mysql.optionfile import (
     Client,
     Option,
@@ -192,7 +192,7 @@ def _convert_options(options: Mapping[str, Option]) -> dict[str, Any]:
         if name in found:
             place = options[name].place
             require_private(place.path, place.status, "password")
-    if variable("MYSQL_PWD") is not None:  # see client_options()
+    if read_variable("MYSQL_PWD") is not None:  # see client_options()
         found.pop("password", None)
     return found
 
@@ -260,7 +260,7 @@ def client_options(
         _read_usual_options(file or _find_usual_file(), client), client
     )
     wanted = ("user",) if has_password else ("user", "password")
-    own = None if has_password else variable("MYSQL_PWD")
+    own = None if has_password else read_variable("MYSQL_PWD")
     if own is not None:
         options.pop("password", None)
     found: dict[str, Any] = {} if own is None else {"password": own}

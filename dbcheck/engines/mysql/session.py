@@ -20,7 +20,7 @@ import mysql.connector
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, EngineError, NotPrepared
-from dbcheck.config.files import sql
+from dbcheck.config.files import read_sql
 from dbcheck.engines.link import ANSWER_BYTES, ANSWER_S, ProtocolViolation, deadline
 from dbcheck.engines.mysql.connection import translate_unreadable_answers
 from dbcheck.engines.mysql.grants import quote_account
@@ -408,4 +408,4 @@ def _is_committed(found: Sequence[Ok], expected: Sequence[_Answer]) -> bool:
 
 
 def _text(spec: StatementSpec) -> bytes:
-    return sql(FAMILY, spec.name).encode()
+    return read_sql(FAMILY, spec.name).encode()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from psycopg.pq.abc import PGconn, PGresult
 
 from dbcheck.audit.postgresql import ARCHIVER, UNLOGGED
-from dbcheck.config.files import sql
+from dbcheck.config.files import read_sql
 from dbcheck.engines.link import Watch
 from dbcheck.engines.postgresql.check import parse_definition
 from dbcheck.engines.postgresql.link import FAMILY, PostgresqlLink
@@ -73,7 +73,7 @@ class SessionLook:
         """Read those of OF_A_SESSION that *server* has, none if it is None."""
         settings = server.settings if server is not None else ()
         self._names = [name for name in OF_A_SESSION if name in settings]
-        self._text = sql(FAMILY, "look_session").encode()
+        self._text = read_sql(FAMILY, "look_session").encode()
         self._at = -1  # its answer among those to the operation, if it has one
         self.found: Mapping[str, str] = {}
 

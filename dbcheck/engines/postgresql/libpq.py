@@ -40,7 +40,7 @@ import sqlalchemy.exc
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import ConninfoOption, PGconn
 
-from dbcheck.base.access import who_may_change
+from dbcheck.base.access import find_change_by_others
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import EngineError, UsageError
 from dbcheck.engines.link import StillRunning, format_message, run_interruptible
@@ -86,7 +86,7 @@ def require_readable(target: str, arguments: Mapping[str, Any]) -> None:
             hint="Name another file, or remove this one.",
         )
     for path in _service_files(arguments):
-        if os.path.exists(path) and (change := who_may_change(Path(path))):
+        if os.path.exists(path) and (change := find_change_by_others(Path(path))):
             raise EngineError(
                 f"cannot connect to {target}: {change.how}: it says how to log in to"
                 " the server",

@@ -16,7 +16,7 @@ import psycopg2.extensions
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import ConnectionLost, EngineError, TableLost, TableRefused
-from dbcheck.config.files import sql
+from dbcheck.config.files import read_sql
 from dbcheck.engines.indexes import RowsRead
 from dbcheck.engines.link import (
     ANSWER_BYTES,
@@ -224,7 +224,7 @@ class PostgresqlLink(Link):
 
         def run() -> list[tuple[Any, ...]]:
             with self.connection.cursor() as cursor:
-                cursor.execute(sql(FAMILY, statement), parameters)
+                cursor.execute(read_sql(FAMILY, statement), parameters)
                 return cursor.fetchall() if cursor.description else []
 
         with self._guard(statement, answer_s):
@@ -239,7 +239,7 @@ class PostgresqlLink(Link):
         def run() -> int:
             with self.connection.cursor() as cursor:
                 source = _Pieces(pieces)
-                text = sql(FAMILY, statement)
+                text = read_sql(FAMILY, statement)
                 cursor.copy_expert(text, source, _PIECE_BYTES)
                 return int(cursor.rowcount)
 
@@ -305,7 +305,7 @@ class PostgresqlLink(Link):
     def _rows_of(self, table: TableSpec) -> Iterator[RowBatch]:
         self.require_plan(f"count_{table.name}", "Seq Scan")
         statement, parser = f"survivors_{table.name}", CopyParser()
-        with Copy(self.connection, sql(FAMILY, statement), self.sever) as copy:
+        with Copy(self.connection, read_sql(FAMILY, statement), self.sever) as copy:
             while True:
                 with self._guard(statement, SCAN_S, BATCH_BYTES_MAX):
                     messages = copy.read()
@@ -317,7 +317,7 @@ class PostgresqlLink(Link):
 
     def require_plan(self, statement: str, scan: str) -> None:
         """Raise EngineError unless the server runs the statement by *scan*."""
-        explain = f"explain (costs off) {sql(FAMILY, statement)}"
+        explain = f"explain (costs off) {read_sql(FAMILY, statement)}"
         with self._guard("the plan to read survivors", ANSWER_S):
             cursor = self.connection.cursor()
             cursor.execute(explain)

@@ -21,7 +21,7 @@ from psycopg.pq.abc import PGresult
 
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import CommitUnknown, CommitWarned, EngineError
-from dbcheck.config.files import sql
+from dbcheck.config.files import read_sql
 from dbcheck.engines.link import (
     ANSWER_BYTES,
     ANSWER_S,
@@ -438,7 +438,7 @@ class PostgresqlSession:
         """Prepare a statement; raise psycopg.Error if the server refuses it."""
         name, text = (
             f"dbcheck_{spec.name}".encode(),
-            sql(FAMILY, spec.name).encode(),
+            read_sql(FAMILY, spec.name).encode(),
         )
         result = self.connection.pgconn.prepare(name, text)
         if result.status != ExecStatus.COMMAND_OK:
@@ -456,9 +456,9 @@ class PostgresqlSession:
     def _later(self, spec: StatementSpec) -> _Late:
         tag = _TAGS[spec.verb]
         tag = tag % spec.rows if b"%d" in tag else tag
-        texts = [(sql(FAMILY, spec.name).encode(), tag)]
+        texts = [(read_sql(FAMILY, spec.name).encode(), tag)]
         if spec.verb is Verb.CREATE:
-            mark = sql(FAMILY, f"mark_{spec.table.name}").encode()
+            mark = read_sql(FAMILY, f"mark_{spec.table.name}").encode()
             texts.append((mark, _MARKED))
         packers = tuple(_PACK[column.kind] for column in spec.parameters)
         return _Late(tuple(texts), packers, [_BINARY] * len(packers))
@@ -477,7 +477,7 @@ class PostgresqlSession:
     def _run(
         self, statement: str, parameters: Mapping[str, str] | None = None
     ) -> psycopg.Cursor[Any]:
-        return self.connection.execute(sql(FAMILY, statement).encode(), parameters)
+        return self.connection.execute(read_sql(FAMILY, statement).encode(), parameters)
 
     def _sever(self) -> None:
         """Break the connection, whichever thread is waiting on it."""

@@ -60,7 +60,7 @@ def run_etcd(identity: Identity) -> Generator[int, None, None]:
 
 def _environment() -> dict[str, str]:
     """Return our variables without those that configure etcd."""
-    ours = processes.environment()
+    ours = processes.make_environment()
     return {name: v for name, v in ours.items() if not name.startswith("ETCD_")}
 
 

@@ -23,8 +23,8 @@ class Link:
     def __init__(self, delay_ms: float = 0.0) -> None:
         """Start it; raise LabError if it does not answer."""
         self._process = subprocess.Popen(
-            processes.module("dbcheck.lab.clusters.relay"),
-            env=processes.environment(),
+            processes.make_module_command("dbcheck.lab.clusters.relay"),
+            env=processes.make_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -10,7 +10,7 @@ from msgspec import Meta
 from dbcheck.base.error_ids import ErrorId
 from dbcheck.base.errors import UsageError
 from dbcheck.base.setting import Setting
-from dbcheck.config.validated import one_of, require
+from dbcheck.config.validated import one_of, require_valid
 from dbcheck.lab.spec import TIME_MAX, LabSpec
 from dbcheck.model.cluster import STAGGER_S_MAX, Promise, SiteKind, require_stagger
 from dbcheck.model.cut import PowerScope
@@ -130,7 +130,7 @@ class ClusterSpec:
 
     def __post_init__(self) -> None:
         """Refuse what no such cluster can be."""
-        require(self, "a cluster")
+        require_valid(self, "a cluster")
 
     def to_values(self) -> dict[str, Any]:
         """Return the spec as plain values."""

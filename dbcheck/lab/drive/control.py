@@ -35,7 +35,7 @@ from dbcheck.lab.calls import (
 from dbcheck.lab.drive.process import RECORDING_S
 from dbcheck.lab.drive.recording import RecordingFile
 from dbcheck.lab.spec import DriveSpec
-from dbcheck.runs.stored import private
+from dbcheck.runs.stored import open_private
 
 WATCHDOG_S = 5.0
 _START_S = 20.0
@@ -100,13 +100,13 @@ class DriveProcess:
             errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             with theirs:
                 process = subprocess.Popen(
-                    processes.module(
+                    processes.make_module_command(
                         "dbcheck.lab.drive.process",
                         *(str(theirs.fileno()), str(mountpoint)),
                         *(json.dumps(dataclasses.asdict(spec)), str(watchdog_s)),
                         *((recording.use, str(file)) if recording else ()),
                     ),
-                    env=processes.environment(),
+                    env=processes.make_environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=errors,
                     stderr=errors,
@@ -257,7 +257,7 @@ def copy_drive(descriptor: int, size_bytes: int, image: Path) -> None:
     with no file left, if it cannot be written whole.
     """
     try:
-        with private(image, "xb") as file:
+        with open_private(image, "xb") as file:
             for offset in range(0, size_bytes, _READ_BYTES):
                 content = os.pread(descriptor, _READ_BYTES, offset)
                 if content != _ZEROS:

@@ -179,7 +179,7 @@ class Recording:
     def __init__(self, path: Path) -> None:
         """Read *path*; raise LabError if it is damaged or not a recording."""
         try:
-            with plain.opened(path) as file, zipfile.ZipFile(file) as stored:
+            with plain.open_regular(path) as file, zipfile.ZipFile(file) as stored:
                 self._read(stored)
             self._check()
         except OSError as error:

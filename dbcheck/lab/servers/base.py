@@ -406,7 +406,7 @@ class DatabaseServer(abc.ABC):
 
     def _environment(self) -> dict[str, str]:
         """Return the variables that its processes have."""
-        return {"PATH": processes.search_path(), "LC_ALL": "C"}
+        return {"PATH": processes.make_search_path(), "LC_ALL": "C"}
 
     @classmethod
     def _program(cls, name: str) -> Path:

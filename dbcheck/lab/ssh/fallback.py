@@ -26,7 +26,7 @@ async def run_command(process: Any) -> None:
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
         *processes.die_with_parent(("sh", "-c", process.command)),
-        env=processes.environment(),
+        env=processes.make_environment(),
         stdin=pipe,
         stdout=pipe,
         stderr=pipe,

@@ -125,14 +125,14 @@ class Sshd:
             return [binary, "-D", "-e", "-f", str(folder / "config")]
         if _find_asyncssh():
             arguments = (str(folder), str(self.port))
-            return processes.module("dbcheck.lab.ssh.fallback", *arguments)
+            return processes.make_module_command("dbcheck.lab.ssh.fallback", *arguments)
         raise programs.missing_program_error("sshd")
 
     def _launch(self, command: list[str]) -> None:
         with (self._folder / "log").open("wb") as errors:
             self._child = subprocess.Popen(
                 processes.die_with_parent(command),
-                env=processes.environment(),
+                env=processes.make_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,

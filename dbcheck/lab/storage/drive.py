@@ -92,7 +92,7 @@ class DriveStorage:
         command = ["sync", "--file-system", str(self.folder)]
         done = subprocess.run(
             command,
-            env=processes.environment(),
+            env=processes.make_environment(),
             stdin=subprocess.DEVNULL,
             timeout=_SYNC_S,
         )

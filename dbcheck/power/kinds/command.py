@@ -43,7 +43,7 @@ class Finished:
         return printed[-TAIL_MAX:] or "none"
 
 
-def run(
+def run_program(
     command: Sequence[str],
     what: str,
     timeout_s: float,
@@ -64,7 +64,7 @@ def run(
         try:
             process = subprocess.Popen(
                 (*wrapper, *command),
-                env=processes.environment(keep),
+                env=processes.make_environment(keep),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
@@ -91,7 +91,9 @@ def run(
                 with contextlib.suppress(OSError):
                     process.stdin.close()
             process.wait()
-        finished = Finished(process.returncode, _text(out, hidden), _text(err, hidden))
+        finished = Finished(
+            process.returncode, _read_text(out, hidden), _read_text(err, hidden)
+        )
     if finished.code == 127:
         raise PowerError(
             f"cannot run the {what}: {finished.output_tail}",
@@ -101,12 +103,12 @@ def run(
     return finished
 
 
-def shown(command: Sequence[str]) -> str:
+def format_command(command: Sequence[str]) -> str:
     """Return *command* as it would be typed."""
     return shlex.join(command)
 
 
-def _text(file: IO[bytes], hidden: Collection[str]) -> str:
+def _read_text(file: IO[bytes], hidden: Collection[str]) -> str:
     file.seek(0)
     text = file.read().decode(errors="replace")
     for secret in hidden:
@@ -127,12 +129,12 @@ class PromotionProgram:
         """Run it for the node *name*; raise EngineError unless it exits with 0."""
         command = (*self._command, name)
         try:
-            done = run(command, "promotion command", self._timeout_s)
+            done = run_program(command, "promotion command", self._timeout_s)
         except PowerError as error:
             raise EngineError(str(error), id=error.id, hint=error.hint) from None
         if done.code:
             raise EngineError(
-                f"the promotion command `{shown(command)}` ended with {done.code}; its"
+                f"the promotion command `{format_command(command)}` ended with {done.code}; its"
                 f" output: {done.output_tail}",
                 id=ErrorId.PROMOTION_COMMAND_FAILED,
                 hint="It must promote the node that is its last argument.",
@@ -150,10 +152,10 @@ class RestartProgram:
 
     def restart(self) -> None:
         """Run it; raise PowerError unless it exits with 0."""
-        done = run(self._command, "restart command", self._timeout_s)
+        done = run_program(self._command, "restart command", self._timeout_s)
         if done.code:
             raise PowerError(
-                f"the restart command `{shown(self._command)}` ended with"
+                f"the restart command `{format_command(self._command)}` ended with"
                 f" {done.code}; its output: {done.output_tail}",
                 id=ErrorId.RESTART_COMMAND_FAILED,
                 hint="It must stop the server in an orderly way and start it again.",
@@ -188,20 +190,24 @@ class OffTimer:
         that there is nothing to wait for.  None if the power may have been on.
         An interrupt that comes meanwhile, held back by the caller, ends the time.
         """
-        before = interrupt.so_far()
+        before = interrupt.count_interrupts()
         since_s, self._off_since_s = self._off_since_s, None
-        if since_s is None and _seen(read) is PowerState.OFF:
+        if since_s is None and _read_state_if_possible(read) is PowerState.OFF:
             since_s = time.monotonic()
         if since_s is None:
             return None
         while (off_s := time.monotonic() - since_s) < self.off_s:
-            if interrupt.so_far() > before:
+            if interrupt.count_interrupts() > before:
                 break
             time.sleep(min(_LOOK_S, self.off_s - off_s))
-        return off_s if _seen(read) in (PowerState.OFF, PowerState.UNKNOWN) else None
+        return (
+            off_s
+            if _read_state_if_possible(read) in (PowerState.OFF, PowerState.UNKNOWN)
+            else None
+        )
 
 
-def _seen(read: Callable[[], PowerState]) -> PowerState | None:
+def _read_state_if_possible(read: Callable[[], PowerState]) -> PowerState | None:
     """Return read(), None if it fails: the power must come back all the same.
 
     A switch that cannot read it returns UNKNOWN.

@@ -19,7 +19,13 @@ from dbcheck.config.validated import Command
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.command import TAIL_MAX, OffTimer, run, shown, wait_for
+from dbcheck.power.kinds.command import (
+    TAIL_MAX,
+    OffTimer,
+    format_command,
+    run_program,
+    wait_for,
+)
 from dbcheck.power.kinds.plan import Fields
 
 _STATE_ON, _STATE_OFF = "state_on", "state_off"
@@ -112,7 +118,7 @@ class ExecPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        plan = shared.read(cls, fields)
+        plan = shared.read_plan(cls, fields)
         for name in (_STATE_ON, _STATE_OFF):
             if fault := plan._fault(name):
                 what, hint = fault
@@ -165,10 +171,12 @@ class ExecPlan:
         """Return what is run for a cut and a restore."""
         back = "with no restore command: the power must come back by itself"
         if self.restore:
-            back = f"wait at least {self.off_s:g} s, then run `{shown(self.restore)}`"
-        steps = f"run `{shown(self.cut)}`, {back}"
+            back = f"wait at least {self.off_s:g} s, then run `{format_command(self.restore)}`"
+        steps = f"run `{format_command(self.cut)}`, {back}"
         if self.state:
-            steps += f"; `{shown(self.state)}` would report whether the power is on"
+            steps += (
+                f"; `{format_command(self.state)}` would report whether the power is on"
+            )
         if self.state_on:
             steps += f" (/{self.state_on}/ is on, /{self.state_off}/ is off)"
         return steps
@@ -269,7 +277,7 @@ class ExecSwitch:
         """
         if not self._plan.restore:
             return None
-        with interrupt.held_back():
+        with interrupt.hold_interrupts_back():
             off_s = self._timer.wait(self.state)
             self._run("restore", self._plan.restore)
             self._wait(PowerState.ON)
@@ -285,15 +293,17 @@ class ExecSwitch:
             wait_for(wanted, self.state, self._plan.timeout_s)
 
     def _run(self, name: str, command: tuple[str, ...]) -> str:
-        keep = processes.switch_variables()  # it may log in to the switch with one
+        keep = processes.list_switch_variables()  # it may log in to the switch with one
         timeout_s = self._plan.timeout_s
         hidden = [os.environ[variable] for variable in keep if variable in os.environ]
-        done = run(command, f"{name} command", timeout_s, hidden=hidden, keep=keep)
+        done = run_program(
+            command, f"{name} command", timeout_s, hidden=hidden, keep=keep
+        )
         if done.code:
             raise PowerError(
                 f"the {name} command exited with {done.code}, "
                 f"output: {done.output_tail}",
                 id=ErrorId.POWER_COMMAND_FAILED,
-                hint=f"Run it by hand; it must exit with 0: {shown(command)}",
+                hint=f"Run it by hand; it must exit with 0: {format_command(command)}",
             )
         return done.output

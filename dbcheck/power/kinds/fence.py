@@ -27,9 +27,15 @@ from dbcheck.config.validated import Text
 from dbcheck.hosts.host import TargetHost
 from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.power.kinds import shared
-from dbcheck.power.kinds.command import TAIL_MAX, Finished, OffTimer, run, wait_for
+from dbcheck.power.kinds.command import (
+    TAIL_MAX,
+    Finished,
+    OffTimer,
+    run_program,
+    wait_for,
+)
 from dbcheck.power.kinds.plan import Fields
-from dbcheck.power.kinds.shared import of_agent
+from dbcheck.power.kinds.shared import find_cut_class_of_agent
 
 # They cut a host off from its disks or its network, pause it, ask it to end itself,
 # or only look: the power stays on (fence-agents 4.12, their manual pages).
@@ -105,7 +111,9 @@ class Metadata:
                     hint=f"Did you mean {close[0]}?" if close else f"It has {known}.",
                 )
         older = set(self.options.values()) - {""}
-        for name in sorted(self.required - older - RESERVED | _needed(agent)):
+        for name in sorted(
+            self.required - older - RESERVED | _list_needed_options(agent)
+        ):
             if not {name, self.options.get(name, "")} & set(given):
                 raise UsageError(
                     f"{agent} needs the option {name}",
@@ -130,7 +138,7 @@ def require_name(agent: str) -> None:
         )
 
 
-def parse(agent: str, text: str) -> Metadata:
+def parse_metadata(agent: str, text: str) -> Metadata:
     """Parse the XML *text* (FenceAgentAPI.md of fence-agents); raise UsageError."""
     try:
         root = ElementTree.fromstring(text)
@@ -152,7 +160,7 @@ def parse(agent: str, text: str) -> Metadata:
     )
 
 
-def _needed(agent: str) -> set[str]:
+def _list_needed_options(agent: str) -> set[str]:
     return set(_NEEDED.get(agent, ()))
 
 
@@ -196,12 +204,12 @@ class FencePlan:
             options["plug"] = plug
         if password := fields.secret(shared.PASSWORD):
             secrets["password"] = Secret("password", password.kind, password.source)
-        return shared.read(cls, fields, options=options, secrets=secrets)
+        return shared.read_plan(cls, fields, options=options, secrets=secrets)
 
     @property
     def cut_class(self) -> CutClass:
         """What the agent is known to cut, else what is declared."""
-        return of_agent(self.agent, self.declared)
+        return find_cut_class_of_agent(self.agent, self.declared)
 
     @property
     def class_assumed(self) -> bool:
@@ -260,7 +268,7 @@ class FenceSwitch:
         self._name = Path(plan.agent).name
         self.cut_class = plan.cut_class
         require_name(self._name)
-        path = os.pathsep.join((*_SYSTEM, processes.search_path()))
+        path = os.pathsep.join((*_SYSTEM, processes.make_search_path()))
         program = shutil.which(plan.agent, path=path)
         if program is None:
             raise UsageError(
@@ -275,8 +283,8 @@ class FenceSwitch:
                     f"{self._name}: the option {name} is not printable",
                     id=ErrorId.FENCE_OPTION_INVALID,
                 )
-        done = run((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
-        metadata = parse(self._name, done.output)
+        done = run_program((program, "-o", "metadata"), self._name, _METADATA_TIMEOUT_S)
+        metadata = parse_metadata(self._name, done.output)
         metadata.require_power(self._name)
         given = plan.options.keys() | plan.secrets.keys()
         metadata.require_options(self._name, given)
@@ -328,7 +336,7 @@ class FenceSwitch:
 
         An interrupt ends that time, never the restore, and comes once that is done.
         """
-        with interrupt.held_back():
+        with interrupt.hold_interrupts_back():
             off_s = self._timer.wait(self.state)
             self._switch("on", PowerState.ON)
         return off_s
@@ -348,7 +356,7 @@ class FenceSwitch:
     def _ask(self, action: str) -> Finished:
         secrets = self._reveal()
         options = {**self._plan.options, **secrets, "action": action}
-        return run(
+        return run_program(
             (self._program,),
             f"{self._name} {action}",
             self._plan.timeout_s,

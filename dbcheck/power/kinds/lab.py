@@ -14,7 +14,7 @@ from dbcheck.model.cut import CutClass, SwitchKind
 from dbcheck.ports.power import PowerSwitch
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.plan import Fields
-from dbcheck.power.kinds.shared import agreed
+from dbcheck.power.kinds.shared import require_declared_class
 
 _LAB = f"{shared.POWER}_lab"
 _CUT_CLASS = CutClass.LAB_DRIVE
@@ -34,12 +34,12 @@ class LabPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        return shared.read(cls, fields)
+        return shared.read_plan(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:
         """The class of a lab's cuts."""
-        return agreed("a lab", _CUT_CLASS, self.declared)
+        return require_declared_class("a lab", _CUT_CLASS, self.declared)
 
     @property
     def class_assumed(self) -> bool:

@@ -31,7 +31,7 @@ class ManualPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        return shared.read(cls, fields)
+        return shared.read_plan(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:

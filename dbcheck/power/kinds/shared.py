@@ -49,14 +49,16 @@ _AGENTS = {
 }
 
 
-def of_agent(agent: str, declared: CutClass | None) -> CutClass:
+def find_cut_class_of_agent(agent: str, declared: CutClass | None) -> CutClass:
     """Return what *agent*, a name or a path, cuts; raise UsageError if *declared* is
     another class than that of an agent that is known."""
     name = Path(agent).name
-    return agreed(name, _AGENTS.get(name), declared)
+    return require_declared_class(name, _AGENTS.get(name), declared)
 
 
-def agreed(what: str, known: CutClass | None, declared: CutClass | None) -> CutClass:
+def require_declared_class(
+    what: str, known: CutClass | None, declared: CutClass | None
+) -> CutClass:
     """Return the class of a switch; raise UsageError if what is declared is not true.
 
     what: names the switch.  known, declared: None if it is not.
@@ -110,22 +112,25 @@ Seconds = Annotated[
 P = TypeVar("P", bound=PowerPlan)
 
 
-def variables(kind: type[PowerPlan]) -> dict[str, str]:
+def list_variables(kind: type[PowerPlan]) -> dict[str, str]:
     """Return each variable that is a field of a plan, with the field's name."""
     names = [field.name for field in fields_of(kind) if field.name not in _GIVEN]
     return {f"{_PREFIX}{_KEYS.get(name, name)}": name for name in names}
 
 
-def read(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
+def read_plan(kind: type[P], fields: Fields, **given: Mapping[str, Any]) -> P:
     """Return the plan that *fields* hold; raise UsageError naming the key.
 
-    given: what is not in variables(), but for the class that is declared.
+    given: what is not in list_variables(), but for the class that is declared.
     """
     keys = {
         name: key for name, key in _KEYS.items() if name in kind.__dataclass_fields__
     }
     return fields.read(
-        kind, _PREFIX, given={"declared": _declared(fields), **given}, keys=keys
+        kind,
+        _PREFIX,
+        given={"declared": _read_declared_class(fields), **given},
+        keys=keys,
     )
 
 
@@ -139,6 +144,6 @@ def withhold_secrets(fields: Fields) -> None:
     fields.secret(PASSWORD)
 
 
-def _declared(fields: Fields) -> CutClass | None:
+def _read_declared_class(fields: Fields) -> CutClass | None:
     found = fields.value(CLASS, OTHERS[CLASS], None)
     return CutClass(found) if found else None

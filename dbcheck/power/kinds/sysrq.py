@@ -16,8 +16,8 @@ from dbcheck.model.cut import Cut, CutClass, PowerState, SwitchKind
 from dbcheck.model.host import Identity
 from dbcheck.power.kinds import shared
 from dbcheck.power.kinds.plan import Fields
-from dbcheck.power.kinds.shared import agreed
-from dbcheck.remote.same_host import boot_id
+from dbcheck.power.kinds.shared import require_declared_class
+from dbcheck.remote.same_host import read_boot_id
 from dbcheck.remote.way import LOCAL
 
 TRIGGER = "/proc/sysrq-trigger"
@@ -41,12 +41,12 @@ class SysrqPlan:
 
     @classmethod
     def read(cls, fields: Fields) -> Self:
-        return shared.read(cls, fields)
+        return shared.read_plan(cls, fields)
 
     @property
     def cut_class(self) -> CutClass:
         """RESET."""
-        return agreed("sysrq", CutClass.RESET, self.declared)
+        return require_declared_class("sysrq", CutClass.RESET, self.declared)
 
     @property
     def class_assumed(self) -> bool:
@@ -168,7 +168,7 @@ class SysrqSwitch:
                 f"{self._host.place} does not report its boot id",
                 id=ErrorId.BOOT_ID_MISSING,
             )
-        if host.boot_id == boot_id():
+        if host.boot_id == read_boot_id():
             raise PowerError(
                 f"{self._host.place} is the machine that dbcheck runs on",
                 id=ErrorId.HOST_IS_THIS_MACHINE,
